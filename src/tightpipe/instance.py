@@ -1,0 +1,319 @@
+"""The scheduling problem as frozen data: Instance, Costs, Memory, Objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .errors import InputError
+from .operation import OpKind
+from .placement import Placement
+
+Ticks = int | Sequence[int]
+PerStage = tuple[int, ...]
+LARGEST = 10**12  # one entry; with the size cap below every sum of ticks or memory fits 64 bits
+MOST_DEVICES = 1024
+MOST_OPERATIONS = 10**6
+
+
+class Objective(StrEnum):
+    """What a schedule costs."""
+
+    DEVICE_SPAN = "device_span"  #: largest (last end - first start) of a device
+    MAKESPAN = "makespan"  #: last end - first start over all devices
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Durations in ticks, each a number or one number per stage, all at least 1.
+
+    `comm` is the time from the end of an operation to the earliest start of its successor on
+    another device: a number, or a `devices` x `devices` matrix (row sends, column receives; the
+    diagonal is not used), all at least 0.
+    """
+
+    forward: Ticks
+    backward: Ticks
+    weight: Ticks
+    comm: int | Sequence[Sequence[int]] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory deltas per operation and limit, in one integer unit.
+
+    F adds `forward` (at least 0) at its start; B and W add `backward` and `weight` (at most 0) at
+    their end; the three sum to zero at every stage. Each is a number or one number per stage.
+    `limit` is a number, one number per device, or None for no limit.
+    """
+
+    forward: Ticks
+    backward: Ticks
+    weight: Ticks
+    limit: int | Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One scheduling problem. All per-stage and per-device entries are expanded to tuples at birth.
+
+    Parameters
+    ----------
+    placement
+        Which device runs which stage; it also fixes the number of devices and stages.
+    microbatches
+        Number of microbatches n, at least 1.
+    costs
+        Durations and communication.
+    memory
+        Deltas and limit; None means that memory does not matter.
+    objective
+        `device_span` or `makespan`.
+
+    Raises
+    ------
+    InputError
+        Naming the entry, its value and the rule that it breaks.
+    """
+
+    placement: Placement
+    microbatches: int
+    costs: Costs
+    memory: Memory | None = None
+    objective: Objective = Objective.DEVICE_SPAN
+    _duration: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+    _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_size(self.placement, self.microbatches)
+        duration = _expand_durations(self.costs, self.stages)
+        delta = _expand_deltas(self.memory, self.stages)
+        comm = _expand_comm(self.costs.comm, self.devices)
+        object.__setattr__(self, "costs", Costs(*duration, comm))
+        if self.memory is not None:
+            limit = _expand_limit(self.memory.limit, delta[0], self.placement)
+            object.__setattr__(self, "memory", Memory(*delta, limit))
+        object.__setattr__(self, "objective", _objective(self.objective))
+        object.__setattr__(self, "_duration", (*duration, _sums(*duration[1:])))
+        object.__setattr__(self, "_delta", (*delta, _sums(*delta[1:])))
+
+    @classmethod
+    def uniform(
+        cls,
+        *,
+        devices: int,
+        microbatches: int,
+        forward: Ticks,
+        backward: Ticks,
+        weight: Ticks,
+        comm: int | Sequence[Sequence[int]] = 0,
+        placement: str = "v",
+        chunks: int | None = None,
+        memory: Memory | None = None,
+        objective: Objective | str = Objective.DEVICE_SPAN,
+    ) -> Instance:
+        """Build an instance from plain numbers (or per-stage sequences).
+
+        `chunks` is the number of stages per device; when it is None and a per-stage sequence is
+        given, placements that allow several take it from the sequence's length.
+
+        Raises
+        ------
+        InputError
+            Naming the entry, its value and the rule that it breaks.
+        """
+        check_int("devices", devices, 1, MOST_DEVICES)
+        if chunks is None:
+            chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
+        else:
+            check_int("chunks", chunks, 1)
+        return cls(
+            Placement(placement, devices, chunks),
+            microbatches,
+            Costs(forward, backward, weight, comm),
+            memory,
+            _objective(objective),
+        )
+
+    @property
+    def devices(self) -> int:
+        """Number of devices p."""
+        return self.placement.devices
+
+    @property
+    def stages(self) -> int:
+        """Number of stages of the model."""
+        return self.placement.stages
+
+    def duration(self, kind: OpKind, stage: int) -> int:
+        """Ticks that an operation of this kind takes at this stage."""
+        return self._duration[kind][stage]
+
+    def memory_delta(self, kind: OpKind, stage: int) -> int:
+        """What an operation of this kind adds to its device's memory."""
+        return self._delta[kind][stage]
+
+    def memory_limit(self, device: int) -> int | None:
+        """Memory limit of `device`; None when there is none."""
+        if self.memory is None or self.memory.limit is None:
+            return None
+        return self.memory.limit[device]  # type: ignore[index]  # expanded at birth
+
+    def route(self, microbatch: int) -> int:
+        """Index of the placement's route that `microbatch` takes: equal blocks, in order."""
+        return microbatch * len(self.placement.routes) // self.microbatches
+
+    def device(self, stage: int, microbatch: int) -> int:
+        """Device that runs `stage` for `microbatch`."""
+        return self.placement.routes[self.route(microbatch)][stage]
+
+    def comm(self, sender: int, receiver: int) -> int:
+        """Ticks from `sender` to `receiver`; 0 on one device."""
+        return 0 if sender == receiver else self.costs.comm[sender][receiver]  # type: ignore[index]
+
+    def work(self, device: int) -> int:
+        """Sum of the durations of the operations of `device`."""
+        per_route = self.microbatches // len(self.placement.routes)
+        held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
+        return per_route * sum(self._duration[k][s] for s in held for k in (OpKind.F, OpKind.BW))
+
+    def smallest_limit(self, device: int) -> int:
+        """Smallest memory limit of `device` at which the instance has a schedule.
+
+        When the last F of a microbatch on the device starts, no B of that microbatch has run, so all
+        its F's are held: no limit below their sum works. Microbatch after microbatch, each W right
+        after its B, needs no more than that.
+        """
+        return max(
+            sum(self._delta[OpKind.F][s] for s, d in enumerate(route) if d == device)
+            for route in self.placement.routes
+        )
+
+    def infeasibility(self) -> str | None:
+        """Say why the instance has no schedule; None when it has one."""
+        for device in range(self.devices):
+            limit, needed = self.memory_limit(device), self.smallest_limit(device)
+            if limit is not None and limit < needed:
+                return (
+                    f"memory limit {limit} of device {device} holds no microbatch: all its forward "
+                    f"activations there are held at once, which takes at least {needed}"
+                )
+        return None
+
+
+def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
+    """Return `value` if it is an integer in [low, high], else raise an InputError that names `key`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError("must be an integer", key=key, value=value)
+    if low is not None and value < low:
+        raise InputError(f"must be at least {low}", key=key, value=value)
+    if high is not None and abs(value) > high:
+        raise InputError(f"must be at most {high} in size", key=key, value=value)
+    return value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:
+    """Expand a number, or check a list of `count` numbers, one per `noun`."""
+    if not _is_list(value):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"must be an integer or one integer per {noun}", key=key, value=value)
+        return (check_int(key, value, low),) * count
+    if len(value) != count:
+        rule = f"has {len(value)} entries, must have one per {noun}: {count}"
+        raise InputError(rule, key=key, value=list(value))
+    return tuple(check_int(f"{key}[{i}]", v, low) for i, v in enumerate(value))
+
+
+def _check_size(placement: Placement, microbatches: int) -> None:
+    check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
+    routes = len(placement.routes)
+    if microbatches % routes:
+        raise InputError(
+            f"{placement.name} needs an even number of microbatches, half in each direction",
+            key="microbatches",
+            value=microbatches,
+        )
+    if 3 * placement.stages * microbatches > MOST_OPERATIONS:
+        raise InputError(
+            f"at most {MOST_OPERATIONS} operations (3 x {placement.stages} stages x microbatches)",
+            key="microbatches",
+            value=microbatches,
+        )
+
+
+def _sums(first: PerStage, second: PerStage) -> PerStage:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def _expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, PerStage]:
+    return (
+        _per_item("forward", costs.forward, stages, "stage", 1),
+        _per_item("backward", costs.backward, stages, "stage", 1),
+        _per_item("weight", costs.weight, stages, "stage", 1),
+    )
+
+
+def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
+    if not _is_list(comm):
+        if not isinstance(comm, int) or isinstance(comm, bool):
+            raise InputError("must be an integer or a devices x devices matrix", key="comm", value=comm)
+        return ((check_int("comm", comm, 0),) * devices,) * devices
+    if len(comm) != devices:
+        raise InputError(
+            f"has {len(comm)} rows, must have one per device: {devices}", key="comm", value=list(comm)
+        )
+    for i, row in enumerate(comm):
+        if not _is_list(row):
+            raise InputError(f"must be a row of {devices} integers", key=f"comm[{i}]", value=row)
+    return tuple(_per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(comm))
+
+
+def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerStage, PerStage]:
+    if memory is None:
+        return ((0,) * stages,) * 3
+    forward = _per_item("memory.forward", memory.forward, stages, "stage", 0)
+    backward = _per_item("memory.backward", memory.backward, stages, "stage", None)
+    weight = _per_item("memory.weight", memory.weight, stages, "stage", None)
+    for key, deltas in (("backward", backward), ("weight", weight)):
+        if max(deltas) > 0:
+            raise InputError("must be at most 0: it frees memory", key=f"memory.{key}", value=max(deltas))
+    for stage, deltas in enumerate(zip(forward, backward, weight, strict=True)):
+        if sum(deltas):
+            rule = f"forward, backward and weight sum to {sum(deltas)} at stage {stage}, must sum to 0"
+            raise InputError(rule, key="memory", value=deltas)
+    return forward, backward, weight
+
+
+def _expand_limit(limit: Any, forward: PerStage, placement: Placement) -> tuple[int, ...] | None:
+    if limit is None:
+        return None
+    limits = _per_item("memory.limit", limit, placement.devices, "device", 0)
+    for device, value in enumerate(limits):
+        largest = max(forward[s] for s in placement.stages_on(device))
+        if value < largest:
+            key = f"memory.limit[{device}]" if _is_list(limit) else "memory.limit"
+            raise InputError(f"must hold one forward activation: at least {largest}", key=key, value=value)
+    return limits
+
+
+def _objective(value: Any) -> Objective:
+    try:
+        return Objective(value)
+    except ValueError:
+        rule = f"must be one of {', '.join(Objective)}"
+        raise InputError(rule, key="objective", value=value) from None
+
+
+def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
+    """Take the stages per device from the first per-stage list, where the placement is free in it."""
+    if placement not in ("loop", "wave"):
+        return None
+    lengths = [len(v) for v in lists if _is_list(v)]
+    whole = bool(lengths) and lengths[0] % devices == 0 and lengths[0] >= 2 * devices
+    return lengths[0] // devices if whole else None

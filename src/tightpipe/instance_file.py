@@ -1,0 +1,156 @@
+"""Instances as JSON or TOML files."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from .errors import InputError
+from .instance import Instance, Memory
+
+_REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
+_OPTIONAL = ("placement", "chunks", "comm", "memory", "objective")
+_MEMORY = ("forward", "backward", "weight", "limit")
+
+
+def load_instance(path: str | Path) -> Instance:
+    """Read an instance file; the suffix ``.toml`` means TOML, all else JSON.
+
+    Raises
+    ------
+    InputError
+        One line that names file, key, value and what would be right.
+    """
+    try:
+        data = _read_toml(Path(path)) if Path(path).suffix == ".toml" else read_json(path)
+        return instance_from_dict(data)
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def save_instance(instance: Instance, path: str | Path) -> None:
+    """Write an instance file (JSON)."""
+    write_text(path, json.dumps(instance_to_dict(instance), indent=2) + "\n")
+
+
+def instance_from_dict(data: Any, where: str = "") -> Instance:
+    """Build an instance from the content of its file; `where` prefixes the keys in errors."""
+    check_keys(data, _REQUIRED, _OPTIONAL, where)
+    values = dict(data)
+    memory = values.get("memory")
+    if memory is not None:
+        check_keys(memory, _MEMORY, (), f"{where}memory")
+        values["memory"] = Memory(**memory)
+    try:
+        return Instance.uniform(**values)
+    except InputError as error:
+        raise InputError(error.rule, key=f"{where}{error.key}", value=error.value) from None
+
+
+def instance_to_dict(instance: Instance) -> dict[str, Any]:
+    """Return the content of the instance's file; equal per-stage entries become one number."""
+    costs, memory = instance.costs, instance.memory
+    data: dict[str, Any] = {
+        "devices": instance.devices,
+        "microbatches": instance.microbatches,
+        "placement": instance.placement.name,
+    }
+    if not instance.placement.usual:
+        data["chunks"] = instance.placement.chunks
+    data |= {key: _collapse(getattr(costs, key)) for key in ("forward", "backward", "weight")}
+    data["comm"] = _collapse_comm(costs.comm)
+    data["memory"] = None if memory is None else {key: _collapse(getattr(memory, key)) for key in _MEMORY}
+    data["objective"] = str(instance.objective)
+    return data
+
+
+def _collapse(values: Any) -> Any:
+    if values is None:
+        return None
+    return values[0] if len(set(values)) == 1 else list(values)
+
+
+def _collapse_comm(comm: Any) -> Any:
+    off_diagonal = {c for i, row in enumerate(comm) for j, c in enumerate(row) if i != j}
+    if len(off_diagonal) <= 1:
+        return off_diagonal.pop() if off_diagonal else 0
+    return [list(row) for row in comm]
+
+
+def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], where: str = "") -> None:
+    """Raise an InputError unless `data` is a table with all required and no unknown keys."""
+    name = where.rstrip(".")
+    if not isinstance(data, dict):
+        raise InputError("must be a table of keys and values", key=name, value=data)
+    for key in data:
+        if key not in required + optional:
+            rule = f"unknown key{f' in {name}' if name else ''}; known are {', '.join(required + optional)}"
+            raise InputError(rule, key=str(key), value=data[key])
+    for key in required:
+        if key not in data:
+            known = ", ".join(required)
+            raise InputError(f"missing key '{key}'{f' in {name}' if name else ''}; required are {known}")
+
+
+def read_text(path: str | Path) -> str:
+    """Read a UTF-8 file, or raise an InputError that says why it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError("no such file", source=str(path)) from None
+    except UnicodeDecodeError:
+        raise InputError("not a text file (UTF-8)", source=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file, or raise an InputError that names the line of the fault."""
+    text = read_text(path)
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        rule = f"not JSON, or truncated: {error.msg} at line {error.lineno} column {error.colno}"
+        raise InputError(rule, source=str(path)) from None
+    except RecursionError:
+        raise InputError("not an instance or schedule: nested too deeply", source=str(path)) from None
+    except InputError as error:
+        raise error.at(str(path)) from None
+    except ValueError as error:  # integers beyond Python's conversion limit
+        raise InputError(str(error), source=str(path)) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
+        raise InputError(f"key '{twice}' stands twice")
+    return table
+
+
+def _read_toml(path: Path) -> Any:
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file in one step: readers see the old content or the new, never half.
+
+    Raises
+    ------
+    InputError
+        If the folder is missing or not writable.
+    """
+    target = Path(path)
+    partial = target.with_name(target.name + ".tmp")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True) if target.parent.is_dir() else None
+        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None

@@ -1,0 +1,57 @@
+"""What a schedule costs and where it idles."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .instance import Instance, Objective
+from .schedule import Schedule
+from .simulate import memory_trace
+
+
+def device_spans(schedule: Schedule) -> NDArray[np.int64]:
+    """Return last end - first start of each device, shape (devices,), in ticks."""
+    order = schedule.order
+    return np.array(
+        [
+            schedule.end[order.rows(d)].max() - schedule.start[order.rows(d)].min()
+            for d in range(order.devices)
+        ]
+    )
+
+
+def cost(schedule: Schedule) -> int:
+    """Return the value of the instance's objective, in ticks."""
+    if schedule.instance.objective is Objective.MAKESPAN:
+        return int(schedule.end.max() - schedule.start.min())
+    return int(device_spans(schedule).max())
+
+
+def largest_work(instance: Instance) -> int:
+    """Return the largest sum of durations on a device, in ticks: no schedule costs less."""
+    return max(instance.work(d) for d in range(instance.devices))
+
+
+def bubble(schedule: Schedule) -> int:
+    """Return cost - largest work, in ticks."""
+    return cost(schedule) - largest_work(schedule.instance)
+
+
+def bubble_rate(schedule: Schedule) -> float:
+    """Return bubble / cost (Qi et al., arXiv:2401.10241, section 5.3)."""
+    return bubble(schedule) / cost(schedule)
+
+
+def idle_times(schedule: Schedule) -> NDArray[np.int64]:
+    """Return each device's span minus its work, shape (devices,), in ticks."""
+    instance = schedule.instance
+    work = np.array([instance.work(d) for d in range(instance.devices)], np.int64)
+    return np.asarray(device_spans(schedule) - work)
+
+
+def peak_memory(schedule: Schedule) -> NDArray[np.int64]:
+    """Return each device's largest memory, shape (devices,), in the instance's unit."""
+    trace = memory_trace(schedule.instance, schedule.order)
+    rows = map(schedule.order.rows, range(schedule.order.devices))
+    return np.array([trace[r].max(initial=0) for r in rows])

@@ -1,0 +1,46 @@
+"""One operation of one microbatch at one stage, and its text form ``<kind><stage>.<microbatch>``."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+from .errors import InputError
+
+
+class OpKind(IntEnum):
+    """What an operation computes; the numbers index cost tables and are not part of any file format."""
+
+    F = 0  #: forward
+    B = 1  #: gradient of the input
+    W = 2  #: gradient of the weights
+    BW = 3  #: both gradients, fused
+
+
+_PATTERN = re.compile(r"(F|BW|B|W)(\d{1,9})\.(\d{1,9})", re.ASCII)
+
+
+class Operation(NamedTuple):
+    """An operation, e.g. ``B7.3``: kind B, stage 7, microbatch 3."""
+
+    kind: OpKind
+    stage: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.kind.name}{self.stage}.{self.microbatch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Operation:
+        """Read the text form.
+
+        Raises
+        ------
+        InputError
+            If `text` is not ``<F|B|W|BW><stage>.<microbatch>``.
+        """
+        match = _PATTERN.fullmatch(text)
+        if match is None:
+            raise InputError("an operation is <F|B|W|BW><stage>.<microbatch>, e.g. B7.3", value=text)
+        return cls(OpKind[match[1]], int(match[2]), int(match[3]))

@@ -1,0 +1,135 @@
+"""Placements: which device runs which stage.
+
+A placement is one route per direction; a route names the device of every stage in forward
+order. All placements but `bidirectional` have a single route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .errors import InputError
+
+Route = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Stage -> device, for `devices` devices with `chunks` stages on each.
+
+    Parameters
+    ----------
+    name
+        One of `PLACEMENTS`.
+    devices
+        Number of devices, at least 1.
+    chunks
+        Stages per device (per route); `None` takes the placement's usual number.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or `chunks` or `devices` do not fit it.
+
+    References
+    ----------
+    `v`: Qi et al., arXiv:2405.15362. `loop`: Narayanan et al., arXiv:2104.04473 (interleaving).
+    `wave`: Liu et al., arXiv:2308.15762 (Hanayo). `bidirectional`: DeepSeek-V3, arXiv:2412.19437.
+    """
+
+    name: str
+    devices: int
+    chunks: int | None = None
+
+    def __post_init__(self) -> None:
+        rule = _RULES.get(self.name) if isinstance(self.name, str) else None
+        if rule is None:
+            raise InputError(f"must be one of {', '.join(_RULES)}", key="placement", value=self.name)
+        if self.chunks is None:
+            object.__setattr__(self, "chunks", rule.usual_chunks)
+        problem = rule.problem(self.devices, self.stages_per_device)
+        if problem:
+            raise InputError(problem, key="placement", value=self.name)
+
+    @property
+    def stages_per_device(self) -> int:
+        """Number of stages of one route on one device."""
+        assert self.chunks is not None
+        return self.chunks
+
+    @property
+    def stages(self) -> int:
+        """Number of stages of the model."""
+        return self.devices * self.stages_per_device
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """One tuple of length `stages` per direction: the device of each stage."""
+        return _routes(self.name, self.devices, self.stages_per_device)
+
+    @property
+    def usual(self) -> bool:
+        """Whether `chunks` is what the placement takes when none is given."""
+        return self.chunks == _RULES[self.name].usual_chunks
+
+    def stages_on(self, device: int) -> tuple[int, ...]:
+        """Return the stages that `device` holds, ascending, of all directions."""
+        held = {s for route in self.routes for s, d in enumerate(route) if d == device}
+        return tuple(sorted(held))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How one kind of placement maps stages, and what it needs."""
+
+    usual_chunks: int
+    routes: Callable[[int, int], tuple[Route, ...]]
+    chunks_allowed: Callable[[int], bool]
+    chunks_text: str
+    even_devices: bool = False
+
+    def problem(self, devices: int, chunks: int) -> str:
+        if not self.chunks_allowed(chunks):
+            return f"takes {self.chunks_text} per device, not {chunks}"
+        if self.even_devices and devices % 2:
+            return f"needs an even number of devices, not {devices}"
+        return ""
+
+
+def _linear(p: int, chunks: int) -> tuple[Route, ...]:
+    return (tuple(s // chunks for s in range(p * chunks)),)
+
+
+def _loop(p: int, chunks: int) -> tuple[Route, ...]:
+    return (tuple(s % p for s in range(p * chunks)),)
+
+
+def _wave(p: int, chunks: int) -> tuple[Route, ...]:
+    there_and_back = (*range(p), *reversed(range(p)))
+    return (there_and_back * (chunks // 2),)
+
+
+def _bidirectional(p: int, chunks: int) -> tuple[Route, ...]:
+    return (tuple(range(p)), tuple(reversed(range(p))))
+
+
+_RULES: dict[str, _Rule] = {
+    "linear": _Rule(1, _linear, lambda c: c >= 1, "1 stage or more"),
+    "v": _Rule(2, _wave, lambda c: c == 2, "2 stages"),
+    "loop": _Rule(2, _loop, lambda c: c >= 1, "1 stage or more"),
+    "wave": _Rule(4, _wave, lambda c: c >= 2 and c % 2 == 0, "an even number of stages"),
+    "bidirectional": _Rule(
+        1, _bidirectional, lambda c: c == 1, "1 stage of each direction", even_devices=True
+    ),
+}
+
+
+@lru_cache(maxsize=256)
+def _routes(name: str, devices: int, chunks: int) -> tuple[Route, ...]:
+    return _RULES[name].routes(devices, chunks)
+
+
+PLACEMENTS: tuple[str, ...] = tuple(_RULES)
+"""The names of all placements."""

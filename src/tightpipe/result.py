@@ -1,0 +1,101 @@
+"""What a method returns: Status, LogEntry, Result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from . import metrics
+from .instance import Instance
+from .schedule import Schedule
+
+
+class Status(StrEnum):
+    """How a method ended."""
+
+    OPTIMAL = "optimal"  #: a schedule whose cost equals a proven lower bound
+    FEASIBLE = "feasible"  #: a schedule
+    INFEASIBLE = "infeasible"  #: proven that there is none
+    UNKNOWN = "unknown"  #: neither
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """Incumbent cost and best bound after `seconds`; None while there is none."""
+
+    seconds: float
+    cost: int | None
+    bound: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A method's answer to an instance.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    method
+        Name of the method.
+    status
+        How it ended.
+    schedule
+        A validated schedule, or None.
+    bound
+        A proven lower bound of the cost in ticks, or None where nothing is proven.
+    seconds
+        Wall time.
+    log
+        Incumbents and bounds over time.
+    reason
+        Why there is no schedule, or why a method ended early; empty otherwise.
+    """
+
+    instance: Instance
+    method: str
+    status: Status
+    schedule: Schedule | None
+    bound: int | None
+    seconds: float
+    log: tuple[LogEntry, ...] = ()
+    reason: str = ""
+
+    @property
+    def cost(self) -> int | None:
+        """Value of the objective, in ticks."""
+        return None if self.schedule is None else metrics.cost(self.schedule)
+
+    @property
+    def work(self) -> int:
+        """Largest work of a device, in ticks."""
+        return metrics.largest_work(self.instance)
+
+    @property
+    def bubble(self) -> int | None:
+        """Cost - work, in ticks."""
+        return None if self.schedule is None else metrics.bubble(self.schedule)
+
+    @property
+    def bubble_rate(self) -> float | None:
+        """Bubble / cost."""
+        return None if self.schedule is None else metrics.bubble_rate(self.schedule)
+
+    @property
+    def gap(self) -> float | None:
+        """(cost - bound) / cost; None unless both are known."""
+        cost = self.cost
+        return None if cost is None or self.bound is None else (cost - self.bound) / cost
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Largest memory of a device."""
+        return None if self.schedule is None else int(metrics.peak_memory(self.schedule).max())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, without the schedule."""
+        keys = ("method", "cost", "work", "bubble", "bubble_rate", "bound", "gap", "peak_memory", "reason")
+        numbers = {key: getattr(self, key) for key in keys}
+        log = [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in self.log]
+        return {"status": str(self.status), **numbers, "seconds": round(self.seconds, 3), "log": log}

@@ -1,0 +1,134 @@
+"""Schedules as JSON files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import metrics
+from .errors import InputError
+from .instance import LARGEST, Instance, check_int
+from .instance_file import check_keys, instance_from_dict, instance_to_dict, read_json, write_text
+from .operation import Operation
+from .schedule import Order, Schedule
+from .validate import complete, validate
+
+_REQUIRED = ("instance", "devices")
+_OPTIONAL = ("method", "cost", "bound")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFile:
+    """A schedule with what its file claims about it; claims are None where the file makes none."""
+
+    schedule: Schedule
+    method: str | None = None
+    cost: int | None = None
+    bound: int | None = None
+
+
+def load_schedule(path: str | Path) -> ScheduleFile:
+    """Read a schedule file.
+
+    Times are taken as written, so the schedule can break the model's rules: see `validate`.
+
+    Raises
+    ------
+    InputError
+        If the file is not a schedule of its instance: wrong form, or an operation that is missing,
+        there twice, or unknown.
+    """
+    data = read_json(path)
+    try:
+        return _from_dict(data)
+    except InputError as error:
+        raise error.at(str(path)) from None
+
+
+def save_schedule(
+    schedule: Schedule, path: str | Path, *, method: str | None = None, bound: int | None = None
+) -> None:
+    """Validate a schedule and write its file.
+
+    Raises
+    ------
+    ValueError
+        If the schedule is invalid; nothing is written then.
+    InputError
+        If the file cannot be written.
+    """
+    violations = validate(schedule.instance, schedule)
+    if violations:
+        raise ValueError(f"not written, the schedule is invalid: {violations[0]}")
+    write_text(path, json.dumps(schedule_to_dict(schedule, method=method, bound=bound)) + "\n")
+
+
+def schedule_to_dict(
+    schedule: Schedule, *, method: str | None = None, bound: int | None = None
+) -> dict[str, Any]:
+    """Return the content of the schedule's file."""
+    start, end = schedule.start.tolist(), schedule.end.tolist()
+    devices = []
+    for device, operations in enumerate(schedule.order.to_lists()):
+        rows = schedule.order.rows(device)
+        devices.append([[str(op), s, e] for op, s, e in zip(operations, start[rows], end[rows], strict=True)])
+    return {
+        "instance": instance_to_dict(schedule.instance),
+        "devices": devices,
+        "method": method,
+        "cost": metrics.cost(schedule),
+        "bound": bound,
+    }
+
+
+def _from_dict(data: Any) -> ScheduleFile:
+    check_keys(data, _REQUIRED, _OPTIONAL)
+    instance = instance_from_dict(data["instance"], "instance.")
+    devices = data["devices"]
+    if not isinstance(devices, list) or len(devices) != instance.devices:
+        shown = len(devices) if isinstance(devices, list) else devices
+        raise InputError(f"must be a list of {instance.devices} devices", key="devices", value=shown)
+    schedule = _read_devices(instance, devices)
+    faults = next(complete(schedule), None)
+    if faults:
+        raise InputError(faults, key="devices")
+    method = data.get("method")
+    if method is not None and not isinstance(method, str):
+        raise InputError("must be the name of a method", key="method", value=method)
+    claims = {
+        k: data[k] if data.get(k) is None else check_int(k, data[k]) for k in ("cost", "bound") if k in data
+    }
+    return ScheduleFile(schedule, method, **claims)
+
+
+def _read_devices(instance: Instance, devices: list[Any]) -> Schedule:
+    operations, times = [], []
+    for d, entries in enumerate(devices):
+        if not isinstance(entries, list):
+            raise InputError("must be a list of [operation, start, end]", key=f"devices[{d}]", value=entries)
+        read = [_read_entry(instance, f"devices[{d}][{i}]", entry) for i, entry in enumerate(entries)]
+        read.sort(key=lambda entry: entry[1:])  # the times are the order, however the file lists it
+        operations.append([op for op, _, _ in read])
+        times += [(start, end) for _, start, end in read]
+    start, end = np.array(times, dtype=np.int64).reshape(-1, 2).T
+    return Schedule(instance, Order.from_lists(operations), start, end)
+
+
+def _read_entry(instance: Instance, key: str, entry: Any) -> tuple[Operation, int, int]:
+    if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+        raise InputError('must be ["<operation>", start, end]', key=key, value=entry)
+    try:
+        op = Operation.parse(entry[0])
+    except InputError as error:
+        raise InputError(error.rule, key=key, value=entry[0]) from None
+    if op.stage >= instance.stages or op.microbatch >= instance.microbatches:
+        rule = (
+            f"the instance has stages 0..{instance.stages - 1}, microbatches 0..{instance.microbatches - 1}"
+        )
+        raise InputError(rule, key=key, value=entry[0])
+    start, end = (check_int(key, time, None, LARGEST * 10**3) for time in entry[1:])
+    return op, start, end

@@ -1,0 +1,1 @@
+"""The settings tables of the papers, as data files."""

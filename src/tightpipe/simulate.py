@@ -1,0 +1,162 @@
+"""Order -> earliest start times and memory trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .errors import DeadlockError, InputError
+from .instance import Instance
+from .operation import Operation, OpKind
+from .schedule import Order, Schedule
+from .tables import tables
+
+_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_ABSENT = -1
+
+
+def simulate(instance: Instance, order: Order, release: NDArray[np.int64] | None = None) -> Schedule:
+    """Start every operation as early as its device's sequence and its predecessors allow.
+
+    Parameters
+    ----------
+    instance
+        The problem; the order's operations must be its operations.
+    order
+        What each device runs, in sequence.
+    release
+        Shape (devices,): earliest start of each device's first operation; zeros when None.
+
+    Returns
+    -------
+    Schedule
+        The unique schedule with the smallest start times.
+
+    Raises
+    ------
+    DeadlockError
+        If operations wait for each other; the message names them.
+    InputError
+        If the order has an operation that the instance has not, twice, or on a device of its own.
+    """
+    t = tables(instance)
+    earliest = np.zeros(instance.devices, np.int64) if release is None else release
+    _check_operations(instance, order)
+    start, done = _earliest(order.operations, order.offsets, t.duration, t.lag, t.route, earliest)
+    if done < len(order):
+        raise DeadlockError(_describe_deadlock(instance, order, start))
+    kind, stage = order.operations[:, 0], order.operations[:, 1]
+    return Schedule(instance, order, start, start + t.duration[kind, stage])
+
+
+def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
+    """Return the memory of each operation's device while it runs, shape (N,).
+
+    F counts from its start on, B and W until their end, so the trace's largest entry on a device
+    is its peak. The trace depends on the order alone.
+    """
+    delta = tables(instance).delta[order.operations[:, 0], order.operations[:, 1]]
+    during = np.empty(len(order), np.int64)
+    for device in range(order.devices):
+        rows = order.rows(device)
+        after = np.cumsum(delta[rows])
+        during[rows] = after - np.minimum(delta[rows], 0)
+    return during
+
+
+def _check_operations(instance: Instance, order: Order) -> None:
+    if order.devices != instance.devices:
+        raise InputError(f"the order has {order.devices} devices, the instance {instance.devices}")
+    kind, stage, microbatch = order.operations.T
+    known = (kind >= 0) & (kind <= _BW) & (stage >= 0) & (stage < instance.stages)
+    known &= (microbatch >= 0) & (microbatch < instance.microbatches)
+    if not known.all():
+        raise InputError("the instance has no such operation", value=order.operations[~known][0].tolist())
+    ids = (kind * instance.stages + stage) * instance.microbatches + microbatch
+    counts = np.bincount(ids, minlength=4 * instance.stages * instance.microbatches)
+    if counts.max(initial=0) > 1:
+        twice = order.operations[np.flatnonzero(counts[ids] > 1)[0]]
+        raise InputError("the order has this operation twice", value=str(_operation(twice)))
+
+
+def _operation(row: NDArray[np.int64]) -> Operation:
+    return Operation(OpKind(int(row[0])), int(row[1]), int(row[2]))
+
+
+@njit(cache=True)
+def _predecessor_end(kind: int, stage: int, m: int, end: Any) -> int:
+    """Return when the operation that this one waits for ends; -1 while it has not run, 0 if there is none."""
+    if kind == _F:
+        return 0 if stage == 0 else int(end[_F, stage - 1, m])
+    if kind == _W:
+        return int(end[_B, stage, m])
+    if stage == end.shape[1] - 1:
+        return int(end[_F, stage, m])
+    # the next stage runs B apart or fused with W; the other of the two stays absent
+    return int(max(end[_B, stage + 1, m], end[_BW, stage + 1, m]))
+
+
+@njit(cache=True)
+def _earliest(
+    operations: Any, offsets: Any, duration: Any, lags: Any, route: Any, release: Any
+) -> tuple[Any, int]:
+    """Run the devices in turn, each until its head has to wait; start is -1 where a deadlock stopped it."""
+    devices = len(offsets) - 1
+    end = np.full((4, duration.shape[1], len(route)), _ABSENT, np.int64)
+    start = np.full(len(operations), _ABSENT, np.int64)
+    head = offsets[:-1].copy()
+    free = release.copy()
+    done, before = 0, -1
+    while done > before:
+        before = done
+        for device in range(devices):
+            while head[device] < offsets[device + 1]:
+                i = head[device]
+                kind, stage, m = operations[i, 0], operations[i, 1], operations[i, 2]
+                ready = _predecessor_end(kind, stage, m, end)
+                if ready < 0:
+                    break
+                start[i] = max(ready + lags[kind, route[m], stage], free[device])
+                free[device] = start[i] + duration[kind, stage]
+                end[kind, stage, m] = free[device]
+                head[device] += 1
+                done += 1
+    return start, done
+
+
+def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
+    """Follow 'waits for' from the first blocked operation until one repeats, or one is in no order at all."""
+    rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
+    first = {i for i in order.offsets.tolist() if i < len(order)}
+    here = int(np.flatnonzero(start < 0)[0])
+    seen: list[int] = []
+    while here not in seen:
+        seen.append(here)
+        if here not in first and start[here - 1] < 0:
+            here -= 1  # its device has not come to it
+            continue
+        predecessor = _predecessor(instance, order.operations[here], rows)
+        if predecessor not in rows:
+            lacking = Operation(OpKind(predecessor[0]), *predecessor[1:])
+            return f"{_operation(order.operations[here])} waits for {lacking}, which no device runs"
+        here = rows[predecessor]
+    cycle = [*seen[seen.index(here) :], here]
+    return "operations wait for each other: " + " waits for ".join(
+        str(_operation(order.operations[i])) for i in cycle
+    )
+
+
+def _predecessor(instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]) -> tuple[int, int, int]:
+    """Return the operation whose end `_predecessor_end` looks at."""
+    kind, stage, m = (int(v) for v in row)
+    if kind == _F:
+        return (_F, stage - 1, m)
+    if kind == _W:
+        return (_B, stage, m)
+    if stage == instance.stages - 1:
+        return (_F, stage, m)
+    fused = (_BW, stage + 1, m)
+    return fused if fused in rows else (_B, stage + 1, m)
