@@ -1,0 +1,38 @@
+# make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
+# make test      the tests
+# Both install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
+
+PYTHON ?= python3
+BIN := .venv/bin
+# a new file changes its folder, and a strict editable install must then be renewed
+FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
+
+.DEFAULT_GOAL := help
+.PHONY: help install compare test lint benchmark clean
+
+help:
+	@sed -n '1,3s/^# //p' Makefile
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml setup.cfg constraints.txt $(FOLDERS)
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
+	@touch $@
+
+compare: install
+	$(BIN)/tightpipe compare $(ARGS)
+
+test: install
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+benchmark: install
+	$(BIN)/python benchmarks/greedy_v.py
+
+clean:
+	rm -rf .venv build dist *.egg-info

@@ -1,0 +1,70 @@
+"""Rows of a settings table and the instances that they stand for."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from ..instance import Instance, Memory, Objective
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One profiled cell of the zero-bubble papers: a model on a number of devices.
+
+    Times are in ticks (microseconds) of one stage; `layers` is the seed's own count of them and
+    enters no formula. `active` marks the nine cells of the published ZB-V column.
+    """
+
+    name: str
+    model: str
+    active: bool
+    devices: int
+    microbatches: int
+    forward: int
+    backward: int
+    weight: int
+    comm: int
+    hidden: int
+    heads: int
+    seq: int
+    layers: int
+
+    @property
+    def forward_memory(self) -> int:
+        """Activation of one F: 34 hidden + 5 heads seq (arXiv:2401.10241, section 2)."""
+        return 34 * self.hidden + 5 * self.heads * self.seq
+
+    @property
+    def weight_memory(self) -> int:
+        """What W frees, as a negative delta: -32 hidden."""
+        return -32 * self.hidden
+
+    def memory(self, m_offset: int) -> Memory:
+        """Return deltas, and a limit of ``2 devices + m_offset`` forward activations."""
+        forward, weight = self.forward_memory, self.weight_memory
+        return Memory(forward, -forward - weight, weight, forward * (2 * self.devices + m_offset))
+
+    def instance(self, m_offset: int = 0, objective: Objective | str = Objective.DEVICE_SPAN) -> Instance:
+        """Return the setting as an instance in V placement."""
+        return Instance.uniform(
+            devices=self.devices,
+            microbatches=self.microbatches,
+            forward=self.forward,
+            backward=self.backward,
+            weight=self.weight,
+            comm=self.comm,
+            placement="v",
+            memory=self.memory(m_offset),
+            objective=objective,
+        )
+
+
+@cache
+def load_settings() -> dict[str, Setting]:
+    """Return all 24 settings by name, in the order of the table."""
+    text = files(__package__).joinpath("zero_bubble_v.toml").read_text(encoding="utf-8")
+    rows = [Setting(**row) for row in tomllib.loads(text)["setting"]]
+    return {row.name: row for row in rows}

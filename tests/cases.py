@@ -1,0 +1,105 @@
+"""Instances, orders and Hypothesis strategies that several tests share."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Memory, OpKind, Order
+
+SPLIT = (OpKind.F, OpKind.B, OpKind.W)
+
+
+def serial_order(instance: Instance) -> Order:
+    """Microbatch after microbatch, each W right after its B: needs the least memory of all orders."""
+    lists: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
+    for m in range(instance.microbatches):
+        for stage in range(instance.stages):
+            lists[instance.device(stage, m)].append((OpKind.F, stage, m))
+        for stage in reversed(range(instance.stages)):
+            lists[instance.device(stage, m)] += [(OpKind.B, stage, m), (OpKind.W, stage, m)]
+    return Order.from_lists(lists)
+
+
+def random_order(instance: Instance, seed: int) -> Order:
+    """Start a random ready operation again and again, whatever the memory."""
+    rng = random.Random(seed)
+    lists: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
+    last = instance.stages - 1
+    ready = [(OpKind.F, 0, m) for m in range(instance.microbatches)]
+    while ready:
+        kind, stage, m = ready.pop(rng.randrange(len(ready)))
+        lists[instance.device(stage, m)].append((kind, stage, m))
+        if kind is OpKind.F:
+            ready.append((OpKind.F, stage + 1, m) if stage < last else (OpKind.B, last, m))
+        if kind is OpKind.B:
+            ready.append((OpKind.W, stage, m))
+            if stage:
+                ready.append((OpKind.B, stage - 1, m))
+    return Order.from_lists(lists)
+
+
+@st.composite
+def instances(draw: st.DrawFn, max_devices: int = 3, max_microbatches: int = 4) -> Instance:
+    """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits."""
+    placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
+    devices = draw(st.integers(1, max_devices))
+    microbatches = draw(st.integers(1, max_microbatches))
+    if placement == "bidirectional":
+        devices, microbatches = 2 * ((devices + 1) // 2), 2 * ((microbatches + 1) // 2)
+    probe = Instance.uniform(
+        devices=devices, microbatches=microbatches, forward=1, backward=1, weight=1, placement=placement
+    )
+    stages = probe.stages
+    ticks: Any = st.integers(1, 12)
+    if draw(st.booleans()):
+        ticks = st.lists(ticks, min_size=stages, max_size=stages)
+    comm: Any = st.integers(0, 4)
+    if draw(st.booleans()):
+        comm = st.lists(
+            st.lists(comm, min_size=devices, max_size=devices), min_size=devices, max_size=devices
+        )
+    return Instance.uniform(
+        devices=devices,
+        microbatches=microbatches,
+        forward=draw(ticks),
+        backward=draw(ticks),
+        weight=draw(ticks),
+        comm=draw(comm),
+        placement=placement,
+        memory=draw(memories(probe)),
+        objective=draw(st.sampled_from(["device_span", "makespan"])),
+    )
+
+
+@st.composite
+def memories(draw: st.DrawFn, probe: Instance) -> Memory | None:
+    """None, no limit, or limits from the smallest feasible one up, per stage and per device or uniform."""
+    if draw(st.booleans()):
+        return None
+    if draw(st.booleans()):
+        weight = draw(st.integers(0, 3))
+        backward = draw(st.integers(0, 3))
+        forward: Any = weight + backward
+        deltas: tuple[Any, Any, Any] = (forward, -backward, -weight)
+    else:
+        pairs = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in range(probe.stages)]
+        deltas = ([b + w for b, w in pairs], [-b for b, _ in pairs], [-w for _, w in pairs])
+    unlimited = Memory(*deltas, None)
+    if draw(st.booleans()):
+        return unlimited
+    needs = Instance.uniform(
+        devices=probe.devices,
+        microbatches=probe.microbatches,
+        forward=1,
+        backward=1,
+        weight=1,
+        placement=probe.placement.name,
+        memory=unlimited,
+    )
+    least = [needs.smallest_limit(d) for d in range(probe.devices)]
+    extra = draw(st.integers(0, 8))
+    limit: Any = [value + extra for value in least] if draw(st.booleans()) else max(least) + extra
+    return Memory(*deltas, limit)

@@ -1,0 +1,132 @@
+"""Every rule of the validator has a schedule that breaks only it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cases import serial_order
+
+from tightpipe import Instance, Memory, Operation, Order, Schedule, simulate, validate
+from tightpipe.validate import RULES
+
+INSTANCE = Instance.uniform(
+    devices=2,
+    microbatches=2,
+    forward=4,
+    backward=5,
+    weight=3,
+    comm=1,
+    placement="v",
+    memory=Memory(5, -3, -2, 10),
+)
+VALID = simulate(INSTANCE, serial_order(INSTANCE))
+Times = dict[str, tuple[int, int]]
+
+
+def edited(change: Times, drop: tuple[str, ...] = (), move: dict[str, int] | None = None) -> Schedule:
+    """Return VALID with other times, without some operations, or with some on another device."""
+    devices: list[list[tuple[Operation, int, int]]] = [[] for _ in range(INSTANCE.devices)]
+    for device, operations in enumerate(VALID.order.to_lists()):
+        rows = VALID.order.rows(device)
+        for op, start, end in zip(
+            operations, VALID.start[rows].tolist(), VALID.end[rows].tolist(), strict=True
+        ):
+            if str(op) not in drop:
+                times = change.get(str(op), (start, end))
+                devices[(move or {}).get(str(op), device)].append((op, *times))
+    for entries in devices:
+        entries.sort(key=lambda entry: entry[1:])
+    flat = [entry for entries in devices for entry in entries]
+    order = Order.from_lists([[op for op, _, _ in entries] for entries in devices])
+    return Schedule(INSTANCE, order, [s for _, s, _ in flat], [e for _, _, e in flat])  # type: ignore[arg-type]
+
+
+def times(text: str) -> tuple[int, int]:
+    row = [str(op) for ops in VALID.order.to_lists() for op in ops].index(text)
+    return int(VALID.start[row]), int(VALID.end[row])
+
+
+def shifted(text: str, by: int) -> Times:
+    start, end = times(text)
+    return {text: (start + by, end + by)}
+
+
+def overlapping() -> Schedule:
+    """Two W's of one device at once: no rule but the device itself keeps them apart."""
+    start, _ = times("W0.1")
+    return edited({"W3.1": (start + 1, start + 4)})
+
+
+def turned_early() -> Schedule:
+    """B of the last stage and its F, which lie back to back, change places."""
+    start, end = times("F3.1")[0], times("B3.1")[1]
+    return edited({"B3.1": (start, start + 5), "F3.1": (end - 4, end)})
+
+
+BREAKS = {
+    "complete": lambda: edited({}, drop=("W0.1",)),
+    "placement": lambda: edited({"W0.1": (100, 103)}, move={"W0.1": 1}),
+    "duration": lambda: edited({"W0.1": (times("W0.1")[0], times("W0.1")[1] + 1)}),
+    "not_before_zero": lambda: edited({"F0.0": (-1, 3)}),
+    "one_at_a_time": overlapping,
+    "forward_dependency": lambda: edited(shifted("F1.0", -1)),
+    "turning_point": turned_early,
+    "backward_dependency": lambda: edited(shifted("B2.0", -1)),
+    "weight_dependency": lambda: edited({"W0.1": (times("B0.1")[1] - 8, times("B0.1")[1] - 5)}),
+    "memory_limit": lambda: edited(shifted("F0.1", times("F0.0")[1] - times("F0.1")[0])),
+}
+
+
+def test_the_base_schedule_is_valid() -> None:
+    assert validate(INSTANCE, VALID) == []
+
+
+def test_every_rule_has_a_breaking_schedule() -> None:
+    assert set(BREAKS) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", BREAKS)
+def test_a_schedule_that_breaks_only_this_rule(rule: str) -> None:
+    schedule = BREAKS[rule]()
+    found = validate(INSTANCE, schedule)
+    assert {v.rule for v in found} == {rule}, found
+
+
+def test_memory_is_freed_before_it_is_taken_at_the_same_time() -> None:
+    instance = Instance.uniform(
+        devices=1,
+        microbatches=2,
+        forward=1,
+        backward=1,
+        weight=1,
+        placement="linear",
+        memory=Memory(1, 0, -1, 1),
+    )
+    assert validate(instance, simulate(instance, serial_order(instance))) == []
+
+
+def test_operations_outside_the_instance_are_reported() -> None:
+    schedule = Schedule(INSTANCE, Order.parse("F9.0\nF1.7"), [0, 0], [4, 4])  # type: ignore[arg-type]
+    found = [str(v) for v in validate(INSTANCE, schedule)]
+    assert found == [
+        "complete: F9.0 is no operation of the instance",
+        "complete: F1.7 is no operation of the instance",
+    ]
+
+
+def test_the_schedule_is_held_against_the_given_instance() -> None:
+    slower = Instance.uniform(devices=2, microbatches=2, forward=5, backward=5, weight=3, comm=1)
+    assert "duration" in {v.rule for v in validate(slower, VALID)}
+
+
+def test_fused_and_split_backward_of_one_microbatch_exclude_each_other() -> None:
+    order = Order.parse("F0.0 B0.0 W0.0 BW0.0")
+    one = Instance.uniform(devices=1, microbatches=1, forward=1, backward=1, weight=1, placement="linear")
+    schedule = Schedule(one, order, [0, 1, 2, 3], [1, 2, 3, 5])  # type: ignore[arg-type]
+    assert {v.rule for v in validate(one, schedule)} == {"complete"}
+
+
+def test_messages_name_operation_and_times() -> None:
+    (found,) = validate(INSTANCE, BREAKS["forward_dependency"]())
+    assert re.fullmatch(r"F1.0 starts at 4, before F0.0 arrives at 5", found.message)
