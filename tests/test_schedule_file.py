@@ -85,6 +85,25 @@ def test_the_times_are_the_order_however_the_file_lists_it(tmp_path: Path) -> No
     assert load_schedule(tmp_path / "s.json").schedule == SCHEDULE
 
 
+def test_pairs_round_trip(tmp_path: Path) -> None:
+    instance = Instance.uniform(
+        devices=1,
+        microbatches=4,
+        forward=4,
+        backward=5,
+        weight=3,
+        placement="linear",
+        overlapped=10,
+        iterations=2,
+    )
+    order = Order.parse("F0.0 F0.1+BW0.0 BW0.1 F0.2 F0.3+B0.2 W0.2 BW0.3")
+    assert str(order) == "F0.0 F0.1+BW0.0 BW0.1 F0.2 F0.3+B0.2 W0.2 BW0.3"
+    schedule = simulate(instance, order)
+    save_schedule(schedule, tmp_path / "s.json")
+    assert load_schedule(tmp_path / "s.json").schedule == schedule
+    assert schedule != simulate(instance, Order.parse(str(order).replace("+", " ")))
+
+
 def test_an_invalid_schedule_is_not_written(tmp_path: Path) -> None:
     broken = Schedule(INSTANCE, SCHEDULE.order, SCHEDULE.start + 1, SCHEDULE.end)
     with pytest.raises(ValueError, match="invalid: duration"):

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 from cases import serial_order
 
-from tightpipe import Instance, Memory, Operation, Order, Schedule, simulate, validate
+from tightpipe import (
+    DeadlockError,
+    InputError,
+    Instance,
+    Memory,
+    Operation,
+    Order,
+    Schedule,
+    simulate,
+    validate,
+)
+from tightpipe.metrics import bubble, cost
 from tightpipe.validate import RULES
 
 INSTANCE = Instance.uniform(
@@ -64,9 +76,27 @@ def turned_early() -> Schedule:
     return edited({"B3.1": (start, start + 5), "F3.1": (end - 4, end)})
 
 
+TWO_ITERATIONS = Instance.uniform(
+    devices=1, microbatches=2, forward=4, backward=5, weight=3, placement="linear", iterations=2
+)
+
+
+def mixed_iterations() -> Schedule:
+    return simulate(TWO_ITERATIONS, Order.parse("F0.0 F0.1 BW0.0 BW0.1"))
+
+
+def torn_pair() -> Schedule:
+    """F and BW that are said to run together, one after the other."""
+    order = Order.parse("F0.0 F0.1+BW0.0 BW0.1")
+    one = Instance.uniform(devices=1, microbatches=2, forward=4, backward=5, weight=3, placement="linear")
+    return Schedule(one, order, [0, 4, 5, 17], [4, 16, 17, 25])  # type: ignore[arg-type]
+
+
 BREAKS = {
     "complete": lambda: edited({}, drop=("W0.1",)),
     "placement": lambda: edited({"W0.1": (100, 103)}, move={"W0.1": 1}),
+    "overlap": torn_pair,
+    "flush": mixed_iterations,
     "duration": lambda: edited({"W0.1": (times("W0.1")[0], times("W0.1")[1] + 1)}),
     "not_before_zero": lambda: edited({"F0.0": (-1, 3)}),
     "one_at_a_time": overlapping,
@@ -89,7 +119,7 @@ def test_every_rule_has_a_breaking_schedule() -> None:
 @pytest.mark.parametrize("rule", BREAKS)
 def test_a_schedule_that_breaks_only_this_rule(rule: str) -> None:
     schedule = BREAKS[rule]()
-    found = validate(INSTANCE, schedule)
+    found = validate(schedule.instance, schedule)
     assert {v.rule for v in found} == {rule}, found
 
 
@@ -118,6 +148,38 @@ def test_operations_outside_the_instance_are_reported() -> None:
 def test_the_schedule_is_held_against_the_given_instance() -> None:
     slower = Instance.uniform(devices=2, microbatches=2, forward=5, backward=5, weight=3, comm=1)
     assert "duration" in {v.rule for v in validate(slower, VALID)}
+
+
+@pytest.mark.parametrize(
+    "text", ["F0.0 B0.0+W0.0 F0.1 BW0.1", "F0.0 F0.1+F0.2 BW0.0", "F0.0 B0.0 F0.1+F0.2+BW0.0"]
+)
+def test_only_an_f_and_a_backward_run_together(text: str) -> None:
+    with pytest.raises(InputError, match="run together"):
+        Order.parse(text)
+
+
+def test_a_pair_takes_the_overlapped_time_on_its_device() -> None:
+    instance = Instance.uniform(
+        devices=1, microbatches=2, forward=4, backward=5, weight=3, placement="linear", overlapped=10
+    )
+    schedule = simulate(instance, Order.parse("F0.0 F0.1+BW0.0 BW0.1"))
+    assert schedule.end.tolist() == [4, 14, 14, 22]
+    assert validate(instance, schedule) == []
+    assert (cost(schedule), bubble(schedule), instance.work(0)) == (22, 0, 20)
+    apart = Instance.uniform(devices=1, microbatches=2, forward=4, backward=5, weight=3, placement="linear")
+    assert simulate(apart, schedule.order).end.tolist() == [4, 16, 16, 24]
+    assert {v.rule for v in validate(apart, schedule)} == {"duration"}
+
+
+def test_a_pair_that_waits_for_itself_is_a_deadlock() -> None:
+    one = Instance.uniform(devices=1, microbatches=1, forward=4, backward=5, weight=3, placement="linear")
+    with pytest.raises(DeadlockError, match=r"F0.0 waits for F0.0"):
+        simulate(one, Order.parse("F0.0+BW0.0"))
+
+
+def test_iterations_without_flush_may_mix() -> None:
+    free = dataclasses.replace(TWO_ITERATIONS, flush=False)
+    assert validate(free, simulate(free, mixed_iterations().order)) == []
 
 
 def test_fused_and_split_backward_of_one_microbatch_exclude_each_other() -> None:

@@ -32,12 +32,16 @@ class Costs:
     `comm` is the time from the end of an operation to the earliest start of its successor on
     another device: a number, or a `devices` x `devices` matrix (row sends, column receives; the
     diagonal is not used), all at least 0.
+
+    `overlapped` is the duration of an F that runs together with a BW (DualPipe), a number or one per
+    device; None means the sum of the two.
     """
 
     forward: Ticks
     backward: Ticks
     weight: Ticks
     comm: int | Sequence[Sequence[int]] = 0
+    overlapped: Ticks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,17 @@ class Instance:
     placement
         Which device runs which stage; it also fixes the number of devices and stages.
     microbatches
-        Number of microbatches n, at least 1.
+        Number of microbatches n of all iterations together, at least 1.
     costs
         Durations and communication.
     memory
         Deltas and limit; None means that memory does not matter.
     objective
         `device_span` or `makespan`.
+    iterations
+        Number of training iterations, at least 1; each has an equal block of microbatches.
+    flush
+        Whether a device finishes an iteration before it starts the next.
 
     Raises
     ------
@@ -83,15 +91,19 @@ class Instance:
     costs: Costs
     memory: Memory | None = None
     objective: Objective = Objective.DEVICE_SPAN
+    iterations: int = 1
+    flush: bool = True
     _duration: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_size(self.placement, self.microbatches)
+        _check_iterations(self)
         duration = _expand_durations(self.costs, self.stages)
         delta = _expand_deltas(self.memory, self.stages)
         comm = _expand_comm(self.costs.comm, self.devices)
-        object.__setattr__(self, "costs", Costs(*duration, comm))
+        overlapped = _expand_overlapped(self.costs.overlapped, self.devices)
+        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped))
         if self.memory is not None:
             limit = _expand_limit(self.memory.limit, delta[0], self.placement)
             object.__setattr__(self, "memory", Memory(*delta, limit))
@@ -113,6 +125,9 @@ class Instance:
         chunks: int | None = None,
         memory: Memory | None = None,
         objective: Objective | str = Objective.DEVICE_SPAN,
+        overlapped: Ticks | None = None,
+        iterations: int = 1,
+        flush: bool = True,
     ) -> Instance:
         """Build an instance from plain numbers (or per-stage sequences).
 
@@ -132,9 +147,11 @@ class Instance:
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
-            Costs(forward, backward, weight, comm),
+            Costs(forward, backward, weight, comm, overlapped),
             memory,
             _objective(objective),
+            iterations,
+            flush,
         )
 
     @property
@@ -151,6 +168,10 @@ class Instance:
         """Ticks that an operation of this kind takes at this stage."""
         return self._duration[kind][stage]
 
+    def overlapped(self, device: int) -> int | None:
+        """Ticks that an F together with a BW takes on `device`; None where it takes the sum of both."""
+        return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
+
     def memory_delta(self, kind: OpKind, stage: int) -> int:
         """What an operation of this kind adds to its device's memory."""
         return self._delta[kind][stage]
@@ -161,9 +182,14 @@ class Instance:
             return None
         return self.memory.limit[device]  # type: ignore[index]  # expanded at birth
 
+    def iteration(self, microbatch: int) -> int:
+        """Index of the iteration that `microbatch` belongs to."""
+        return microbatch * self.iterations // self.microbatches
+
     def route(self, microbatch: int) -> int:
-        """Index of the placement's route that `microbatch` takes: equal blocks, in order."""
-        return microbatch * len(self.placement.routes) // self.microbatches
+        """Index of the placement's route that `microbatch` takes: equal blocks of its iteration."""
+        block = self.microbatches // self.iterations
+        return microbatch % block * len(self.placement.routes) // block
 
     def device(self, stage: int, microbatch: int) -> int:
         """Device that runs `stage` for `microbatch`."""
@@ -174,10 +200,15 @@ class Instance:
         return 0 if sender == receiver else self.costs.comm[sender][receiver]  # type: ignore[index]
 
     def work(self, device: int) -> int:
-        """Sum of the durations of the operations of `device`."""
+        """Least time that the operations of `device` take: the sum of their durations.
+
+        Where `overlapped` is given, as many F's as it pays run together with a BW.
+        """
         per_route = self.microbatches // len(self.placement.routes)
         held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
-        return per_route * sum(self._duration[k][s] for s in held for k in (OpKind.F, OpKind.BW))
+        apart = per_route * sum(self._duration[k][s] for s in held for k in (OpKind.F, OpKind.BW))
+        together = self.overlapped(device)
+        return apart if together is None else min(apart, per_route * len(held) * together)
 
     def smallest_limit(self, device: int) -> int:
         """Smallest memory limit of `device` at which the instance has a schedule.
@@ -232,19 +263,24 @@ def _per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> t
 
 def _check_size(placement: Placement, microbatches: int) -> None:
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
-    routes = len(placement.routes)
-    if microbatches % routes:
-        raise InputError(
-            f"{placement.name} needs an even number of microbatches, half in each direction",
-            key="microbatches",
-            value=microbatches,
-        )
+    if microbatches % len(placement.routes):
+        rule = f"{placement.name} needs an even number of microbatches, half in each direction"
+        raise InputError(rule, key="microbatches", value=microbatches)
     if 3 * placement.stages * microbatches > MOST_OPERATIONS:
         raise InputError(
             f"at most {MOST_OPERATIONS} operations (3 x {placement.stages} stages x microbatches)",
             key="microbatches",
             value=microbatches,
         )
+
+
+def _check_iterations(instance: Instance) -> None:
+    n, iterations = instance.microbatches, check_int("iterations", instance.iterations, 1)
+    blocks = iterations * len(instance.placement.routes)
+    if n % blocks:
+        raise InputError(f"must be a multiple of {blocks}: equal iterations", key="microbatches", value=n)
+    if not isinstance(instance.flush, bool):
+        raise InputError("must be true or false", key="flush", value=instance.flush)
 
 
 def _sums(first: PerStage, second: PerStage) -> PerStage:
@@ -257,6 +293,10 @@ def _expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, Pe
         _per_item("backward", costs.backward, stages, "stage", 1),
         _per_item("weight", costs.weight, stages, "stage", 1),
     )
+
+
+def _expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
+    return None if value is None else _per_item("overlapped", value, devices, "device", 1)
 
 
 def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:

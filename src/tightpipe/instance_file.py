@@ -11,7 +11,10 @@ from .errors import InputError
 from .instance import Instance, Memory
 
 _REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
-_OPTIONAL = ("placement", "chunks", "comm", "memory", "objective")
+_OPTIONAL = (
+    *("placement", "chunks", "comm", "memory", "objective"),
+    *("overlapped", "iterations", "flush"),
+)
 _MEMORY = ("forward", "backward", "weight", "limit")
 
 
@@ -63,6 +66,10 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
     data["comm"] = _collapse_comm(costs.comm)
     data["memory"] = None if memory is None else {key: _collapse(getattr(memory, key)) for key in _MEMORY}
     data["objective"] = str(instance.objective)
+    if costs.overlapped is not None:
+        data["overlapped"] = _collapse(costs.overlapped)
+    if instance.iterations > 1:
+        data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data
 
 

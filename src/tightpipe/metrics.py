@@ -33,9 +33,21 @@ def largest_work(instance: Instance) -> int:
     return max(instance.work(d) for d in range(instance.devices))
 
 
+def busy_times(schedule: Schedule) -> NDArray[np.int64]:
+    """Return how long each device computes, shape (devices,), in ticks; a pair counts once."""
+    order = schedule.order
+    took = np.where(order.pairs == 1, 0, schedule.end - schedule.start)
+    return np.array([took[order.rows(d)].sum() for d in range(order.devices)], np.int64)
+
+
+def work(schedule: Schedule) -> int:
+    """Return the largest busy time of a device, in ticks: `largest_work` unless operations overlap."""
+    return int(busy_times(schedule).max())
+
+
 def bubble(schedule: Schedule) -> int:
-    """Return cost - largest work, in ticks."""
-    return cost(schedule) - largest_work(schedule.instance)
+    """Return cost - work, in ticks."""
+    return cost(schedule) - work(schedule)
 
 
 def bubble_rate(schedule: Schedule) -> float:
@@ -44,10 +56,8 @@ def bubble_rate(schedule: Schedule) -> float:
 
 
 def idle_times(schedule: Schedule) -> NDArray[np.int64]:
-    """Return each device's span minus its work, shape (devices,), in ticks."""
-    instance = schedule.instance
-    work = np.array([instance.work(d) for d in range(instance.devices)], np.int64)
-    return np.asarray(device_spans(schedule) - work)
+    """Return each device's span minus its busy time, shape (devices,), in ticks."""
+    return np.asarray(device_spans(schedule) - busy_times(schedule))
 
 
 def peak_memory(schedule: Schedule) -> NDArray[np.int64]:

@@ -70,7 +70,9 @@ class Result:
     @property
     def work(self) -> int:
         """Largest work of a device, in ticks."""
-        return metrics.largest_work(self.instance)
+        if self.schedule is None:
+            return metrics.largest_work(self.instance)
+        return metrics.work(self.schedule)
 
     @property
     def bubble(self) -> int | None:

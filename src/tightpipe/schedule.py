@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import InputError
 from .instance import Instance
 from .operation import Operation, OpKind
 
@@ -31,14 +32,20 @@ class Order:
         one after another.
     offsets
         Read-only array of shape (devices + 1,): device d owns rows ``offsets[d]:offsets[d + 1]``.
+    joined
+        Read-only array of shape (N,), 1 where an operation runs together with the one of the next
+        row, else 0: an F with a B or BW of the same device (DualPipe). None means nowhere.
     """
 
     operations: Ints
     offsets: Ints
+    joined: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operations", _frozen(self.operations, -1, 3))
         object.__setattr__(self, "offsets", _frozen(self.offsets, -1))
+        joined = np.zeros(len(self.operations)) if self.joined is None else self.joined
+        object.__setattr__(self, "joined", _frozen(joined, len(self.operations)))
 
     @classmethod
     def from_lists(cls, devices: Sequence[Iterable[Sequence[int]]]) -> Order:
@@ -48,20 +55,28 @@ class Order:
         return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, rows)]))
 
     @classmethod
+    def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
+        """Build an order from slots per device: one operation, or an F and a B or BW that run together."""
+        slots = [[list(slot) for slot in device] for device in devices]
+        joined = [k + 1 < len(slot) for device in slots for slot in device for k in range(len(slot))]
+        lists = [[op for slot in device for op in slot] for device in slots]
+        plain = cls.from_lists(lists)
+        return cls(plain.operations, plain.offsets, np.array(joined, dtype=np.int64))
+
+    @classmethod
     def parse(cls, text: str) -> Order:
-        """Read the text form: one line per device, operations separated by spaces.
+        """Read the text form: one line per device, operations separated by spaces, pairs joined by ``+``.
 
         Raises
         ------
         InputError
             If a word is not an operation.
         """
-        return cls.from_lists(
-            [[Operation.parse(word) for word in line.split()] for line in text.splitlines()]
-        )
+        lines = [line.split() for line in text.splitlines()]
+        return cls.from_slots([[parse_slot(word) for word in line] for line in lines])
 
     def __str__(self) -> str:
-        return "\n".join(" ".join(map(str, device)) for device in self.to_lists())
+        return "\n".join(" ".join(slot_text(slot) for slot in device) for device in self.to_slots())
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -74,12 +89,18 @@ class Order:
         )
 
     def __hash__(self) -> int:
-        return hash((self.operations.tobytes(), self.offsets.tobytes()))
+        return hash((self.operations.tobytes(), self.offsets.tobytes(), self.pairs.tobytes()))
 
     @property
     def devices(self) -> int:
         """Number of devices."""
         return len(self.offsets) - 1
+
+    @property
+    def pairs(self) -> Ints:
+        """The field `joined`, never None."""
+        assert self.joined is not None
+        return self.joined
 
     def rows(self, device: int) -> slice:
         """Rows of `operations` (and of a schedule's times) that belong to `device`."""
@@ -89,6 +110,44 @@ class Order:
         """Return the operations of each device."""
         flat = [Operation(OpKind(k), s, m) for k, s, m in self.operations.tolist()]
         return [flat[self.rows(d)] for d in range(self.devices)]
+
+    def to_slots(self) -> list[list[tuple[Operation, ...]]]:
+        """Return the slots of each device: tuples of one operation, or of those that run together."""
+        slots = []
+        for device, operations in enumerate(self.to_lists()):
+            mine: list[tuple[Operation, ...]] = []
+            together: tuple[Operation, ...] = ()
+            for op, joins in zip(operations, self.pairs[self.rows(device)].tolist(), strict=True):
+                together = (*together, op)
+                if not joins:
+                    mine.append(together)
+                    together = ()
+            slots.append(mine)
+        return slots
+
+
+def parse_slot(text: str) -> tuple[Operation, ...]:
+    """Read ``F0.0`` or ``F0.0+BW1.2``.
+
+    Raises
+    ------
+    InputError
+        If it is neither an operation nor an F joined with a B or BW.
+    """
+    slot = tuple(Operation.parse(word) for word in text.split("+"))
+    if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
+        raise InputError("only an F and a B or BW run together, written F0.0+BW1.2", value=text)
+    return slot
+
+
+def slot_text(slot: Iterable[Operation]) -> str:
+    """Return the text form of a slot."""
+    return "+".join(map(str, slot))
+
+
+def is_pair(first: int, second: int) -> bool:
+    """Whether operations of these kinds may run together, in this order."""
+    return first == OpKind.F and second in (OpKind.B, OpKind.BW)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

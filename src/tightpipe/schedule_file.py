@@ -14,7 +14,7 @@ from .errors import InputError
 from .instance import LARGEST, Instance, check_int
 from .instance_file import check_keys, instance_from_dict, instance_to_dict, read_json, write_text
 from .operation import Operation
-from .schedule import Order, Schedule
+from .schedule import Order, Schedule, parse_slot, slot_text
 from .validate import complete, validate
 
 _REQUIRED = ("instance", "devices")
@@ -72,10 +72,13 @@ def schedule_to_dict(
 ) -> dict[str, Any]:
     """Return the content of the schedule's file."""
     start, end = schedule.start.tolist(), schedule.end.tolist()
-    devices = []
-    for device, operations in enumerate(schedule.order.to_lists()):
-        rows = schedule.order.rows(device)
-        devices.append([[str(op), s, e] for op, s, e in zip(operations, start[rows], end[rows], strict=True)])
+    devices, row = [], 0
+    for slots in schedule.order.to_slots():
+        entries = []
+        for slot in slots:
+            entries.append([slot_text(slot), start[row], end[row]])
+            row += len(slot)
+        devices.append(entries)
     return {
         "instance": instance_to_dict(schedule.instance),
         "devices": devices,
@@ -106,29 +109,28 @@ def _from_dict(data: Any) -> ScheduleFile:
 
 
 def _read_devices(instance: Instance, devices: list[Any]) -> Schedule:
-    operations, times = [], []
+    slots, times = [], []
     for d, entries in enumerate(devices):
         if not isinstance(entries, list):
             raise InputError("must be a list of [operation, start, end]", key=f"devices[{d}]", value=entries)
         read = [_read_entry(instance, f"devices[{d}][{i}]", entry) for i, entry in enumerate(entries)]
         read.sort(key=lambda entry: entry[1:])  # the times are the order, however the file lists it
-        operations.append([op for op, _, _ in read])
-        times += [(start, end) for _, start, end in read]
+        slots.append([slot for slot, _, _ in read])
+        times += [(start, end) for slot, start, end in read for _ in slot]
     start, end = np.array(times, dtype=np.int64).reshape(-1, 2).T
-    return Schedule(instance, Order.from_lists(operations), start, end)
+    return Schedule(instance, Order.from_slots(slots), start, end)
 
 
-def _read_entry(instance: Instance, key: str, entry: Any) -> tuple[Operation, int, int]:
+def _read_entry(instance: Instance, key: str, entry: Any) -> tuple[tuple[Operation, ...], int, int]:
     if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
         raise InputError('must be ["<operation>", start, end]', key=key, value=entry)
     try:
-        op = Operation.parse(entry[0])
+        slot = parse_slot(entry[0])
     except InputError as error:
         raise InputError(error.rule, key=key, value=entry[0]) from None
-    if op.stage >= instance.stages or op.microbatch >= instance.microbatches:
-        rule = (
-            f"the instance has stages 0..{instance.stages - 1}, microbatches 0..{instance.microbatches - 1}"
-        )
+    if any(op.stage >= instance.stages or op.microbatch >= instance.microbatches for op in slot):
+        last_stage, last_microbatch = instance.stages - 1, instance.microbatches - 1
+        rule = f"the instance has stages 0..{last_stage}, microbatches 0..{last_microbatch}"
         raise InputError(rule, key=key, value=entry[0])
     start, end = (check_int(key, time, None, LARGEST * 10**3) for time in entry[1:])
-    return op, start, end
+    return slot, start, end

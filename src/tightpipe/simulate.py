@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from .errors import DeadlockError, InputError
 from .instance import Instance
 from .operation import Operation, OpKind
-from .schedule import Order, Schedule
+from .schedule import Order, Schedule, is_pair
 from .tables import tables
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
@@ -40,16 +41,17 @@ def simulate(instance: Instance, order: Order, release: NDArray[np.int64] | None
     DeadlockError
         If operations wait for each other; the message names them.
     InputError
-        If the order has an operation that the instance has not, twice, or on a device of its own.
+        If the order has an operation that the instance has not, or twice, or joins what cannot be.
     """
     t = tables(instance)
     earliest = np.zeros(instance.devices, np.int64) if release is None else release
     _check_operations(instance, order)
-    start, done = _earliest(order.operations, order.offsets, t.duration, t.lag, t.route, earliest)
+    start, end, done = _earliest(
+        order.operations, order.offsets, order.pairs, t.duration, t.lag, t.route, t.overlapped, earliest
+    )
     if done < len(order):
         raise DeadlockError(_describe_deadlock(instance, order, start))
-    kind, stage = order.operations[:, 0], order.operations[:, 1]
-    return Schedule(instance, order, start, start + t.duration[kind, stage])
+    return Schedule(instance, order, start, end)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
@@ -80,6 +82,16 @@ def _check_operations(instance: Instance, order: Order) -> None:
     if counts.max(initial=0) > 1:
         twice = order.operations[np.flatnonzero(counts[ids] > 1)[0]]
         raise InputError("the order has this operation twice", value=str(_operation(twice)))
+    if order.pairs.any():
+        _check_pairs(order)
+
+
+def _check_pairs(order: Order) -> None:
+    ends_a_device = np.isin(np.arange(len(order)) + 1, order.offsets)
+    for i in np.flatnonzero(order.pairs):
+        if ends_a_device[i] or not is_pair(order.operations[i, 0], order.operations[i + 1, 0]):
+            rule = "runs together with the next operation of its device, which must be a B or BW after an F"
+            raise InputError(rule, value=str(_operation(order.operations[i])))
 
 
 def _operation(row: NDArray[np.int64]) -> Operation:
@@ -101,30 +113,50 @@ def _predecessor_end(kind: int, stage: int, m: int, end: Any) -> int:
 
 @njit(cache=True)
 def _earliest(
-    operations: Any, offsets: Any, duration: Any, lags: Any, route: Any, release: Any
-) -> tuple[Any, int]:
+    operations: Any,
+    offsets: Any,
+    joined: Any,
+    duration: Any,
+    lags: Any,
+    route: Any,
+    overlapped: Any,
+    release: Any,
+) -> tuple[Any, Any, int]:
     """Run the devices in turn, each until its head has to wait; start is -1 where a deadlock stopped it."""
-    devices = len(offsets) - 1
-    end = np.full((4, duration.shape[1], len(route)), _ABSENT, np.int64)
+    ends = np.full((4, duration.shape[1], len(route)), _ABSENT, np.int64)
     start = np.full(len(operations), _ABSENT, np.int64)
+    end = np.full(len(operations), _ABSENT, np.int64)
     head = offsets[:-1].copy()
     free = release.copy()
     done, before = 0, -1
     while done > before:
         before = done
-        for device in range(devices):
+        for device in range(len(head)):
             while head[device] < offsets[device + 1]:
                 i = head[device]
                 kind, stage, m = operations[i, 0], operations[i, 1], operations[i, 2]
-                ready = _predecessor_end(kind, stage, m, end)
+                ready = _predecessor_end(kind, stage, m, ends)
                 if ready < 0:
                     break
-                start[i] = max(ready + lags[kind, route[m], stage], free[device])
-                free[device] = start[i] + duration[kind, stage]
-                end[kind, stage, m] = free[device]
-                head[device] += 1
-                done += 1
-    return start, done
+                begin = max(free[device], ready + lags[kind, route[m], stage])
+                took = duration[kind, stage]
+                if joined[i]:
+                    other, its_stage, its_m = operations[i + 1, 0], operations[i + 1, 1], operations[i + 1, 2]
+                    ready = _predecessor_end(other, its_stage, its_m, ends)
+                    if ready < 0:
+                        break
+                    begin = max(begin, ready + lags[other, route[its_m], its_stage])
+                    together = overlapped[device]
+                    fused = together >= 0 and other == _BW
+                    took = together if fused else took + duration[other, its_stage]
+                    start[i + 1], end[i + 1] = begin, begin + took
+                    ends[other, its_stage, its_m] = begin + took
+                start[i], end[i] = begin, begin + took
+                ends[kind, stage, m] = begin + took
+                free[device] = begin + took
+                head[device] += 1 + joined[i]
+                done += 1 + joined[i]
+    return start, end, done
 
 
 def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
@@ -138,22 +170,34 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
         if here not in first and start[here - 1] < 0:
             here -= 1  # its device has not come to it
             continue
-        predecessor = _predecessor(instance, order.operations[here], rows)
-        if predecessor not in rows:
-            lacking = Operation(OpKind(predecessor[0]), *predecessor[1:])
-            return f"{_operation(order.operations[here])} waits for {lacking}, which no device runs"
-        here = rows[predecessor]
+        row, before = next(_waits(instance, order, start, rows, here))
+        if before not in rows:
+            lacking = Operation(OpKind(before[0]), *before[1:])
+            return f"{_operation(order.operations[row])} waits for {lacking}, which no device runs"
+        here = rows[before]
     cycle = [*seen[seen.index(here) :], here]
     return "operations wait for each other: " + " waits for ".join(
         str(_operation(order.operations[i])) for i in cycle
     )
 
 
-def _predecessor(instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]) -> tuple[int, int, int]:
+def _waits(
+    instance: Instance, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
+) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Yield (row, operation that it waits for) for the operations that run together from row `head` on."""
+    for row in range(head, head + int(order.pairs[head]) + 1):
+        before = _predecessor(instance, order.operations[row], rows)
+        if before is not None and (before not in rows or start[rows[before]] < 0):
+            yield row, before
+
+
+def _predecessor(
+    instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]
+) -> tuple[int, int, int] | None:
     """Return the operation whose end `_predecessor_end` looks at."""
     kind, stage, m = (int(v) for v in row)
     if kind == _F:
-        return (_F, stage - 1, m)
+        return (_F, stage - 1, m) if stage else None
     if kind == _W:
         return (_B, stage, m)
     if stage == instance.stages - 1:

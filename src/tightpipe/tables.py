@@ -18,7 +18,7 @@ class Tables(NamedTuple):
 
     ``lag[k, r, s]`` is the communication in ticks from the operation that kind k at stage s waits for:
     F of stage s - 1 for F, B or BW of stage s + 1 for B and BW; 0 where both are on one device or
-    there is none. A `limit` of -1 means none.
+    there is none. A `limit` or `overlapped` of -1 means none.
     """
 
     duration: NDArray[np.int64]  # (4, S)
@@ -27,6 +27,7 @@ class Tables(NamedTuple):
     lag: NDArray[np.int64]  # (4, R, S)
     route: NDArray[np.int64]  # (n,)
     limit: NDArray[np.int64]  # (p,)
+    overlapped: NDArray[np.int64]  # (p,)
 
 
 @lru_cache(maxsize=64)
@@ -35,15 +36,19 @@ def tables(instance: Instance) -> Tables:
     stages, routes = range(instance.stages), instance.placement.routes
     forward_lag = np.array([[0, *(instance.comm(a, b) for a, b in pairwise(r))] for r in routes])
     backward_lag = np.array([[*(instance.comm(b, a) for a, b in pairwise(r)), 0] for r in routes])
-    limits = [instance.memory_limit(d) for d in range(instance.devices)]
     result = Tables(
         duration=np.array([[instance.duration(k, s) for s in stages] for k in OpKind]),
         delta=np.array([[instance.memory_delta(k, s) for s in stages] for k in OpKind]),
         device=np.array(routes),
         lag=np.array([forward_lag, backward_lag, np.zeros_like(forward_lag), backward_lag]),
         route=np.array([instance.route(m) for m in range(instance.microbatches)]),
-        limit=np.array([-1 if limit is None else limit for limit in limits]),
+        limit=_or_minus_one([instance.memory_limit(d) for d in range(instance.devices)]),
+        overlapped=_or_minus_one([instance.overlapped(d) for d in range(instance.devices)]),
     )
     for array in result:
         array.flags.writeable = False
     return result
+
+
+def _or_minus_one(values: list[int | None]) -> NDArray[np.int64]:
+    return np.array([-1 if value is None else value for value in values])

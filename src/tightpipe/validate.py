@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,17 +92,35 @@ def complete(schedule: Schedule) -> Iterator[str]:
 
 def placement(schedule: Schedule) -> Iterator[str]:
     """Every operation runs on the device of its stage."""
-    for device, operations in enumerate(schedule.order.to_lists()):
-        for op in operations:
-            home = schedule.instance.device(op.stage, op.microbatch)
-            if home != device:
-                yield f"{op} runs on device {device}, its stage is on device {home}"
+    instance, order = schedule.instance, schedule.order
+    microbatches = range(instance.microbatches)
+    homes = np.array([[instance.device(s, m) for m in microbatches] for s in range(instance.stages)])
+    home = homes[order.operations[:, 1], order.operations[:, 2]]
+    runs_on = np.repeat(np.arange(order.devices), np.diff(order.offsets))
+    for i in np.flatnonzero(home != runs_on):
+        yield f"{_name(schedule, i)} runs on device {runs_on[i]}, its stage is on device {home[i]}"
+
+
+def overlap(schedule: Schedule) -> Iterator[str]:
+    """Operations that run together are an F and a B or BW of one device and share start and end."""
+    together = schedule.order.pairs
+    borders = set(schedule.order.offsets.tolist())
+    for i in np.flatnonzero(together):
+        j = i + 1
+        if int(j) in borders or together[i - 1 : i].any():
+            yield f"{_name(schedule, i)} runs together with no operation of its device, or with two"
+            continue
+        first, second = (OpKind(int(schedule.order.operations[row, 0])) for row in (i, j))
+        if first is not OpKind.F or second not in (OpKind.B, OpKind.BW):
+            yield f"{_name(schedule, i)} and {_name(schedule, j)} cannot run together"
+        elif schedule.start[i] != schedule.start[j] or schedule.end[i] != schedule.end[j]:
+            yield f"{_name(schedule, i)} and {_name(schedule, j)} run together at different times"
 
 
 def duration(schedule: Schedule) -> Iterator[str]:
-    """Every operation takes exactly its duration."""
+    """Every operation takes exactly its duration, a pair that of the pair."""
     took = schedule.end - schedule.start
-    due = _durations(schedule.instance)[schedule.order.operations[:, 0], schedule.order.operations[:, 1]]
+    due = _due(schedule)
     for i in np.flatnonzero(took != due):
         yield f"{_name(schedule, i)} takes {took[i]} ticks, must take {due[i]}"
 
@@ -115,13 +133,32 @@ def not_before_zero(schedule: Schedule) -> Iterator[str]:
 
 def one_at_a_time(schedule: Schedule) -> Iterator[str]:
     """A device runs its operations one after another, in the order that is written."""
-    for device in range(schedule.order.devices):
-        rows = range(*schedule.order.rows(device).indices(len(schedule.order)))
-        for i, j in pairwise(rows):
-            if schedule.start[j] < schedule.end[i]:
+    follows = np.ones(max(len(schedule.order) - 1, 0), bool)  # row i + 1 comes after row i on one device
+    inner = schedule.order.offsets[1:-1] - 1
+    follows[inner[(inner >= 0) & (inner < len(follows))]] = False
+    follows &= schedule.order.pairs[:-1] == 0
+    for i in np.flatnonzero(follows & (schedule.start[1:] < schedule.end[:-1])):
+        yield (
+            f"{_name(schedule, i + 1)} starts at {schedule.start[i + 1]}, "
+            f"before {_name(schedule, i)} on the same device ends at {schedule.end[i]}"
+        )
+
+
+def flush(schedule: Schedule) -> Iterator[str]:
+    """With a flush, a device ends all operations of an iteration before it starts the next."""
+    instance, order = schedule.instance, schedule.order
+    if not instance.flush or instance.iterations == 1:
+        return
+    iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
+    for device in range(order.devices):
+        rows = order.rows(device)
+        running = iteration[order.operations[rows, 2]]
+        for k in range(1, instance.iterations):
+            before, after = schedule.end[rows][running < k], schedule.start[rows][running == k]
+            if before.size and after.size and after.min() < before.max():
                 yield (
-                    f"{_name(schedule, j)} starts at {schedule.start[j]} on device {device}, "
-                    f"before {_name(schedule, i)} ends at {schedule.end[i]}"
+                    f"device {device} starts iteration {k} at {after.min()}, "
+                    f"before it ends the previous at {before.max()}"
                 )
 
 
@@ -163,23 +200,20 @@ def weight_dependency(schedule: Schedule) -> Iterator[str]:
 
 def memory_limit(schedule: Schedule) -> Iterator[str]:
     """Memory never exceeds a device's limit: F adds at its start, B and W free at their end."""
-    instance, operations = schedule.instance, schedule.order.operations
+    instance, order = schedule.instance, schedule.order
+    table = np.array([[instance.memory_delta(kind, s) for s in range(instance.stages)] for kind in OpKind])
+    deltas = table[order.operations[:, 0], order.operations[:, 1]]
+    times = np.where(deltas > 0, schedule.start, schedule.end)
     for device in range(instance.devices):
         limit = instance.memory_limit(device)
         if limit is None:
             continue
-        rows = schedule.order.rows(device)
-        events = []
-        for (kind, stage, _), start, end in zip(
-            operations[rows].tolist(), schedule.start[rows].tolist(), schedule.end[rows].tolist(), strict=True
-        ):
-            delta = instance.memory_delta(OpKind(kind), stage)
-            events.append((start if delta > 0 else end, delta))
-        used = 0
-        for time, delta in sorted(events):  # at equal times what is freed comes first
-            used += delta
-            if used > limit and delta > 0:
-                yield f"device {device} holds {used} at time {time}, its limit is {limit}"
+        rows = order.rows(device)
+        events = np.lexsort((deltas[rows], times[rows]))  # at equal times what is freed comes first
+        used = np.cumsum(deltas[rows][events])
+        for k in np.flatnonzero((used > limit) & (deltas[rows][events] > 0)):
+            time = times[rows][events[k]]
+            yield f"device {device} holds {used[k]} at time {time}, its limit is {limit}"
 
 
 RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
@@ -187,9 +221,11 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
     for rule in (
         complete,
         placement,
+        overlap,
         duration,
         not_before_zero,
         one_at_a_time,
+        flush,
         forward_dependency,
         turning_point,
         backward_dependency,
@@ -205,8 +241,18 @@ def _name(schedule: Schedule, row: int | np.int64) -> str:
     return str(Operation(OpKind(kind), stage, m))
 
 
-def _durations(instance: Instance) -> Times:
-    return np.array([[instance.duration(kind, s) for s in range(instance.stages)] for kind in OpKind])
+def _due(schedule: Schedule) -> Times:
+    """Return how long each row has to take."""
+    instance, order = schedule.instance, schedule.order
+    table = np.array([[instance.duration(kind, s) for s in range(instance.stages)] for kind in OpKind])
+    due = table[order.operations[:, 0], order.operations[:, 1]]
+    for device in range(order.devices):
+        together = instance.overlapped(device)
+        for i in np.flatnonzero(order.pairs[order.rows(device)]) + order.offsets[device]:
+            if i + 1 < len(order):
+                fused = together is not None and order.operations[i + 1, 0] == OpKind.BW
+                due[i : i + 2] = together if fused else due[i : i + 2].sum()
+    return np.asarray(due)
 
 
 _NEVER = -(2**62)

@@ -1,1 +1,23 @@
-"""Drawings of schedules."""
+"""Drawings of schedules: as text for terminals, as Gantt charts and bubble charts for papers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .text import draw_text
+
+if TYPE_CHECKING:
+    from .bubble_chart import draw_bubble_rates
+    from .gantt import draw_gantt
+
+__all__ = ["draw_bubble_rates", "draw_gantt", "draw_text"]
+
+_FIGURES = {"draw_bubble_rates": ".bubble_chart", "draw_gantt": ".gantt"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load matplotlib, which takes longer than all else here, when a figure is asked for."""
+    if name in _FIGURES:
+        return getattr(import_module(_FIGURES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
