@@ -1,0 +1,135 @@
+"""DualPipe and DualPipe-V: forward of one microbatch overlapped with backward of another.
+
+Both walk the same eight steps. In DualPipe each device holds a stage of either direction of a
+bidirectional pipeline, in DualPipe-V the two stages of a V; "near" is the stage whose direction
+starts closer to the device, "far" the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+
+from tightpipe.errors import NoScheduleError
+from tightpipe.instance import Instance
+from tightpipe.operation import Operation, OpKind
+from tightpipe.schedule import Order
+
+from .family import check_placement, within_limits
+
+Slot = tuple[Operation, ...]
+
+
+def dualpipe_order(instance: Instance) -> Order:
+    """Return the bidirectional schedule of DeepSeek-V3.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is another, the memory limit too small, or there are fewer than 2 microbatches
+        per device.
+
+    References
+    ----------
+    DeepSeek-AI, arXiv:2412.19437, section 3.2.1 and figure 5.
+    """
+    p, n = instance.devices, instance.microbatches
+    check_placement(instance, "dualpipe", "bidirectional")
+    _require(instance, "dualpipe", 2 * p)
+    devices = []
+    for device in range(p):
+        mirror = p - 1 - device
+        first_half, second_half = range(n // 2), range(n // 2, n)
+        near, far = (first_half, second_half) if device < mirror else (second_half, first_half)
+        # the stage of the near direction is the lower one of the two
+        walk = _Walk(min(device, mirror), near, max(device, mirror), far)
+        devices.append(walk.steps(min(device, mirror), p // 2))
+    return within_limits(instance, "dualpipe", Order.from_slots(devices))
+
+
+def dualpipe_v_order(instance: Instance) -> Order:
+    """Return DualPipe cut in half: one direction through a V, one copy of the parameters.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is another, the memory limit too small, or there are fewer than 2 microbatches
+        per device.
+
+    References
+    ----------
+    Qi et al., "DualPipe could be better without the Dual" (2025).
+    """
+    p, n = instance.devices, instance.microbatches
+    check_placement(instance, "dualpipe-v", "v")
+    _require(instance, "dualpipe-v", 2 * p)
+    walks = [_Walk(d, range(n), 2 * p - 1 - d, range(n)) for d in range(p)]
+    order = Order.from_slots([walk.steps(d, p) for d, walk in enumerate(walks)])
+    return within_limits(instance, "dualpipe-v", order)
+
+
+def _require(instance: Instance, name: str, least: int) -> None:
+    if instance.microbatches < least:
+        raise NoScheduleError(
+            f"{name} needs at least 2 microbatches per device: {least}, not {instance.microbatches}"
+        )
+
+
+class _Walk:
+    """One device's walk through the eight steps; counters and pending W's are its state."""
+
+    def __init__(self, near: int, near_microbatches: range, far: int, far_microbatches: range) -> None:
+        self._stage = (near, far)
+        self._microbatches = (near_microbatches, far_microbatches)
+        self._next = {(kind, side): count() for kind in (OpKind.F, OpKind.B) for side in (0, 1)}
+        self._pending: deque[Operation] = deque()
+
+    def steps(self, rank: int, ranks: int) -> list[Slot]:
+        """Return the slots of the device that is number `rank` of `ranks` from the pipeline's end."""
+        outer = ranks - rank - 1
+        steady = len(self._microbatches[0]) - 2 * ranks + rank + 1
+        slots = [self._forward(0) for _ in range(2 * outer)]
+        for _ in range(rank + 1):
+            slots += [self._forward(0), self._forward(1)]
+        for _ in range(outer):
+            slots += [self._input_gradient(1), self._weight(), self._forward(1)]
+        for i in range(steady):
+            # the innermost device has its first microbatch back too soon to overlap
+            apart = i == 0 and outer == 0
+            slots += [self._forward(0), self._backward(1)] if apart else [self._both(0, 1)]
+            slots.append(self._both(1, 0))
+        for _ in range(outer):
+            slots += [self._backward(1), self._both(1, 0)]
+        return slots + self._cool_down(rank, outer)
+
+    def _cool_down(self, rank: int, outer: int) -> list[Slot]:
+        """Alternate backwards; from half way on only B runs, and W's fill the end."""
+        slots = []
+        for k in range(2 * (rank + 1)):
+            side = 1 - k % 2
+            slots.append(self._backward(side) if k < rank + 1 else self._input_gradient(side))
+        for _ in range(outer):
+            slots += [self._weight(), self._input_gradient(0)]
+        return slots + [self._weight() for _ in range(rank + 1)]
+
+    def _operation(self, kind: OpKind, counted: OpKind, side: int) -> Operation:
+        microbatch = self._microbatches[side][next(self._next[counted, side])]
+        return Operation(kind, self._stage[side], microbatch)
+
+    def _forward(self, side: int) -> Slot:
+        return (self._operation(OpKind.F, OpKind.F, side),)
+
+    def _backward(self, side: int) -> Slot:
+        return (self._operation(OpKind.BW, OpKind.B, side),)
+
+    def _both(self, forward: int, backward: int) -> Slot:
+        return (*self._forward(forward), *self._backward(backward))
+
+    def _input_gradient(self, side: int) -> Slot:
+        op = self._operation(OpKind.B, OpKind.B, side)
+        self._pending.append(op)
+        return (op,)
+
+    def _weight(self) -> Slot:
+        op = self._pending.popleft()
+        return (op._replace(kind=OpKind.W),)
