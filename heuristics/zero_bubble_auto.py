@@ -1,0 +1,72 @@
+"""The automatic zero-bubble schedule: a greedy in eight variants, of which the best is taken.
+
+With a memory limit of p activations it is ZB-1p, with 2p ZB-2p.
+
+Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section 3.1.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.instance import Instance
+from tightpipe.metrics import cost
+from tightpipe.operation import OpKind
+from tightpipe.schedule import Order
+from tightpipe.simulate import simulate
+from tightpipe.tables import tables
+
+from .family import check_placement, order_of_steps, step
+from .zero_bubble_auto_kernel import Problem, Variant, run_variant
+
+_SPLIT = (OpKind.F, OpKind.B, OpKind.W)
+_NO_LIMIT = 2**62
+
+
+def zb_auto_order(instance: Instance) -> Order:
+    """Return the cheapest order of the eight variants at earliest times, the first among equals.
+
+    Raises
+    ------
+    InputError, InfeasibleError
+        If the placement is not linear, or the memory limit holds no microbatch.
+    """
+    check_placement(instance, "zb-auto", "linear")
+    problem = _problem(instance)
+    sequences = [run_variant(problem, Variant(*flags)) for flags in product((True, False), repeat=3)]
+    orders = [_order(instance, kinds) for kinds in {kinds.tobytes(): kinds for kinds in sequences}.values()]
+    return min(orders, key=lambda order: cost(simulate(instance, order)))
+
+
+def _problem(instance: Instance) -> Problem:
+    """Add up the stages of each device: several in a row run as one."""
+    t = tables(instance)
+    limit = np.where(t.limit < 0, _NO_LIMIT, t.limit)
+    return Problem(
+        _per_device(instance, t.duration),
+        _per_device(instance, t.delta),
+        _per_device(instance, t.lag[:, 0]),
+        limit,
+        instance.microbatches,
+    )
+
+
+def _per_device(instance: Instance, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum an array (4, stages) over the stages of each device: (3, devices)."""
+    return np.asarray(numbers[list(_SPLIT)].reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
+
+
+def _order(instance: Instance, kinds: NDArray[np.int64]) -> Order:
+    """Name the operations of an array (devices, 3n) of kinds; microbatches come in order in each."""
+    devices = []
+    for device, sequence in enumerate(kinds.tolist()):
+        count = [0] * len(_SPLIT)
+        steps = []
+        for kind in sequence:
+            steps.append(step(instance, OpKind(kind), device, count[kind]))
+            count[kind] += 1
+        devices.append(steps)
+    return order_of_steps(devices)
