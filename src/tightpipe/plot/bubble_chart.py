@@ -1,0 +1,128 @@
+"""Bubble rates of several methods per setting, with what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
+
+from ..errors import InputError
+from . import style
+from .output import check_target, write_figure
+
+_HEIGHT = 2.7  # inches
+_GROUP = 0.8  # width of a setting's band, where settings are 1 apart
+_MOST_LEVEL_CHARACTERS = 85  # more in the settings' names together, and they are slanted
+
+
+Row = Mapping[str, Any]
+
+
+def bound_rate(work: int, bound: int) -> float:
+    """Return the bubble rate that no schedule undercuts: that of a cost equal to the bound."""
+    return max(0, bound - work) / bound
+
+
+def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
+    """Draw one dot per setting and method over what is proven, and write the figure.
+
+    Each setting has a floor from 0 to the bubble rate of its largest bound, which no schedule
+    undercuts, and above it a band to the best incumbent, where the optimum lies.
+
+    Parameters
+    ----------
+    rows
+        One per setting and method, with the keys `setting` and `method` (text), `bubble_rate` (None
+        where there is no schedule), `work` and `bound` (ticks; a bound of None where nothing is
+        proven). Settings and methods are drawn in the order in which they first appear.
+    path
+        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+
+    Raises
+    ------
+    InputError
+        If there is no row, the suffix is not known, or the file cannot be written.
+    """
+    if not rows:
+        raise InputError("no bubble rates to draw")
+    check_target(path)
+    with style.paper_style():
+        write_figure(_draw(rows), path, style.DPI)
+
+
+def _draw(rows: Sequence[Row]) -> Figure:
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
+    for x, setting in enumerate(settings):
+        _draw_proven(axes, x, [row for row in rows if row["setting"] == setting])
+    for index, method in enumerate(methods):
+        offset = _GROUP * ((index + 0.5) / len(methods) - 0.5)
+        rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
+        points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
+        axes.plot(*zip(*points, strict=True) if points else ([], []), **_look(index))
+    _label(axes, settings)
+    figure.legend(
+        handles=[*_method_handles(methods), *_proof_handles()],
+        loc="outside upper center",
+        ncols=min(len(methods) + 2, 5),
+    )
+    return figure
+
+
+def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> None:
+    """Draw a setting's floor, and the band in which its optimum lies."""
+    floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
+    best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
+    axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=style.UNDECIDED, linewidth=0, zorder=1)
+    axes.bar(x, floor, _GROUP, color=style.PROVEN, linewidth=0, zorder=1)
+    if any(r["bound"] is not None for r in rows):
+        edges = (x - _GROUP / 2, x + _GROUP / 2)
+        axes.hlines(floor, *edges, color=style.INK, linewidth=1.0, zorder=2)
+
+
+def _look(index: int) -> dict[str, Any]:
+    return {
+        "color": style.METHOD_COLOURS[index % len(style.METHOD_COLOURS)],
+        "marker": style.METHOD_MARKERS[index % len(style.METHOD_MARKERS)],
+        "linestyle": "none",
+        "markersize": 4.5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.5,
+        "zorder": 3,
+        "clip_on": False,
+    }
+
+
+def _method_handles(methods: Sequence[str]) -> list[Line2D]:
+    return [Line2D([], [], label=method, **_look(i)) for i, method in enumerate(methods)]
+
+
+def _proof_handles() -> list[Patch]:
+    return [
+        Patch(facecolor=style.UNDECIDED, label="the optimum lies here"),
+        Patch(facecolor=style.PROVEN, label="proven impossible (below the bound)"),
+    ]
+
+
+def _label(axes: Axes, settings: Sequence[str]) -> None:
+    slanted = sum(len(s) + 2 for s in settings) > _MOST_LEVEL_CHARACTERS
+    axes.set_xticks(range(len(settings)), settings)
+    if slanted:
+        axes.tick_params(axis="x", labelrotation=30)
+        for text in axes.get_xticklabels():
+            text.set(ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.5, len(settings) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylabel("bubble rate")
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.4, zorder=0)
+    axes.set_axisbelow(True)

@@ -1,0 +1,223 @@
+"""Gantt charts of schedules, in the style of the zero-bubble papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from .. import metrics
+from ..errors import InputError
+from ..operation import OpKind
+from ..schedule import Schedule
+from . import style
+from .bars import draw_bars
+from .lanes import lane_count, lane_noun, looks
+from .memory import draw_memory
+from .output import check_target, write_figure
+
+_LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, as all lengths here
+_TITLE = 0.2
+_MEMORY_HEIGHT, _MEMORY_KEY = 1.05, 0.2
+_BETWEEN = 0.16
+_TIME_AXIS = 0.36
+_LEGEND_LINE = 0.14
+_TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.22, 2.9, 0.01
+_LONGEST_LABEL = 44
+
+
+def draw_gantt(
+    schedules: Sequence[tuple[str, Schedule]],
+    *,
+    path: str | Path,
+    memory: bool = False,
+    bounds: Sequence[int | None] | None = None,
+) -> None:
+    """Draw schedules above each other on one time axis and write the figure.
+
+    Bars are coloured by kind and lighter by chunk (by direction in placement `bidirectional`), and
+    bear the number of their microbatch while it fits; grey is idle time that the objective charges.
+    Each schedule is headed by its label, cost and bubble rate.
+
+    Parameters
+    ----------
+    schedules
+        Label and schedule of each, from top to bottom.
+    path
+        Where to write; ``.pdf`` and ``.svg`` are vector graphics (with the bars as one image where
+        there are thousands), ``.png`` is an image.
+    memory
+        Draw below each schedule that has memory deltas what its devices hold over time, and the limit.
+    bounds
+        For each schedule a proven lower bound of its cost in ticks, or None.
+
+    Raises
+    ------
+    InputError
+        If there is no schedule, none with memory deltas though memory is wanted, the suffix is not
+        known, or the file cannot be written.
+    """
+    if not schedules:
+        raise InputError("no schedule to draw")
+    if memory and all(schedule.instance.memory is None for _, schedule in schedules):
+        raise InputError("the instance has no memory deltas to draw", key="memory", value=None)
+    check_target(path)
+    known = bounds or [None] * len(schedules)
+    with style.paper_style():
+        dense = sum(len(schedule.order) for _, schedule in schedules) > style.DENSE_BARS
+        figure = _draw(schedules, known, memory=memory, dense=dense)
+        write_figure(figure, path, style.DENSE_DPI if dense else style.DPI)
+
+
+@dataclass
+class _Page:
+    """A figure that is filled with axes from top to bottom, in inches."""
+
+    figure: Figure
+    height: float
+    y: float
+
+    @classmethod
+    def of_height(cls, height: float) -> _Page:
+        return cls(Figure(figsize=(style.WIDTH, height)), height, height - _TOP)
+
+    def skip(self, height: float) -> None:
+        self.y -= height
+
+    def add_axes(self, height: float) -> Axes:
+        self.y -= height
+        w = style.WIDTH
+        box = (_LEFT / w, self.y / self.height, (w - _LEFT - _RIGHT) / w, height / self.height)
+        return self.figure.add_axes(box)
+
+
+def _draw(
+    labelled: Sequence[tuple[str, Schedule]], bounds: Sequence[int | None], *, memory: bool, dense: bool
+) -> Figure:
+    schedules = [schedule for _, schedule in labelled]
+    shades = max(lane_count(s.instance.placement) for s in schedules)
+    legend = _legend_columns(schedules, shades)
+    below = _TIME_AXIS + _LEGEND_LINE * max(map(len, legend)) + 0.04
+    panels = sum(_panel_height(schedule, memory) for schedule in schedules)
+    page = _Page.of_height(_TOP + panels + _BETWEEN * (len(schedules) - 1) + below)
+    span = min(int(s.start.min()) for s in schedules), max(int(s.end.max()) for s in schedules)
+    for (label, schedule), bound in zip(labelled, bounds, strict=True):
+        axes = _draw_bar_panel(page, schedule, span, shades=shades, dense=dense)
+        _draw_title(axes, label, schedule, bound)
+        if memory and schedule.instance.memory is not None:
+            _draw_memory_panel(page, schedule, span)
+        page.skip(_BETWEEN)
+    _label_times(page.figure.axes)
+    _draw_legend(page.figure, legend)
+    return page.figure
+
+
+def _row_height(devices: int) -> float:
+    return max(_LOWEST_ROW, min(_TALLEST_ROW, _USUAL_ROWS / devices))
+
+
+def _panel_height(schedule: Schedule, memory: bool) -> float:
+    devices = schedule.instance.devices
+    bars = _TITLE + devices * _row_height(devices)
+    return bars + (_MEMORY_KEY + _MEMORY_HEIGHT if memory and schedule.instance.memory else 0.0)
+
+
+def _draw_bar_panel(
+    page: _Page, schedule: Schedule, span: tuple[int, int], *, shades: int, dense: bool
+) -> Axes:
+    devices = schedule.instance.devices
+    row = _row_height(devices)
+    page.skip(_TITLE)
+    axes = page.add_axes(devices * row)
+    axes.set_xlim(*span)
+    axes.set_ylim(devices - 0.5, -0.5)
+    tick = (style.WIDTH - _LEFT - _RIGHT) * 72 / (span[1] - span[0])
+    draw_bars(axes, schedule, shades=shades, row_points=row * 72, tick_points=tick, dense=dense)
+    axes.set_ylabel("device")
+    axes.set_yticks(range(0, devices, _label_step(row)))
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return axes
+
+
+def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -> None:
+    page.skip(_MEMORY_KEY)
+    axes = page.add_axes(_MEMORY_HEIGHT)
+    axes.set_xlim(*span)
+    draw_memory(axes, schedule)
+
+
+def _label_step(row: float) -> int:
+    """Return every how many rows a device number fits."""
+    step = 1
+    while step * row * 72 < style.FONT_SIZE:
+        step *= 2
+    return step
+
+
+def _draw_title(axes: Axes, label: str, schedule: Schedule, bound: int | None) -> None:
+    axes.set_title(_shorten(label), loc="left", fontweight="bold", pad=3)
+    axes.set_title(_numbers(schedule, bound), loc="right", pad=3)
+
+
+def _numbers(schedule: Schedule, bound: int | None) -> str:
+    cost = metrics.cost(schedule)
+    parts = [f"cost {style.thousands(cost)}", f"bubble rate {metrics.bubble_rate(schedule):.2%}"]
+    if bound is not None:
+        parts.append(f"bound {style.thousands(bound)} (gap {(cost - bound) / cost:.2%})")
+    return "   ".join(parts)
+
+
+def _shorten(label: str) -> str:
+    """Cut the middle out of a label that would run into the numbers."""
+    label = " ".join(label.split())
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    half = _LONGEST_LABEL // 2
+    return f"{label[:half].rstrip()}…{label[-half:].lstrip()}"
+
+
+def _label_times(all_axes: Sequence[Axes]) -> None:
+    for axes in all_axes:
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(style.thousands))
+        axes.tick_params(axis="x", labelbottom=axes is all_axes[-1])
+    all_axes[-1].set_xlabel("time (ticks)", labelpad=2)
+
+
+def _legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Artist]]:
+    """Return the columns of the legend: the lanes of each kind that is there, then idle time."""
+    noun = lane_noun(schedule.instance.placement for schedule in schedules)
+    columns: dict[OpKind, list[Artist]] = {}
+    for kind, lane in sorted(set().union(*map(looks, schedules))):
+        name = kind.name + (f" {noun} {lane}" if noun else "")
+        columns.setdefault(kind, []).append(Patch(facecolor=style.shade(kind, lane, shades), label=name))
+    rest: list[Artist] = [Patch(facecolor=style.IDLE, label="idle")]
+    if any(schedule.instance.iterations > 1 for schedule in schedules):
+        rest.append(Line2D([], [], color=style.INK, linewidth=1.2, label="next iteration"))
+    others = [rest] if shades > 1 else [[artist] for artist in rest]  # a legend no taller than need be
+    return [*columns.values(), *others]
+
+
+def _draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
+    """Draw the legend at the bottom, one column per kind."""
+    lines = max(map(len, columns))
+    blank = Patch(facecolor="none", label=" ")  # keeps the next kind out of a short column
+    figure.legend(
+        handles=[patch for column in columns for patch in column + [blank] * (lines - len(column))],
+        loc="lower center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=len(columns),
+        borderaxespad=0.2,
+        labelspacing=0.25,
+        handlelength=1.6,
+        handleheight=0.8,
+        columnspacing=1.8,
+    )

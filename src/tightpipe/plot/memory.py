@@ -1,0 +1,101 @@
+"""The memory panel of a Gantt chart: what each device holds over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from ..schedule import Schedule
+from ..simulate import memory_trace
+from ..tables import tables
+from . import style
+
+_MOST_STEPS = 700  # more do not show in a figure's width; then each line shows the largest in each part
+_ENVELOPE_PARTS = 600
+_NAMED_DEVICES = 8
+
+Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def memory_steps(schedule: Schedule) -> Iterator[Steps]:
+    """Yield for each device times and its memory from each of them on, in the order of its operations.
+
+    An entry of zero comes first; then each operation has two entries: its start, where F adds, and
+    its end, where B and W free.
+    """
+    kind, stage, _ = schedule.order.operations.T
+    during = memory_trace(schedule.instance, schedule.order)
+    after = during + np.minimum(tables(schedule.instance).delta[kind, stage], 0)
+    changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # an F frees nothing
+    all_times = np.stack([schedule.start, changes], axis=1)
+    all_levels = np.stack([during, after], axis=1)
+    for device in range(schedule.order.devices):
+        rows = schedule.order.rows(device)
+        times, levels = all_times[rows].ravel(), all_levels[rows].ravel()
+        yield np.insert(times, 0, times[0]), np.insert(levels, 0, 0)
+
+
+def draw_memory(axes: Axes, schedule: Schedule) -> None:
+    """Draw the memory of every device over time, and the limit."""
+    devices = schedule.instance.devices
+    colours = colormaps[style.DEVICE_MAP](np.linspace(0, 0.92, devices))
+    exact = 2 * np.diff(schedule.order.offsets).max() <= _MOST_STEPS
+    for (times, levels), colour in zip(memory_steps(schedule), colours, strict=True):
+        if not exact:
+            times, levels = envelope(times, levels, _ENVELOPE_PARTS)
+        axes.step(times, levels, where="post", color=colour, linewidth=0.7 if exact else 0.4)
+    limits = _draw_limits(axes, schedule, colours)
+    axes.set_ylim(bottom=0)
+    axes.margins(y=0.08)
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_ylabel("memory" if exact else "memory\n(upper envelope)")
+    _draw_key(axes, colours, limits)
+
+
+def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
+    """Return the largest level in each of `parts` equal parts of the time, and the last, as steps."""
+    edges = np.linspace(times[0], times[-1], parts + 1).astype(np.int64)
+    owner = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, parts - 1)
+    largest = np.zeros(parts, np.int64)
+    np.maximum.at(largest, owner, levels)
+    # a level reaches from its own part into all that it lasts through
+    entering = levels[np.clip(np.searchsorted(times, edges[:-1], side="right") - 1, 0, None)]
+    return edges, np.append(np.maximum(largest, entering), levels[-1])
+
+
+def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -> list[Line2D]:
+    """Draw one line if all devices have one limit, else each device's own in its colour."""
+    limits = [schedule.instance.memory_limit(d) for d in range(schedule.instance.devices)]
+    if limits[0] is None:
+        return []
+    if len(set(limits)) == 1:
+        line = axes.axhline(limits[0], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.8)
+        line.set_label(f"limit {style.thousands(limits[0])}")
+        return [line]
+    for limit, colour in zip(limits, colours, strict=True):
+        axes.axhline(limit or 0, color=colour, linestyle=(0, (4, 2)), linewidth=0.6)
+    return [Line2D([], [], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.6, label="limits")]
+
+
+def _draw_key(axes: Axes, colours: NDArray[np.float64], limits: list[Line2D]) -> None:
+    devices = len(colours)
+    named = range(devices) if devices <= _NAMED_DEVICES else (0, devices // 2, devices - 1)
+    lines = [Line2D([], [], color=colours[d], linewidth=1.2, label=f"device {d}") for d in named]
+    handles = [*lines, *limits]
+    axes.legend(
+        handles=handles,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(handles),
+        borderaxespad=0.1,
+        handlelength=1.4,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )

@@ -1,0 +1,161 @@
+"""A schedule as text, one line per device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..errors import InputError
+from ..instance import check_int
+from ..operation import OpKind
+from ..schedule import Schedule
+from .lanes import lane_count, visits
+
+USUAL_WIDTH = 160
+_LEAST_WIDTH = 40
+_MOST_COLUMNS = 10**6
+_RULER_STEP = 20
+_LETTERS = {OpKind.F: "FGHJ", OpKind.B: "BCDE", OpKind.W: "WXYZ", OpKind.BW: "QRST"}
+_MEANINGS = {
+    OpKind.F: "forward",
+    OpKind.B: "gradient of the input",
+    OpKind.W: "gradient of the weights",
+    OpKind.BW: "both gradients",
+}
+
+
+def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = None) -> str:
+    """Draw a schedule with one line of characters per device.
+
+    Parameters
+    ----------
+    schedule
+        What to draw.
+    scale
+        Ticks per character, at least 1; None takes the smallest that fits `width`, rounded up to
+        two digits.
+    width
+        Longest line of a device in characters, at least 40, while `scale` is None (with a scale,
+        lines are as long as they need be); None takes 160.
+
+    Returns
+    -------
+    str
+        Lines without a newline at the end.
+
+    Raises
+    ------
+    InputError
+        If `scale` or `width` is too small, or a line would take more than a million characters.
+
+    Notes
+    -----
+    The grammar of the drawing::
+
+        drawing = scale device+ ruler legend+
+        scale   = "1 character = " ticks " ticks, from tick " first " to " last
+        device  = number "|" character*     in ascending order of the numbers
+        ruler   = ("|" [tick] " "*)+        "|" stands below the character that begins at this tick
+        legend  = what the letters mean
+
+    Character j of a device is the time from ``first + j * scale`` to ``first + (j + 1) * scale``. An
+    operation from s to e takes the characters ``(s - first) // scale`` to
+    ``(e - first) // scale - 1``: its letter in the first and the last of them, between the two the
+    number of its microbatch if all its digits fit, and ``-`` in the rest. An operation that is
+    shorter than a character thus shows only if it runs across the end of one, and a character shows
+    what runs at its end. ``.`` is idle time. Of two operations that run together the F has the first
+    half of the characters, with ``+`` as its last, and the other the rest: ``F3-+Q0-Q``.
+
+    Letters say kind and chunk. A device's first chunk has F, B, W or Q (B and W fused), the second
+    the small letter; the next have G g H h J j for F, C c D d E e for B, X x Y y Z z for W and
+    R r S s T t for Q, and from the ninth on the letters repeat. A microbatch's *first* chunk on the
+    device is the one that it reaches first with this kind of operation: in placement `v` on device d
+    that is stage d for F and stage 2p - 1 - d for B and W. In placement `bidirectional` capital
+    letters are the first direction and small ones the second.
+    """
+    first, last = int(schedule.start.min()), int(schedule.end.max())
+    margin = len(str(schedule.instance.devices - 1)) + 1
+    scale = _fit(last - first, margin, width) if scale is None else check_int("scale", scale, 1)
+    columns = (last - first) // scale
+    if columns > _MOST_COLUMNS:
+        rule = f"lines would be {columns} characters long, at most {_MOST_COLUMNS} are drawn"
+        raise InputError(rule, key="scale", value=scale)
+    rows = _device_rows(schedule, first, scale)
+    return "\n".join(
+        [
+            f"1 character = {scale} ticks, from tick {first} to {last}",
+            *(f"{d:>{margin - 1}}|{_line(bars, columns)}" for d, bars in enumerate(rows)),
+            " " * margin + _ruler(first, scale, columns),
+            *_legend(schedule),
+        ]
+    )
+
+
+def _fit(ticks: int, margin: int, width: int | None) -> int:
+    """Return the smallest scale of two digits and zeros at which `ticks` fit the width."""
+    width = USUAL_WIDTH if width is None else check_int("width", width, _LEAST_WIDTH)
+    exact = -(-ticks // (width - margin))
+    unit: int = 10 ** max(0, len(str(exact)) - 2)
+    return -(-exact // unit) * unit
+
+
+# letter, microbatch, first character, character behind the last, whether it runs with the next
+Bar = tuple[str, int, int, int, bool]
+
+
+def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:
+    """Yield the bars of each device."""
+    kind, _, microbatch = schedule.order.operations.T.tolist()
+    letters = [_letter(OpKind(k), v) for k, v in zip(kind, visits(schedule).tolist(), strict=True)]
+    begin = ((schedule.start - first) // scale).tolist()
+    end = ((schedule.end - first) // scale).tolist()
+    joins = (schedule.order.pairs == 1).tolist()
+    bars = list(zip(letters, microbatch, begin, end, joins, strict=True))
+    for device in range(schedule.order.devices):
+        yield bars[schedule.order.rows(device)]
+
+
+def _letter(kind: OpKind, visit: int) -> str:
+    letters = _LETTERS[kind]
+    letter = letters[visit // 2 % len(letters)]
+    return letter.lower() if visit % 2 else letter
+
+
+def _line(bars: Iterable[Bar], columns: int) -> str:
+    cells = ["."] * columns
+    taken = 0  # characters that the F of a pair has of it
+    for letter, microbatch, begin, end, joins in bars:
+        length = (end - begin) // 2 if joins else end - begin - taken
+        if length > 0:
+            bar = _bar(letter, str(microbatch), length)
+            cells[begin + taken : begin + taken + length] = bar[:-1] + "+" if joins and length > 1 else bar
+        taken = length if joins else 0
+    return "".join(cells)
+
+
+def _bar(letter: str, number: str, length: int) -> str:
+    if length == 1:
+        return letter
+    inside = length - 2
+    # a cut number would name another microbatch
+    return letter + (number if len(number) <= inside else "").ljust(inside, "-") + letter
+
+
+def _ruler(first: int, scale: int, columns: int) -> str:
+    marks = ((j, f"|{first + j * scale}") for j in range(0, columns, _RULER_STEP))
+    shown = (mark if j + len(mark) <= columns else "|" for j, mark in marks)
+    return "".join(f"{mark} ".ljust(_RULER_STEP) for mark in shown).rstrip()
+
+
+def _legend(schedule: Schedule) -> list[str]:
+    placement = schedule.instance.placement
+    count = lane_count(placement)
+    kinds = sorted(set(schedule.order.operations[:, 0].tolist()))
+    shown = [" ".join(_letter(OpKind(k), v) for v in range(min(count, 8))) for k in kinds]
+    lines = [", ".join(f"{s}: {_MEANINGS[OpKind(k)]}" for s, k in zip(shown, kinds, strict=True))]
+    if len(placement.routes) > 1:
+        lines.append("capital letter: from device 0 to the last; small letter: from the last to device 0")
+    elif count == 2:
+        lines.append("capital letter: the stage that a microbatch reaches first on the device")
+    elif count > 2:
+        lines.append("letters in the order in which a microbatch reaches the stages of the device")
+    return lines

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.testing.compare import compare_images
+
+from tightpipe import InputError
+from tightpipe.plot import draw_bubble_rates, style
+from tightpipe.plot.bubble_chart import bound_rate
+
+BASELINE = Path(__file__).parent / "baseline"
+TOLERANCE = 4.0
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the baseline small."""
+    monkeypatch.setattr(style, "DPI", 100)
+
+
+def row(setting: str, method: str, cost: int | None, bound: int | None, work: int = 1000) -> dict[str, Any]:
+    rate = None if cost is None else (cost - work) / cost
+    return {
+        "setting": setting,
+        "method": method,
+        "bubble_rate": rate,
+        "work": work,
+        "bound": bound,
+        "cost": cost,
+    }
+
+
+ROWS = [
+    row("16x48", "greedy-v", 1070, None),
+    row("16x48", "cpsat", 1060, 1030),
+    row("16x64", "greedy-v", 1050, None),
+    row("16x64", "cpsat", 1030, 1030),
+    row("24x72", "greedy-v", None, None),
+    row("24x72", "cpsat", 1040, None),
+]
+
+
+def test_baseline(tmp_path: Path) -> None:
+    target = tmp_path / "bubble_rates.png"
+    draw_bubble_rates(ROWS, target)
+    assert compare_images(str(BASELINE / "bubble_rates.png"), str(target), TOLERANCE) is None
+
+
+def test_bound_rate_is_the_bubble_rate_of_a_cost_at_the_bound() -> None:
+    assert bound_rate(80, 100) == pytest.approx(0.2)
+    assert bound_rate(80, 80) == 0
+    assert bound_rate(80, 60) == 0
+
+
+def test_names_settings_methods_and_what_is_proven(tmp_path: Path) -> None:
+    draw_bubble_rates(ROWS, tmp_path / "figure.svg")
+    shown = {text.strip() for text in re.findall(r"<!--(.*?)-->", (tmp_path / "figure.svg").read_text())}
+    assert {"16x48", "16x64", "24x72", "greedy-v", "cpsat", "the optimum lies here"} <= shown
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row("a", "m", None, None)],
+        [row("a", "m", None, 1010)],
+        [row("a", "m", 1000, 1000)],
+        [row("a rather long name", f"method {i}", 1100 + i, 1000 + i) for i in range(12)],
+        [row(f"setting number {i}", "m", 1100 + i, 1000 + i) for i in range(30)],
+    ],
+    ids=["nothing known", "bound only", "no bubble", "many methods", "many settings"],
+)
+def test_odd_rows_are_drawn(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    draw_bubble_rates(rows, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 0
+
+
+def test_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no bubble rates"):
+        draw_bubble_rates([], tmp_path / "figure.png")
