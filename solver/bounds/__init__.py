@@ -1,1 +1,42 @@
 """Proven lower bounds of the cost."""
+
+from collections.abc import Callable
+
+from tightpipe.instance import Instance
+
+from .bound import Bound
+from .chain import chain_bound
+from .ramps import cooldown_bound, ramps_bound, warmup_bound
+from .work import work_bound
+
+BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
+    work_bound,
+    chain_bound,
+    warmup_bound,
+    cooldown_bound,
+    ramps_bound,
+)
+"""The bounds that take no noticeable time, weakest argument first."""
+
+
+def all_bounds(instance: Instance) -> list[Bound]:
+    """Return every bound of `BOUNDS` for an instance that has a schedule."""
+    return [bound(instance) for bound in BOUNDS]
+
+
+def best_bound(instance: Instance) -> Bound:
+    """Return the largest bound of `BOUNDS`; the simplest argument where several are equal."""
+    return max(all_bounds(instance), key=lambda bound: bound.value)
+
+
+__all__ = [
+    "BOUNDS",
+    "Bound",
+    "all_bounds",
+    "best_bound",
+    "chain_bound",
+    "cooldown_bound",
+    "ramps_bound",
+    "warmup_bound",
+    "work_bound",
+]

@@ -1,0 +1,37 @@
+"""The bound of a single microbatch's path."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from tightpipe.instance import Instance, Objective
+from tightpipe.operation import OpKind
+
+from .bound import Bound
+from .routes import Visit, visits
+
+
+def chain_bound(instance: Instance) -> Bound:
+    """Bound the cost by the longest path of one microbatch that starts and ends on one device.
+
+    Notes
+    -----
+    A device starts no later than F of a microbatch at its first stage of the route, and ends no
+    earlier than the W that follows the microbatch's B there; all that lies between runs in sequence.
+    For the makespan the path reaches from F0 to the W of stage 0.
+    """
+    begun = perf_counter()
+    value, device = max(
+        (_longest(instance, visit), -d) for d in range(instance.devices) for visit in visits(instance, d)
+    )
+    argument = f"one microbatch takes {value} ticks from device {-device} back to it"
+    return Bound(value, "chain", argument, perf_counter() - begun)
+
+
+def _longest(instance: Instance, visit: Visit) -> int:
+    lo, hi = visit.stages[0], visit.stages[-1]
+    inner = visit.until_highest + instance.duration(OpKind.F, hi) + visit.until_last_backward
+    w_lo = instance.duration(OpKind.W, lo)
+    if instance.objective is Objective.MAKESPAN:
+        return visit.arrival + inner + max(w_lo, visit.departure)
+    return inner + w_lo

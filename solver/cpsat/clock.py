@@ -1,0 +1,23 @@
+"""A stopwatch with a limit."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+
+class Clock:
+    """Time since its making, and what is left of `limit` seconds (None: no limit)."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._begun = perf_counter()
+        self._limit = limit
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds so far."""
+        return perf_counter() - self._begun
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return float("inf") if self._limit is None else max(0.0, self._limit - self.elapsed)

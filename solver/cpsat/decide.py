@@ -1,0 +1,73 @@
+"""The decision version: is there a schedule of cost at most T?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tightpipe.instance import Instance
+from tightpipe.options import Options
+from tightpipe.schedule import Schedule
+
+from .clock import Clock
+from .lattice.model import LatticeModel
+from .lattice.windows import windows_of, windows_pay
+from .queues import queues_of
+from .search import search
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to "is there a schedule of cost at most T?".
+
+    Parameters
+    ----------
+    possible
+        True with a `schedule`, False when refuted, None when open.
+    schedule
+        A valid schedule of cost at most T, or None.
+    reason
+        Why it is open; empty when time was up.
+    """
+
+    possible: bool | None
+    schedule: Schedule | None = None
+    reason: str = ""
+
+
+def decide(instance: Instance, target: int, options: Options) -> Decision:
+    """Look for a schedule of cost at most `target`, or prove that there is none.
+
+    Unlike minimising, where the horizon is the incumbent's cost, the horizon is the target itself: it
+    decides many orders before the search begins.
+
+    Parameters
+    ----------
+    instance
+        A problem that has a schedule.
+    target
+        Cost in ticks.
+    options
+        Time limit (for all of the work), threads, seed.
+    """
+    clock = Clock(options.time_limit)
+    queues = queues_of(instance)
+    if not windows_pay(queues, clock.left):
+        return Decision(None, reason="too large")
+    windows = windows_of(queues, target)
+    if not windows.feasible:
+        return Decision(False)
+    if clock.left <= 0:
+        return Decision(None)
+    model = LatticeModel(queues, windows, 0, minimise=False)
+    if clock.left <= 0:
+        return Decision(None)
+    found = search(model, options, clock.left, lambda *_: None)
+    if found.schedule is not None:
+        return Decision(True, found.schedule)
+    return Decision(False if found.exhausted else None, reason=found.reason)
+
+
+def refute(instance: Instance, target: int, options: Options) -> bool | None:
+    """Whether it is proven that no schedule costs at most `target`: False when one does, None when open."""
+    possible = decide(instance, target, options).possible
+    return None if possible is None else not possible

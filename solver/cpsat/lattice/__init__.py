@@ -1,0 +1,1 @@
+"""The lattice formulation: queues, and booleans for the order of their elements."""

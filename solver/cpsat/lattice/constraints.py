@@ -1,0 +1,126 @@
+"""The constraint families of the lattice model."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ortools.sat.python import cp_model
+
+from tightpipe.operation import OpKind
+
+from ..queues import Queues
+from .variables import Variables
+
+
+class Constraints:
+    """Adds the constraints of the model, one method per family.
+
+    Parameters
+    ----------
+    model
+        Receives the constraints.
+    queues
+        The problem.
+    variables
+        Its variables.
+    """
+
+    def __init__(self, model: cp_model.CpModel, queues: Queues, variables: Variables) -> None:
+        self.model, self.queues, self.variables = model, queues, variables
+        self.start = variables.start
+
+    def add_constraints(self) -> None:
+        """Add all families."""
+        self.sequence()
+        self.precedence()
+        self.order_in_time()
+        self.lattice()
+        self.no_overlap()
+        self.weight_after_backward()
+        self.memory()
+
+    def sequence(self) -> None:
+        """Elements of a queue run one after another."""
+        for q, queue in enumerate(self.queues.queues):
+            for i, j in pairwise(self.variables.items(q)):
+                self.model.add(self.start[j] >= self.start[i] + queue.duration)
+
+    def precedence(self) -> None:
+        """An item starts after the item that it waits for, plus communication."""
+        for q, r, lag in self.queues.precedences():
+            least = self.queues.queues[q].duration + lag
+            for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
+                self.model.add(self.start[j] >= self.start[i] + least)
+
+    def order_in_time(self) -> None:
+        """What runs first ends before the other starts."""
+        v = self.variables
+        for x, y in v.pairs():
+            for k, i in enumerate(v.items(x)):
+                ranks = v.open_ranks(i, y)
+                if ranks.start > 0:
+                    self._after(v.first[y] + ranks.start - 1, y, i)
+                if ranks.stop < len(v.items(y)):
+                    self._after(i, x, v.first[y] + ranks.stop)
+                for rank in ranks:
+                    literal, j = v.precedes(x, k, y, rank), v.first[y] + rank
+                    self._after(i, x, j, literal)
+                    self._after(j, y, i, ~literal)
+
+    def lattice(self) -> None:
+        """Who precedes an element precedes the next one; who follows an element follows the one before."""
+        v = self.variables
+        for x, y in v.pairs():
+            for k, i in enumerate(v.items(x)):
+                ranks = v.open_ranks(i, y)
+                for rank in ranks:
+                    literal = v.precedes(x, k, y, rank)
+                    if rank + 1 < ranks.stop:
+                        self.model.add_implication(literal, v.precedes(x, k, y, rank + 1))
+                    if k > 0 and rank in v.open_ranks(i - 1, y):
+                        self.model.add_implication(literal, v.precedes(x, k - 1, y, rank))
+
+    def no_overlap(self) -> None:
+        """A device runs one item at a time."""
+        for on in self.variables.on:
+            self.model.add_no_overlap(
+                [
+                    self.model.new_fixed_size_interval_var(
+                        self.start[i], self.queues.queues[q].duration, f"i{i}"
+                    )
+                    for q in on
+                    for i in self.variables.items(q)
+                ]
+            )
+
+    def weight_after_backward(self) -> None:
+        """The k-th W of a pool has k + 1 of the pool's B's before it."""
+        for q, queue in enumerate(self.queues.queues):
+            if queue.kind is OpKind.W and len(queue.members) > 1:
+                sources = self.queues.backwards_of(q)
+                for k in range(queue.count):
+                    ready = sum(self.variables.count_before(q, k, y) for y in sources)
+                    if not isinstance(ready, int):
+                        self.model.add(ready >= k + 1)
+
+    def memory(self) -> None:
+        """When an F has started, the device's memory is within its limit."""
+        for device, on in enumerate(self.variables.on):
+            limit = self.queues.instance.memory_limit(device)
+            if limit is None:
+                continue
+            for x in on:
+                if self.queues.queues[x].delta > 0:
+                    self._memory_at(x, on, limit)
+
+    def _memory_at(self, x: int, on: list[int], limit: int) -> None:
+        queues = self.queues.queues
+        for k in range(queues[x].count):
+            others = sum(queues[y].delta * self.variables.count_before(x, k, y) for y in on if y != x)
+            if not isinstance(others, int):
+                self.model.add((k + 1) * queues[x].delta + others <= limit)
+
+    def _after(self, i: int, q: int, j: int, literal: cp_model.LiteralT | None = None) -> None:
+        rule = self.model.add(self.start[j] >= self.start[i] + self.queues.queues[q].duration)
+        if literal is not None:
+            rule.only_enforce_if(literal)

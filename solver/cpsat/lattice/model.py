@@ -1,0 +1,79 @@
+"""The lattice model: queues, open order booleans, windows from a horizon.
+
+References
+----------
+The start-time model of a job shop with its order booleans made a distributive lattice: two queues on
+one device interleave along a monotone staircase, so "the k-th of x before the l-th of y" implies the
+same for every earlier k and later l.
+"""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from tightpipe.schedule import Order, Schedule
+
+from ..queues import Queues, Word, order_of, words_of
+from .constraints import Constraints
+from .objective import bound_spans
+from .variables import Variables
+from .windows import Windows
+
+
+class LatticeModel:
+    """Find a schedule of cost at most the horizon of `windows`, or the cheapest one.
+
+    Parameters
+    ----------
+    queues
+        The problem.
+    windows
+        Feasible windows.
+    lower_bound
+        A proven bound of the cost.
+    minimise
+        Whether to minimise the cost, or to look for any schedule within the horizon.
+    """
+
+    def __init__(self, queues: Queues, windows: Windows, lower_bound: int, *, minimise: bool = True) -> None:
+        self.queues, self.instance = queues, queues.instance
+        self.model = cp_model.CpModel()
+        self.variables = Variables(self.model, queues, windows)
+        Constraints(self.model, queues, self.variables).add_constraints()
+        self.cost = self.model.new_int_var(lower_bound, windows.horizon, "cost")
+        if minimise:
+            bound_spans(self.model, queues, self.variables, self.cost)
+            self.model.minimize(self.cost)
+        else:
+            bound_spans(self.model, queues, self.variables, windows.horizon)
+
+    def add_hint(self, schedule: Schedule, cost: int) -> None:
+        """Hint a complete schedule in queue order, backwards split."""
+        starts = _start_of_items(self.queues, self.variables, schedule)
+        self.variables.add_hint(self.model, starts)
+        self.model.add_hint(self.cost, cost)
+
+    @property
+    def start(self) -> list[cp_model.IntVar]:
+        """Start times, in the sequence that `order` takes."""
+        return self.variables.start
+
+    def order(self, start: list[int]) -> Order:
+        """Return the order of the items from their start times."""
+        return order_of(self.queues, [self._word(on, start) for on in self.variables.on])
+
+    def _word(self, on: list[int], start: list[int]) -> Word:
+        return [q for _, q in sorted((start[i], q) for q in on for i in self.variables.items(q))]
+
+
+def _start_of_items(queues: Queues, variables: Variables, schedule: Schedule) -> list[int]:
+    """Return start times by item, counted from the start of frame 0."""
+    result = [0] * variables.first[-1]
+    done = [0] * len(queues.queues)
+    order = schedule.order
+    origin = int(schedule.start[order.rows(0)].min())
+    for device, word in enumerate(words_of(queues, order)):
+        for q, start in zip(word, schedule.start[order.rows(device)].tolist(), strict=True):
+            result[variables.first[q] + done[q]] = start - origin
+            done[q] += 1
+    return result

@@ -1,0 +1,93 @@
+"""Variables: a start time per item, a boolean per open pair of items."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from ..queues import Queues
+from .windows import Windows
+
+Literal = cp_model.BoolVarT | bool
+
+
+class Variables:
+    """The variables of the lattice model, and the linear expressions that constraints speak of.
+
+    Parameters
+    ----------
+    model
+        Receives the variables.
+    queues
+        The problem.
+    windows
+        What is decided already: no variable is made for it.
+    """
+
+    def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:
+        self.queues = queues.queues
+        self.windows = windows
+        self.before = windows.before.tolist()
+        self.after = windows.after.tolist()
+        self.first = windows.net.first.tolist()
+        self.slot = windows.net.slot.tolist()
+        self.on = [queues.on(d) for d in range(queues.instance.devices)]
+        self.start = self._starts(model)
+        self._order = self._orders(model)
+
+    def items(self, q: int) -> range:
+        """Return the items of queue q, in sequence."""
+        return range(self.first[q], self.first[q + 1])
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of different queues of one device, each once."""
+        return [(x, y) for on in self.on for x in on for y in on if x < y]
+
+    def open_ranks(self, i: int, y: int) -> range:
+        """Return the ranks of the elements of queue y whose order with item i is open."""
+        slot = self.slot[y]
+        return range(self.before[i][slot], self.after[i][slot])
+
+    def precedes(self, x: int, k: int, y: int, rank: int) -> Literal:
+        """Return the literal of "the k-th of queue x runs before the rank-th of queue y"."""
+        if x > y:
+            literal = self.precedes(y, rank, x, k)
+            return (not literal) if isinstance(literal, bool) else ~literal
+        ranks = self.open_ranks(self.first[x] + k, y)
+        if rank < ranks.start:
+            return False
+        if rank >= ranks.stop:
+            return True
+        return self._order[x, y, k][rank - ranks.start]
+
+    def count_before(self, x: int, k: int, y: int) -> cp_model.LinearExprT:
+        """Return how many elements of queue y run before the k-th of queue x."""
+        ranks = self.open_ranks(self.first[x] + k, y)
+        return ranks.start + sum(self.precedes(y, rank, x, k) for rank in ranks)
+
+    def add_hint(self, model: cp_model.CpModel, start: list[int]) -> None:
+        """Hint all variables with the start times of a feasible schedule, per item."""
+        for i, var in enumerate(self.start):
+            model.add_hint(var, start[i])
+        for (x, y, k), literals in self._order.items():
+            i = self.first[x] + k
+            for rank, literal in zip(self.open_ranks(i, y), literals, strict=True):
+                model.add_hint(literal, start[i] < start[self.first[y] + rank])
+
+    def _starts(self, model: cp_model.CpModel) -> list[cp_model.IntVar]:
+        """Times run from the start of frame 0."""
+        earliest = self.windows.head[0].tolist()
+        tail = self.windows.tail[0].tolist()
+        return [
+            model.new_int_var(
+                earliest[i], self.windows.horizon - queue.duration - tail[i], f"s{q}.{i - self.first[q]}"
+            )
+            for q, queue in enumerate(self.queues)
+            for i in self.items(q)
+        ]
+
+    def _orders(self, model: cp_model.CpModel) -> dict[tuple[int, int, int], list[cp_model.IntVar]]:
+        return {
+            (x, y, k): [model.new_bool_var(f"o{x}.{k}<{y}.{rank}") for rank in self.open_ranks(i, y)]
+            for x, y in self.pairs()
+            for k, i in enumerate(self.items(x))
+        }

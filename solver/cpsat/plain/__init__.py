@@ -1,0 +1,1 @@
+"""The plain formulation: start times and intervals."""

@@ -1,0 +1,114 @@
+"""The constraint families of the plain formulation."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ortools.sat.python import cp_model
+
+from tightpipe.instance import Instance
+from tightpipe.operation import Operation, OpKind
+
+from .variables import KINDS, Variables
+
+
+class Constraints:
+    """Adds the constraints of the model, one method per family.
+
+    Parameters
+    ----------
+    model
+        Receives the constraints.
+    instance
+        The problem.
+    variables
+        Its variables.
+    fifo
+        Whether microbatches of one route may be run in sequence at every stage.
+    """
+
+    def __init__(
+        self, model: cp_model.CpModel, instance: Instance, variables: Variables, *, fifo: bool
+    ) -> None:
+        self.model, self.instance, self.fifo = model, instance, fifo
+        self.start, self.interval = variables.start, variables.interval
+
+    def add_constraints(self) -> None:
+        """Add all families."""
+        self.forward_dependency()
+        self.backward_dependency()
+        self.weight_dependency()
+        self.no_overlap()
+        self.memory()
+        if self.fifo:
+            self.first_in_first_out()
+
+    def forward_dependency(self) -> None:
+        """F follows F of the previous stage."""
+        for m in range(self.instance.microbatches):
+            for s in range(1, self.instance.stages):
+                self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
+
+    def backward_dependency(self) -> None:
+        """B follows B of the next stage, and at the last stage its F."""
+        last = self.instance.stages - 1
+        for m in range(self.instance.microbatches):
+            self._follows(Operation(OpKind.F, last, m), Operation(OpKind.B, last, m))
+            for s in range(last):
+                self._follows(Operation(OpKind.B, s + 1, m), Operation(OpKind.B, s, m))
+
+    def weight_dependency(self) -> None:
+        """W follows its own B."""
+        for m in range(self.instance.microbatches):
+            for s in range(self.instance.stages):
+                self._follows(Operation(OpKind.B, s, m), Operation(OpKind.W, s, m))
+
+    def no_overlap(self) -> None:
+        """A device runs one operation at a time."""
+        for device in range(self.instance.devices):
+            self.model.add_no_overlap(self.interval[op] for op in self._on(device))
+
+    def memory(self) -> None:
+        """Memory is within the device's limit at every instant."""
+        for device in range(self.instance.devices):
+            limit = self.instance.memory_limit(device)
+            if limit is None:
+                continue
+            held = [op for op in self._on(device) if self._delta(op)]
+            self.model.add_reservoir_constraint(
+                [self._change_time(op) for op in held],
+                [self._delta(op) for op in held],
+                self._least(held),
+                limit,
+            )
+
+    def first_in_first_out(self) -> None:
+        """Microbatches of one route keep their sequence in every kind and stage."""
+        for kind in KINDS:
+            for s in range(self.instance.stages):
+                took = self.instance.duration(kind, s)
+                for m, following in pairwise(range(self.instance.microbatches)):
+                    if self.instance.route(m) == self.instance.route(following):
+                        first, second = Operation(kind, s, m), Operation(kind, s, following)
+                        self.model.add(self.start[second] >= self.start[first] + took)
+
+    def _follows(self, first: Operation, second: Operation) -> None:
+        sender = self.instance.device(first.stage, first.microbatch)
+        receiver = self.instance.device(second.stage, second.microbatch)
+        least = self.instance.duration(first.kind, first.stage) + self.instance.comm(sender, receiver)
+        self.model.add(self.start[second] >= self.start[first] + least)
+
+    def _on(self, device: int) -> list[Operation]:
+        return [op for op in self.start if self.instance.device(op.stage, op.microbatch) == device]
+
+    def _delta(self, op: Operation) -> int:
+        return self.instance.memory_delta(op.kind, op.stage)
+
+    def _change_time(self, op: Operation) -> cp_model.LinearExprT:
+        """F takes memory at its start, B and W give it back at their end."""
+        start = self.start[op]
+        return start if op.kind is OpKind.F else start + self.instance.duration(op.kind, op.stage)
+
+    def _least(self, held: list[Operation]) -> int:
+        """No level is lower; the reservoir wants a number."""
+        return sum(min(0, self._delta(op)) for op in held)

@@ -1,0 +1,68 @@
+"""The plain model: start times, no-overlap, reservoirs."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from tightpipe.instance import Instance, Objective
+from tightpipe.operation import Operation
+from tightpipe.schedule import Order, Schedule
+
+from .constraints import Constraints
+from .objective import bound_spans
+from .variables import Variables
+
+
+class PlainModel:
+    """Find the cheapest schedule of cost at most `horizon`.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    horizon
+        The cost of a known schedule.
+    lower_bound
+        A proven bound of the cost.
+    fifo
+        Whether microbatches of one route may be run in sequence at every stage.
+
+    Notes
+    -----
+    Where each device has its own span, times need not exceed twice the horizon: the device that starts
+    first ends within it; the last B of a microbatch there follows its F's on all devices, so every
+    device starts within the horizon, and ends within the next.
+    """
+
+    def __init__(self, instance: Instance, horizon: int, lower_bound: int, *, fifo: bool) -> None:
+        self.instance = instance
+        self.model = cp_model.CpModel()
+        latest = horizon if instance.objective is Objective.MAKESPAN else 2 * horizon
+        self.variables = Variables(self.model, instance, latest)
+        Constraints(self.model, instance, self.variables, fifo=fifo).add_constraints()
+        self.cost = self.model.new_int_var(lower_bound, horizon, "cost")
+        bound_spans(self.model, instance, self.variables, self.cost)
+        self.model.minimize(self.cost)
+
+    @property
+    def start(self) -> list[cp_model.IntVar]:
+        """Start times, in the sequence that `order` takes."""
+        return list(self.variables.start.values())
+
+    def add_hint(self, schedule: Schedule, cost: int) -> None:
+        """Hint a complete schedule whose backwards are split."""
+        origin = int(schedule.start.min())
+        for device, operations in enumerate(schedule.order.to_lists()):
+            times = (schedule.start[schedule.order.rows(device)] - origin).tolist()
+            begin = 0 if self.instance.objective is Objective.MAKESPAN else times[0]
+            self.model.add_hint(self.variables.begin[device], begin)
+            for op, time in zip(operations, times, strict=True):
+                self.model.add_hint(self.variables.start[op], time)
+        self.model.add_hint(self.cost, cost)
+
+    def order(self, start: list[int]) -> Order:
+        """Return the order of the operations from their start times."""
+        devices: list[list[tuple[int, Operation]]] = [[] for _ in range(self.instance.devices)]
+        for op, time in zip(self.variables.start, start, strict=True):
+            devices[self.instance.device(op.stage, op.microbatch)].append((time, op))
+        return Order.from_lists([[op for _, op in sorted(device)] for device in devices])

@@ -1,0 +1,28 @@
+"""The objective of the plain formulation."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from tightpipe.instance import Instance, Objective
+from tightpipe.operation import OpKind
+
+from .variables import Variables
+
+
+def bound_spans(
+    model: cp_model.CpModel, instance: Instance, variables: Variables, cost: cp_model.LinearExprT
+) -> None:
+    """Keep the makespan, or the span of every device, at most `cost`.
+
+    A device's first operation is an F and its last one a W. The makespan counts from time 0.
+    """
+    for op, start in variables.start.items():
+        begin = variables.begin[instance.device(op.stage, op.microbatch)]
+        if op.kind is OpKind.F:
+            model.add(begin <= start)
+        if op.kind is OpKind.W:
+            model.add(start + instance.duration(op.kind, op.stage) - begin <= cost)
+    if instance.objective is Objective.MAKESPAN:
+        for begin in variables.begin:
+            model.add(begin == 0)

@@ -1,0 +1,166 @@
+"""First-in-first-out queues: the form in which an instance with identical microbatches is solved.
+
+Operations of one kind at one stage differ only by their microbatch, and microbatches of one route do
+not differ at all. Given any schedule, let the k-th operation of each (kind, stage, route) belong to
+the k-th microbatch of the route: every k-th operation still has k-th predecessors before it, memory
+and times stay the same. So a schedule is an interleaving of queues on each device, a *word*. Fused
+backwards are dominated: B and W back to back take as long, and free memory and successors earlier.
+
+W's of one device with equal duration and equal memory are interchangeable too, whatever their stage:
+they share a queue, and the l-th of them takes the l-th B of those stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tightpipe.instance import Instance
+from tightpipe.operation import OpKind
+from tightpipe.schedule import Order
+
+Member = tuple[int, int]  # route, stage
+Word = list[int]  # queue indices in the sequence in which the device runs their heads
+_DIRECT = (OpKind.F, OpKind.B)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Operations of one device that run in a fixed sequence among themselves.
+
+    Parameters
+    ----------
+    device
+        The device.
+    kind
+        F, B or W.
+    members
+        Its (route, stage) pairs: one for F and B, one or several for W.
+    count
+        Number of operations.
+    duration, delta
+        Ticks and memory of each.
+    """
+
+    device: int
+    kind: OpKind
+    members: tuple[Member, ...]
+    count: int
+    duration: int
+    delta: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """All queues of an instance.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    queues
+        The queues, those of one device next to each other.
+    index
+        (kind, route, stage) -> position in `queues`.
+    """
+
+    instance: Instance
+    queues: tuple[Queue, ...]
+    index: dict[tuple[OpKind, int, int], int]
+
+    def on(self, device: int) -> list[int]:
+        """Return the indices of the queues of `device`."""
+        return [q for q, queue in enumerate(self.queues) if queue.device == device]
+
+    def backwards_of(self, q: int) -> list[int]:
+        """Return the B queues whose W's queue `q` holds."""
+        return [self.index[OpKind.B, r, s] for r, s in self.queues[q].members]
+
+    def precedences(self) -> list[tuple[int, int, int]]:
+        """Return (q, r, lag): the k-th of queue r starts `lag` ticks or more after the end of the k-th of q.
+
+        W queues of several stages are left out: their rule is a sum over several queues.
+        """
+        found = []
+        last = self.instance.stages - 1
+        for r, route in enumerate(self.instance.placement.routes):
+            for s in range(last):
+                there = self.instance.comm(route[s], route[s + 1])
+                back = self.instance.comm(route[s + 1], route[s])
+                found.append((self.index[OpKind.F, r, s], self.index[OpKind.F, r, s + 1], there))
+                found.append((self.index[OpKind.B, r, s + 1], self.index[OpKind.B, r, s], back))
+            found.append((self.index[OpKind.F, r, last], self.index[OpKind.B, r, last], 0))
+        for q, queue in enumerate(self.queues):
+            if queue.kind is OpKind.W and len(queue.members) == 1:
+                found.append((self.backwards_of(q)[0], q, 0))
+        return found
+
+
+@lru_cache(maxsize=16)
+def queues_of(instance: Instance) -> Queues:
+    """Return the queues of `instance`."""
+    count = instance.microbatches // len(instance.placement.routes)
+    found: list[Queue] = []
+    for device in range(instance.devices):
+        held = [
+            (r, s)
+            for r, route in enumerate(instance.placement.routes)
+            for s, d in enumerate(route)
+            if d == device
+        ]
+        for kind in _DIRECT:
+            for r, s in held:
+                cost = instance.duration(kind, s), instance.memory_delta(kind, s)
+                found.append(Queue(device, kind, ((r, s),), count, *cost))
+        found += _weight_queues(instance, device, held, count)
+    index = {(queue.kind, r, s): q for q, queue in enumerate(found) for r, s in queue.members}
+    return Queues(instance, tuple(found), index)
+
+
+def _weight_queues(instance: Instance, device: int, held: list[Member], count: int) -> list[Queue]:
+    pools: dict[tuple[int, int], list[Member]] = {}
+    for r, s in held:
+        cost = instance.duration(OpKind.W, s), instance.memory_delta(OpKind.W, s)
+        pools.setdefault(cost, []).append((r, s))
+    return [
+        Queue(device, OpKind.W, tuple(members), count * len(members), *cost)
+        for cost, members in pools.items()
+    ]
+
+
+def words_of(queues: Queues, order: Order) -> list[Word]:
+    """Return each device's word; a fused backward becomes B and W."""
+    instance = queues.instance
+    words: list[Word] = []
+    for device in order.to_lists():
+        word: Word = []
+        for kind, stage, microbatch in device:
+            kinds = (OpKind.B, OpKind.W) if kind is OpKind.BW else (kind,)
+            word += [queues.index[k, instance.route(microbatch), stage] for k in kinds]
+        words.append(word)
+    return words
+
+
+def order_of(queues: Queues, words: list[Word]) -> Order:
+    """Return the order of the words: microbatches in sequence within each queue."""
+    return Order.from_lists([_operations(queues, word) for word in words])
+
+
+def _operations(queues: Queues, word: Word) -> list[tuple[int, int, int]]:
+    instance = queues.instance
+    per_route = instance.microbatches // len(instance.placement.routes)
+    done = dict.fromkeys(word, 0)
+    waiting: dict[int, list[tuple[int, int]]] = {}  # W queue -> (stage, microbatch) of the B's so far
+    found = []
+    for q in word:
+        queue, k = queues.queues[q], done[q]
+        done[q] += 1
+        if queue.kind is OpKind.W:
+            stage, microbatch = waiting[q][k]
+        else:
+            ((route, stage),) = queue.members
+            microbatch = route * per_route + k
+        if queue.kind is OpKind.B:
+            waiting.setdefault(queues.index[OpKind.W, route, stage], []).append((stage, microbatch))
+        found.append((int(queue.kind), stage, microbatch))
+    return found

@@ -1,0 +1,152 @@
+"""The method ``cpsat``: prove or improve a schedule with CP-SAT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from tightpipe.instance import Instance
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.result import Result, Status
+from tightpipe.schedule import Schedule
+
+from ..bounds import best_bound
+from .clock import Clock
+from .lattice.model import LatticeModel
+from .lattice.windows import windows_of, windows_pay
+from .plain.model import PlainModel
+from .progress import Incumbent
+from .queues import queues_of
+from .search import SearchModel, search
+from .start import checked_start, in_queue_order
+
+Formulation = Literal["lattice", "plain"]
+TOO_LARGE = "the model is too large to be built and searched within the time limit"
+_SECONDS_PER_ORDER = 1e-4  # building and presolving one order boolean of the lattice model
+_SECONDS_PER_OPERATION = 5e-4  # the same for one operation of the plain model
+_SHARE = 0.5  # of the time limit that building and presolving may take
+
+
+def fifo_is_valid(instance: Instance) -> bool:
+    """Whether some optimal schedule runs the microbatches of each route in sequence at every stage.
+
+    It is, as costs and memory depend on the stage only, so microbatches of one route are identical
+    (the argument stands in `queues`). Sequences of different routes are never tied to each other.
+    """
+    return all(
+        instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
+        for m in range(instance.microbatches)
+        for s in (0, instance.stages - 1)
+    )
+
+
+def solve_cpsat(
+    instance: Instance,
+    options: Options,
+    warm_start: Schedule | None = None,
+    lower_bound: int | None = None,
+    *,
+    formulation: Formulation = "lattice",
+    fifo: bool | None = None,
+) -> Result:
+    """Find the cheapest schedule that CP-SAT can find and prove within the limits.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    options
+        Time limit, threads, seed, progress. The time limit covers all of the work; Ctrl-C ends it early.
+    warm_start
+        A valid schedule; it is the first incumbent. Without one, microbatch after microbatch is.
+    lower_bound
+        A proven bound of the cost, used if it is better than those of `bounds`.
+    formulation
+        `lattice` closes far more; `plain` does not rest on identical microbatches.
+    fifo
+        Whether the plain formulation fixes the sequence of microbatches; None where it is valid.
+
+    Raises
+    ------
+    InputError
+        If the warm start is not a valid schedule of the instance.
+    """
+    clock = Clock(options.time_limit)
+    reason = instance.infeasibility()
+    if reason is not None:
+        return Result(instance, "cpsat", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
+    start = checked_start(instance, warm_start)
+    bound = max(best_bound(instance).value, lower_bound or 0)
+    incumbent = Incumbent(start, bound, clock, options.progress)
+    try:
+        if not incumbent.closed and clock.left > 0:
+            fifo = fifo_is_valid(instance) if fifo is None else fifo
+            build = _lattice if formulation == "lattice" else _plain(fifo)
+            reason = _run(instance, options, incumbent, clock, build)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    except (MemoryError, RuntimeError) as error:
+        reason = f"CP-SAT failed: {error}"
+    return _result(instance, incumbent, clock, reason or "")
+
+
+Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]
+
+
+def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, build: Build) -> str:
+    """Search; return why it ended early."""
+    model = build(instance, incumbent, clock)
+    if model is None:
+        return "" if incumbent.closed else TOO_LARGE
+    if clock.left <= 0:
+        return ""
+    found = search(model, options, clock.left, incumbent.report)
+    incumbent.offer(found.schedule)
+    if found.exhausted:
+        incumbent.report(None, cost(incumbent.schedule))
+    else:
+        incumbent.report(None, found.bound)
+    return found.reason
+
+
+def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchModel | None:
+    queues = queues_of(instance)
+    if not windows_pay(queues, clock.left * _SHARE):
+        return None
+    hint = in_queue_order(incumbent.schedule)
+    incumbent.offer(hint)
+    windows = windows_of(queues, cost(incumbent.schedule))
+    if windows.undecided * _SECONDS_PER_ORDER > clock.left * _SHARE:
+        return None
+    model = LatticeModel(queues, windows, incumbent.bound)
+    model.add_hint(hint, cost(hint))
+    return model
+
+
+def _plain(fifo: bool) -> Build:
+    def build(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchModel | None:
+        operations = 3 * instance.stages * instance.microbatches
+        if operations * _SECONDS_PER_OPERATION > clock.left * _SHARE:
+            return None
+        hint = in_queue_order(incumbent.schedule)
+        incumbent.offer(hint)
+        model = PlainModel(instance, cost(incumbent.schedule), incumbent.bound, fifo=fifo)
+        model.add_hint(hint, cost(hint))
+        return model
+
+    return build
+
+
+def _result(instance: Instance, incumbent: Incumbent, clock: Clock, reason: str) -> Result:
+    status = Status.OPTIMAL if incumbent.closed else Status.FEASIBLE
+    return Result(
+        instance,
+        "cpsat",
+        status,
+        incumbent.schedule,
+        incumbent.bound,
+        clock.elapsed,
+        tuple(incumbent.log),
+        "" if incumbent.closed else reason,
+    )

@@ -1,0 +1,47 @@
+"""The schedule that a solve starts from."""
+
+from __future__ import annotations
+
+from tightpipe.errors import InputError
+from tightpipe.instance import Instance
+from tightpipe.metrics import cost
+from tightpipe.operation import OpKind
+from tightpipe.retime import retime
+from tightpipe.schedule import Order, Schedule
+from tightpipe.validate import validate
+
+from .queues import order_of, queues_of, words_of
+
+
+def one_by_one(instance: Instance) -> Order:
+    """Return the order that runs microbatch after microbatch: valid whenever any order is."""
+    devices: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
+    for m in range(instance.microbatches):
+        for s in range(instance.stages):
+            devices[instance.device(s, m)].append((OpKind.F, s, m))
+        for s in reversed(range(instance.stages)):
+            devices[instance.device(s, m)] += [(OpKind.B, s, m), (OpKind.W, s, m)]
+    return Order.from_lists(devices)
+
+
+def in_queue_order(schedule: Schedule) -> Schedule:
+    """Relabel the microbatches first-in-first-out, split fused backwards, and re-time: costs no more."""
+    queues = queues_of(schedule.instance)
+    return retime(schedule.instance, order_of(queues, words_of(queues, schedule.order)))
+
+
+def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
+    """Return a valid schedule to start from: the warm start as given, or microbatch after microbatch.
+
+    Raises
+    ------
+    InputError
+        If the warm start is not a valid schedule of the instance.
+    """
+    if warm_start is None:
+        return retime(instance, one_by_one(instance))
+    violations = validate(instance, warm_start)
+    if violations:
+        raise InputError(f"the warm start is not a valid schedule: {violations[0]}")
+    own = Schedule(instance, warm_start.order, warm_start.start, warm_start.end)
+    return min(own, retime(instance, warm_start.order), key=cost)
