@@ -101,7 +101,7 @@ def test_pairs_round_trip(tmp_path: Path) -> None:
     schedule = simulate(instance, order)
     save_schedule(schedule, tmp_path / "s.json")
     assert load_schedule(tmp_path / "s.json").schedule == schedule
-    assert schedule != simulate(instance, Order.parse(str(order).replace("+", " ")))
+    assert order != Order.parse(str(order).replace("+", " "))
 
 
 def test_an_invalid_schedule_is_not_written(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class InputError(ValueError):
         entry = self.key
         if self.value is not _UNSET:
             shown = repr(self.value)
-            shown = shown if len(shown) <= 60 else shown[:57] + "..."
+            shown = shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"
             entry = f"{self.key} = {shown}" if self.key else shown
         return ": ".join(part for part in (self.source, entry, self.rule) if part).replace("\n", " ")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def write_text(path: str | Path, text: str) -> None:
         If the folder is missing or not writable.
     """
     target = Path(path)
-    partial = target.with_name(target.name + ".tmp")
+    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")  # two writers do not meet in it
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(target)

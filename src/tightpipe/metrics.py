@@ -11,14 +11,10 @@ from .simulate import memory_trace
 
 
 def device_spans(schedule: Schedule) -> NDArray[np.int64]:
-    """Return last end - first start of each device, shape (devices,), in ticks."""
-    order = schedule.order
-    return np.array(
-        [
-            schedule.end[order.rows(d)].max() - schedule.start[order.rows(d)].min()
-            for d in range(order.devices)
-        ]
-    )
+    """Return last end - first start of each device, shape (devices,), in ticks; 0 where nothing runs."""
+    rows = [schedule.order.rows(d) for d in range(schedule.order.devices)]
+    spans = [schedule.end[r].max() - schedule.start[r].min() if r.stop > r.start else 0 for r in rows]
+    return np.array(spans, np.int64)
 
 
 def cost(schedule: Schedule) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import InputError
 from .instance import Instance, Objective
 from .schedule import Ints, Order, Schedule
 from .simulate import simulate
@@ -33,6 +34,8 @@ def retime(instance: Instance, order: Order) -> Schedule:
     is thus the largest cycle mean, rounded up (Karp 1978).
     """
     earliest = simulate(instance, order)
+    if not np.diff(order.offsets).all():
+        raise InputError("the order has a device that runs nothing")
     if instance.objective is Objective.MAKESPAN:
         return earliest
     to_first, to_last = _longest_paths(instance, order, earliest)

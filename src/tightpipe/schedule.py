@@ -84,9 +84,8 @@ class Order:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Order):
             return NotImplemented
-        return np.array_equal(self.operations, other.operations) and np.array_equal(
-            self.offsets, other.offsets
-        )
+        fields = ("operations", "offsets", "pairs")
+        return all(np.array_equal(getattr(self, f), getattr(other, f)) for f in fields)
 
     def __hash__(self) -> int:
         return hash((self.operations.tobytes(), self.offsets.tobytes(), self.pairs.tobytes()))

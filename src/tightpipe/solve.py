@@ -1,12 +1,189 @@
-"""Solve an instance with a method by name."""
+"""solve and methods: the one place that knows every heuristic and every solver by name."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.cpsat import solve_cpsat
+
+from .errors import InfeasibleError, InputError, NoScheduleError
+from .instance import Instance
+from .metrics import cost
+from .options import Options, Progress
+from .placement import PLACEMENTS
+from .result import LogEntry, Result, Status
+from .retime import retime
+from .schedule import Schedule
+from .validate import validate
+
+WarmStart = Schedule | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to get a schedule, as listed by ``tightpipe methods``."""
+
+    name: str
+    kind: str  #: "heuristic" or "exact"
+    placements: tuple[str, ...]
+    memory: str
+    source: str
+    run: Callable[[Instance, Options, WarmStart], Result]
 
 
 def methods() -> list[str]:
     """Return the names of all methods."""
-    return []
+    return list(METHODS)
 
 
-def solve() -> None:
-    """Not there yet."""
+def solve(
+    instance: Instance,
+    method: str,
+    *,
+    time_limit: float | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    warm_start: WarmStart = "best",
+    progress: Progress | None = None,
+) -> Result:
+    """Solve an instance with one method.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    method
+        One of `methods()`.
+    time_limit
+        Wall seconds for methods that search; None for no limit, 0 for the warm start alone.
+    workers
+        Threads; None takes the machine's cores.
+    seed
+        Seed of every random choice.
+    warm_start
+        For methods that take one: a schedule of the instance, the name of a heuristic, "best" for
+        the best of all heuristics that fit, or None for none.
+    progress
+        Called with each new incumbent or bound.
+
+    Returns
+    -------
+    Result
+        With a validated schedule unless the status is `infeasible` or `unknown`.
+
+    Raises
+    ------
+    InputError
+        If the method is unknown or does not fit the placement, or an option is out of range.
+    """
+    options = Options(time_limit, workers, seed)
+    if progress is not None:
+        options = replace(options, progress=progress)
+    chosen = find_method(method)
+    if instance.placement.name not in chosen.placements:
+        rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
+        fitting = [m.name for m in METHODS.values() if instance.placement.name in m.placements]
+        raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
+    return chosen.run(instance, options, warm_start)
+
+
+def find_method(name: str) -> Method:
+    """Return the method of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists the names.
+    """
+    if name not in METHODS:
+        raise InputError(f"must be one of {', '.join(METHODS)}", key="method", value=name)
+    return METHODS[name]
+
+
+def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
+    """Return a validated schedule of each heuristic that has one for this instance, cheapest first."""
+    found = []
+    for heuristic in HEURISTICS.values():
+        if instance.placement.name not in heuristic.placements:
+            continue
+        try:
+            found.append((heuristic.name, _checked(retime(instance, heuristic.order(instance)))))
+        except NoScheduleError:
+            continue
+    return sorted(found, key=lambda pair: cost(pair[1]))
+
+
+def _checked(schedule: Schedule) -> Schedule:
+    violations = validate(schedule.instance, schedule)
+    if violations:
+        raise AssertionError(f"a method returned an invalid schedule, please report: {violations[0]}")
+    return schedule
+
+
+def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _: WarmStart) -> Result:
+    begin = time.perf_counter()
+    try:
+        schedule = _checked(retime(instance, heuristic.order(instance)))
+    except (InfeasibleError, NoScheduleError) as error:
+        infeasible = isinstance(error, InfeasibleError)
+        status = Status.INFEASIBLE if infeasible else Status.UNKNOWN
+        seconds = time.perf_counter() - begin
+        return Result(instance, heuristic.name, status, None, None, seconds, reason=str(error))
+    seconds = time.perf_counter() - begin
+    bound, value = best_bound(instance).value, cost(schedule)
+    entry = LogEntry(seconds, value, bound)
+    options.progress(entry)
+    status = Status.OPTIMAL if value == bound else Status.FEASIBLE
+    return Result(instance, heuristic.name, status, schedule, bound, seconds, (entry,))
+
+
+def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+    begin = time.perf_counter()
+    reason = instance.infeasibility()
+    if reason is not None:
+        return Result(instance, "cpsat", Status.INFEASIBLE, None, None, 0.0, reason=reason)
+    start = _resolve(instance, warm_start)
+    spent = time.perf_counter() - begin
+    left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
+    result = solve_cpsat(instance, replace(options, time_limit=left), start, best_bound(instance).value)
+    return replace(result, seconds=time.perf_counter() - begin)
+
+
+def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
+    """Turn the `warm_start` argument into a valid schedule, or None where there is none."""
+    if warm_start is None:
+        return None
+    if isinstance(warm_start, Schedule):
+        violations = validate(instance, warm_start)
+        if violations:
+            raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
+        return warm_start
+    if warm_start == "best":
+        return next((schedule for _, schedule in warm_starts(instance)), None)
+    heuristic = HEURISTICS.get(warm_start)
+    if heuristic is None or instance.placement.name not in heuristic.placements:
+        fitting = [h.name for h in HEURISTICS.values() if instance.placement.name in h.placements]
+        rule = f"must be best or a heuristic for placement {instance.placement.name}: {', '.join(fitting)}"
+        raise InputError(rule, key="warm_start", value=warm_start)
+    try:
+        return _checked(retime(instance, heuristic.order(instance)))
+    except NoScheduleError as error:
+        raise InputError(str(error), key="warm_start", value=warm_start) from None
+
+
+def _heuristic_method(heuristic: Heuristic) -> Method:
+    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+        return _run_heuristic(heuristic, instance, options, warm_start)
+
+    return Method(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, run)
+
+
+METHODS: dict[str, Method] = {
+    **{heuristic.name: _heuristic_method(heuristic) for heuristic in HEURISTICS.values()},
+    "cpsat": Method("cpsat", "exact", PLACEMENTS, "any limit", "Google OR-Tools CP-SAT", _run_cpsat),
+}
+"""All methods by name."""

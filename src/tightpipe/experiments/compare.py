@@ -1,0 +1,191 @@
+"""Heuristic against exact: every setting x memory limit x method, one row each."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from importlib.metadata import version
+
+from ..errors import InputError
+from ..instance import Instance, Objective
+from ..options import Options, Progress
+from ..result import Result
+from ..settings import Setting, load_settings
+from ..solve import find_method, solve
+from .row_store import Row, RowStore
+
+COLUMNS = (
+    *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
+    *("placement", "objective", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound"),
+    *("gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
+    *("ortools_version", "host_cpus", "finished_at"),
+)
+INTERRUPTED = "interrupted"  # Result.reason of a solve that Ctrl-C ended early
+
+# what makes two rows the same experiment: a row that agrees in these is not computed again
+_KEY = (
+    *("setting", "m_offset", "placement", "objective", "method", "workers", "seed", "time_limit"),
+    *("tightpipe_version", "ortools_version"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One row to compute."""
+
+    setting: Setting
+    m_offset: int
+    objective: Objective
+    method: str
+    options: Options
+
+    @property
+    def searches(self) -> bool:
+        """Whether time limit, workers and seed have a meaning for the method."""
+        return find_method(self.method).kind != "heuristic"
+
+    @property
+    def instance(self) -> Instance:
+        """The problem of the row."""
+        return self.setting.instance(self.m_offset, self.objective)
+
+    def key_columns(self) -> dict[str, object]:
+        """Return the columns that are known before the solve."""
+        setting, options = self.setting, self.options
+        limit = options.time_limit if self.searches else None
+        return {
+            "setting": setting.name,
+            "p": setting.devices,
+            "n": setting.microbatches,
+            "f": setting.forward,
+            "b": setting.backward,
+            "w": setting.weight,
+            "c": setting.comm,
+            "hidden": setting.hidden,
+            "heads": setting.heads,
+            "seq": setting.seq,
+            "m_offset": self.m_offset,
+            "max_mem": setting.memory(self.m_offset).limit,
+            "placement": "v",
+            "objective": str(self.objective),
+            "method": self.method,
+            "workers": options.threads if self.searches else 1,
+            "seed": options.seed if self.searches else 0,
+            "time_limit": limit if limit is None else f"{limit:g}",
+            "tightpipe_version": version("tightpipe"),
+            "ortools_version": version("ortools"),
+        }
+
+
+def parse_memory(text: str, devices: int) -> int:
+    """Turn a limit such as ``2.5p`` into m_offset, in whole forward activations over 2p, rounded down.
+
+    Raises
+    ------
+    InputError
+        If the text is not a number followed by p, or the limit is under one activation.
+    """
+    try:
+        factor = Fraction(text.removesuffix("p")) if text.endswith("p") else None
+    except (ValueError, ZeroDivisionError):
+        factor = None
+    if factor is None or factor <= 0:
+        raise InputError("must be a positive number followed by p, e.g. 2.5p", key="memory", value=text)
+    if factor * devices < 1:
+        rule = f"must hold one forward activation: at least {Fraction(1, devices)}p at {devices} devices"
+        raise InputError(rule, key="memory", value=text)
+    return math.floor((factor - 2) * devices)
+
+
+def choose_settings(text: str) -> list[Setting]:
+    """Return the settings that ``active``, ``all`` or a comma-separated list of names stand for.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown.
+    """
+    known = load_settings()
+    if text == "all":
+        return list(known.values())
+    if text == "active":
+        return [setting for setting in known.values() if setting.active]
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise InputError(f"must be active, all, or of {', '.join(known)}", key="settings", value=name)
+    return [known[name] for name in names]
+
+
+def plan(
+    settings: Sequence[Setting],
+    memory: Sequence[str],
+    methods: Sequence[str],
+    objective: Objective,
+    options: Options,
+) -> list[Task]:
+    """Return the rows of a run in the order in which they are computed, checked before anything runs."""
+    for method in methods:
+        if "v" not in find_method(method).placements:
+            raise InputError("does not schedule the V placement of the settings", key="methods", value=method)
+    return [
+        Task(setting, parse_memory(limit, setting.devices), objective, method, options)
+        for setting in settings
+        for limit in memory
+        for method in methods
+    ]
+
+
+def missing(tasks: Sequence[Task], store: RowStore) -> list[Task]:
+    """Return the tasks that have no row yet."""
+    there = {_key(row) for row in store.rows()}
+    return [task for task in tasks if _key(task.key_columns()) not in there]
+
+
+def _key(columns: Row | dict[str, object]) -> tuple[str, ...]:
+    return tuple("" if columns[c] is None else str(columns[c]) for c in _KEY)
+
+
+def run(
+    tasks: Sequence[Task], store: RowStore, watch: Callable[[Task], Progress]
+) -> Iterator[tuple[Task, Result]]:
+    """Compute the tasks and append each row as it finishes.
+
+    A solve that Ctrl-C ended early is no row: KeyboardInterrupt is raised instead.
+    """
+    for task in tasks:
+        options = task.options
+        result = solve(
+            task.instance,
+            task.method,
+            time_limit=options.time_limit,
+            workers=options.workers,
+            seed=options.seed,
+            progress=watch(task),
+        )
+        if result.reason == INTERRUPTED:
+            raise KeyboardInterrupt
+        store.append(row_of(task, result))
+        yield task, result
+
+
+def row_of(task: Task, result: Result) -> dict[str, object]:
+    """Return the row of a finished task."""
+    rate, gap = result.bubble_rate, result.gap
+    return task.key_columns() | {
+        "status": str(result.status),
+        "cost": result.cost,
+        "work": result.work,
+        "bubble": result.bubble,
+        "bubble_rate": rate if rate is None else f"{rate:.6f}",
+        "bound": result.bound,
+        "gap": gap if gap is None else f"{gap:.6f}",
+        "peak_mem": result.peak_memory,
+        "seconds": f"{result.seconds:.3f}",
+        "host_cpus": os.cpu_count(),
+        "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }

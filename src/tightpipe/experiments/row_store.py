@@ -1,0 +1,80 @@
+"""A CSV file that grows row by row and survives being killed.
+
+A row is one `write` of one line to a file opened for appending, followed by a flush to disk, so a
+killed run leaves whole rows and at most one torn last line, which the next run removes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from ..errors import InputError
+
+Row = dict[str, str]
+
+
+class RowStore:
+    """Rows with fixed columns in a CSV file.
+
+    Parameters
+    ----------
+    path
+        The file; created with its header when it is not there.
+    columns
+        Names of the columns, in order.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, or has other columns.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
+        self._lock = FileLock(f"{path}.lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock:
+                self._repair()
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+
+    def rows(self) -> list[Row]:
+        """Return all rows, oldest first."""
+        with self.path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Add one row; None becomes an empty field."""
+        with self._lock:
+            self._write([row[column] for column in self.columns])
+
+    def _write(self, values: Sequence[object]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(["" if v is None else v for v in values])
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, line.getvalue().encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _repair(self) -> None:
+        """Cut a torn last line, and see to the header."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(self.path, whole)
+        if whole == 0:
+            self._write(self.columns)
+            return
+        header = content[: content.index(b"\n")].decode(errors="replace").strip().split(",")
+        if tuple(header) != self.columns:
+            rule = "has other columns than this version writes; move it away to start anew"
+            raise InputError(rule, source=str(self.path))
