@@ -1,0 +1,191 @@
+"""The greedy V-schedule of the zero-bubble authors, for the V placement at 2p activations and above.
+
+Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, and the schedule
+search that its authors published. On uniform instances with a memory limit the order is that of their
+code, operation by operation; tests hold it to their 24 settings at three limits each. Where costs,
+communication, memory deltas or limits differ between stages or devices, the same decisions are taken
+with each stage's and device's own numbers.
+
+The published code stops with an assertion when a decision cannot be carried out: an operation is not
+ready, or memory is full and no W is left to free it. Here such a decision is skipped until a later
+round. In experiments that was enough for every uniform instance at every feasible limit, though below
+2p activations the result is poor (list scheduling is better there), and for any costs without a limit.
+With unequal memory deltas and little memory a round may place nothing; then the greedy has no schedule
+and says so. No other method is substituted for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.errors import NoScheduleError
+from tightpipe.instance import Instance, Objective
+from tightpipe.operation import OpKind
+from tightpipe.schedule import Order
+from tightpipe.tables import tables
+
+from .family import check_placement
+from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
+
+_FBW = [OpKind.F, OpKind.B, OpKind.W]
+_NO_LIMIT = 2**62
+_UNIT = np.array([[2], [-1], [-1]])  # stands for an activation where the instance has no memory
+_POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
+
+
+class Attempt(NamedTuple):
+    """An order that a pass found; `bubble` (that of the device span) and `end` are in ticks."""
+
+    order: NDArray[np.int64]  # (p, 6n, 3)
+    bubble: int
+    end: int
+    spare: NDArray[np.int64]  # (p,): how far each device's bubble stays below the largest
+
+
+class _Problem(NamedTuple):
+    """The instance as records, before any operation is placed."""
+
+    stages: NDArray[np.void]
+    devices: NDArray[np.void]
+    microbatches: int
+
+
+def greedy_v_order(instance: Instance) -> Order:
+    """Return the greedy V-schedule's order.
+
+    Where the instance has no memory limit, none and limits of 2p, 2.5p and 3p activations are tried:
+    too many early F's can cost time. The order of least cost is returned.
+
+    Raises
+    ------
+    InputError, InfeasibleError
+        If the placement is not `v`, or the instance has no schedule.
+    NoScheduleError
+        If the greedy has none at this limit; the message says at which it has one.
+    """
+    check_placement(instance, "greedy-v", "v")
+    best = best_attempt(instance)
+    if best is None:
+        raise NoScheduleError(_reason(instance))
+    rows = best.order.shape[1]
+    return Order(best.order, np.arange(instance.devices + 1) * rows)
+
+
+def best_attempt(instance: Instance) -> Attempt | None:
+    """Return the best order over all policies, the first among equals; None where every pass fails."""
+    key = _KEYS[instance.objective]
+    problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
+    attempts = (_improved(problem, policy) for problem in problems for policy in _POLICIES)
+    return min((a for a in attempts if a is not None), key=key, default=None)
+
+
+_KEYS: dict[Objective, Callable[[Attempt], int]] = {
+    Objective.DEVICE_SPAN: lambda attempt: attempt.bubble,
+    Objective.MAKESPAN: lambda attempt: attempt.end,
+}
+
+
+def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
+    """Repeat the pass with the last one's bubbles approved, as long as that shrinks the largest one."""
+    best = _attempt(problem, policy, np.zeros(len(problem.devices), np.int64))
+    while best is not None:
+        again = _attempt(problem, policy, best.spare)
+        if again is None or again.bubble >= best.bubble:
+            break
+        best = again
+    return best
+
+
+def _attempt(problem: _Problem, policy: Policy, spare: NDArray[np.int64]) -> Attempt | None:
+    stages, devices = problem.stages.copy(), problem.devices.copy()
+    devices["spare"] = spare
+    works, order = run_pass(stages, devices, problem.microbatches, policy)
+    if not works:
+        return None
+    bubble = max(0, int(devices["bubble"].max()))
+    return Attempt(order, bubble, int(devices["time"].max()), bubble - devices["bubble"])
+
+
+def _problem(instance: Instance, limits: NDArray[np.int64]) -> _Problem:
+    p, numbers = instance.devices, tables(instance)
+    stages, devices = np.zeros(2 * p, STAGE), np.zeros(p, DEVICE)
+    stages["home"] = numbers.device[0]
+    stages["duration"] = numbers.duration[_FBW].T
+    stages["delta"] = _deltas(instance).T
+    stages["lag"] = numbers.lag[_FBW, 0].T
+    per_stage = instance.microbatches * stages["duration"].sum(axis=1)
+    work = per_stage[:p] + per_stage[p:][::-1]
+    devices["upper"] = 2 * p - 1 - np.arange(p)
+    devices["limit"] = limits
+    devices["bubble"] = work - work.max()  # a device with less work may idle as much at no cost
+    return _Problem(stages, devices, instance.microbatches)
+
+
+def _deltas(instance: Instance) -> NDArray[np.int64]:
+    """Return the memory deltas of F, B and W, shape (3, 2p)."""
+    if instance.memory is None:
+        return np.repeat(_UNIT, instance.stages, axis=1)
+    return np.asarray(tables(instance).delta[_FBW])
+
+
+def _limits_to_try(instance: Instance) -> Iterator[NDArray[np.int64]]:
+    """Yield the instance's limits, or, where it has none, no limit and 2p, 2.5p and 3p activations."""
+    p = instance.devices
+    if instance.memory_limit(0) is not None:
+        yield tables(instance).limit
+        return
+    yield np.full(p, _NO_LIMIT)
+    forward = _deltas(instance)[0]
+    pair = forward[:p] + forward[p:][::-1]
+    for quarters in (4, 5, 6):
+        yield pair * p * quarters // 4
+
+
+def _reason(instance: Instance) -> str:
+    """Say that there is no schedule, and at which limits there is one."""
+    limits = tables(instance).limit
+    said = f"greedy-v has no schedule at the memory limit {_shown(limits)}"
+    enough = _enough_memory(instance, limits)
+    if enough is None:
+        return f"{said}, and none without one"
+    return f"{said}; it has one at {_shown(enough)}, found by bisection"
+
+
+def _shown(limits: NDArray[np.int64]) -> str:
+    numbers = limits.tolist()
+    return f"{numbers[0]}" if len(set(numbers)) == 1 else f"{numbers} (per device)"
+
+
+def _enough_memory(instance: Instance, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Scale `limits` until a pass works, by bisection; None if none does.
+
+    What is returned works, and a little less does not. Still less may: now and then a pass fails at a
+    limit between two at which it works.
+    """
+    forward, p = tables(instance).delta[OpKind.F], instance.devices
+    everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
+    largest = int(limits.max())
+
+    def scaled(target: int) -> NDArray[np.int64]:
+        """Scale so that the largest limit becomes `target`; more than everything at once is no use."""
+        most = max(everything)
+        return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
+
+    def works(target: int) -> bool:
+        problem = _problem(instance, scaled(target))
+        no_spare = np.zeros(p, np.int64)
+        return any(_attempt(problem, policy, no_spare) is not None for policy in _POLICIES)
+
+    ratios = [-(-most // limit) for limit, most in zip(limits.tolist(), everything, strict=True) if limit]
+    fails, succeeds = largest, largest * max(ratios, default=1)
+    if not works(succeeds):
+        return None
+    while succeeds - fails > 1:
+        middle = (fails + succeeds) // 2
+        fails, succeeds = (fails, middle) if works(middle) else (middle, succeeds)
+    return scaled(succeeds)
