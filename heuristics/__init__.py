@@ -3,9 +3,31 @@
 if __name__ != "tightpipe.heuristics":
     raise ImportError("import tightpipe.heuristics, not heuristics: the folder is a subpackage of tightpipe")
 
+from tightpipe.placement import PLACEMENTS
+
+from .greedy_v import greedy_v_order
+from .list_schedule import list_order
 from .registry import Heuristic
 
-HEURISTICS: dict[str, Heuristic] = {}
+HEURISTICS: dict[str, Heuristic] = {
+    heuristic.name: heuristic
+    for heuristic in (
+        Heuristic(
+            name="greedy-v",
+            make=greedy_v_order,
+            placements=("v",),
+            memory="every limit if uniform, else most; made for 2p activations and more",
+            source="Qi et al., arXiv:2405.15362, and its authors' published schedule search",
+        ),
+        Heuristic(
+            name="list",
+            make=list_order,
+            placements=PLACEMENTS,
+            memory="every limit that has a schedule",
+            source="list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
+        ),
+    )
+}
 """The heuristics by name."""
 
 __all__ = ["HEURISTICS", "Heuristic"]
