@@ -19,7 +19,7 @@ from tightpipe.schedule import Order
 from tightpipe.simulate import simulate
 from tightpipe.tables import tables
 
-from .family import check_placement, order_of_steps, step
+from .family import check_placement
 from .zero_bubble_auto_kernel import Problem, Variant, run_variant
 
 _SPLIT = (OpKind.F, OpKind.B, OpKind.W)
@@ -61,12 +61,12 @@ def _per_device(instance: Instance, numbers: NDArray[np.int64]) -> NDArray[np.in
 
 def _order(instance: Instance, kinds: NDArray[np.int64]) -> Order:
     """Name the operations of an array (devices, 3n) of kinds; microbatches come in order in each."""
-    devices = []
-    for device, sequence in enumerate(kinds.tolist()):
-        count = [0] * len(_SPLIT)
-        steps = []
-        for kind in sequence:
-            steps.append(step(instance, OpKind(kind), device, count[kind]))
-            count[kind] += 1
-        devices.append(steps)
-    return order_of_steps(devices)
+    microbatch = np.zeros_like(kinds)
+    for kind in _SPLIT:
+        is_kind = kinds == kind
+        microbatch[is_kind] = (np.cumsum(is_kind, axis=1) - 1)[is_kind]
+    chunks = instance.placement.stages_per_device
+    up, first = np.arange(chunks), chunks * np.arange(instance.devices)[:, None, None]
+    stage = first + np.where(kinds[..., None] == OpKind.F, up, up[::-1])
+    operations = np.stack(np.broadcast_arrays(kinds[..., None], stage, microbatch[..., None]), axis=-1)
+    return Order(operations, np.arange(instance.devices + 1) * kinds.shape[1] * chunks)
