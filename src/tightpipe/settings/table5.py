@@ -1,0 +1,69 @@
+"""Table 5 of the zero-bubble paper: its settings, and the bubble rates that it published."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from ..instance import Instance
+from .table import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Table5Row:
+    """One row: a model on a number of devices, one stage on each.
+
+    Parameters
+    ----------
+    setting
+        Times, model and shape.
+    published
+        Bubble rate by column of the paper, e.g. ``ZB-2p``.
+
+    References
+    ----------
+    Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, Table 5.
+    """
+
+    setting: Setting
+    published: Mapping[str, float]
+
+    def instance(self, times_p: int | None = None) -> Instance:
+        """Return the row as an instance in linear placement.
+
+        Parameters
+        ----------
+        times_p
+            Memory limit in multiples of p forward activations: 1 for ZB-1p, 2 for ZB-2p; None for no
+            limit.
+        """
+        setting = self.setting
+        memory = setting.memory(m_offset=0)
+        limit = None if times_p is None else times_p * setting.devices * setting.forward_memory
+        return Instance.uniform(
+            devices=setting.devices,
+            microbatches=setting.microbatches,
+            forward=setting.forward,
+            backward=setting.backward,
+            weight=setting.weight,
+            comm=setting.comm,
+            placement="linear",
+            memory=replace(memory, limit=limit),
+        )
+
+
+@cache
+def load_table5() -> tuple[Table5Row, ...]:
+    """Return the twelve rows in the paper's order."""
+    text = files(__package__).joinpath("zero_bubble_table5.toml").read_text(encoding="utf-8")
+    return tuple(_row(**row) for row in tomllib.loads(text)["row"])
+
+
+def _row(*, published: dict[str, float], **numbers: int | str) -> Table5Row:
+    name = f"{numbers['model']}-{numbers['devices']}x{numbers['microbatches']}"
+    setting = Setting(name=name, active=False, **numbers)  # type: ignore[arg-type]  # as in the data file
+    return Table5Row(setting, MappingProxyType(published))
