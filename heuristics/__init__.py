@@ -7,6 +7,7 @@ from tightpipe.placement import PLACEMENTS
 
 from .greedy_v import greedy_v_order
 from .list_schedule import list_order
+from .published import PUBLISHED
 from .registry import Heuristic
 
 HEURISTICS: dict[str, Heuristic] = {
@@ -26,6 +27,7 @@ HEURISTICS: dict[str, Heuristic] = {
             memory="every limit that has a schedule",
             source="list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
         ),
+        *PUBLISHED,
     )
 }
 """The heuristics by name."""

@@ -1,0 +1,79 @@
+"""V-Min, V-Half, V-ZB and 1F1B-V: blocks without conflict, the papers' memory and bubbles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tightpipe import Instance, Memory, simulate
+from tightpipe.heuristics.v_building_block import (
+    ONE_F_ONE_B_V,
+    V_HALF,
+    V_MIN,
+    V_ZB,
+    Shape,
+    building_block,
+    one_f_one_b_v_order,
+    v_half_order,
+    v_min_order,
+    v_zb_order,
+)
+from tightpipe.heuristics.v_reorder import PERIOD
+from tightpipe.metrics import bubble, peak_memory
+
+MAKE = {"v-min": v_min_order, "v-half": v_half_order, "v-zb": v_zb_order, "1f1b-v": one_f_one_b_v_order}
+DEVICES = [1, 2, 3, 4, 5, 6, 7, 8, 12, 17]
+
+
+def instance(p: int, n: int) -> Instance:
+    return Instance.uniform(
+        devices=p,
+        microbatches=n,
+        forward=1,
+        backward=1,
+        weight=1,
+        placement="v",
+        memory=Memory(2, -1, -1, None),
+    )
+
+
+@pytest.mark.parametrize("shape", [V_MIN, V_HALF, V_ZB, ONE_F_ONE_B_V])
+@pytest.mark.parametrize("p", DEVICES)
+def test_a_block_repeats_without_conflict(shape: Shape, p: int) -> None:
+    block = building_block(p, shape)
+    used = [*block, *(block[2:] + 1 if shape.backward == 2 else [])]
+    for slots in np.array(used).T % PERIOD:
+        assert len(set(slots.tolist())) == len(used)
+    lengths = np.repeat([1, 1, shape.backward, shape.backward], p)
+    route = [*range(p), *reversed(range(p))] * 2
+    along = np.array([block[leg, device] for leg, device in zip(np.repeat(range(4), p), route, strict=True)])
+    assert (np.diff(along) >= lengths[:-1]).all()
+
+
+@pytest.mark.parametrize("p", DEVICES)
+@pytest.mark.parametrize(
+    ("name", "whole_stages"),
+    [("v-min", lambda p: (p + 4) // 3), ("v-half", lambda p: (p + 2) // 2), ("v-zb", lambda p: p)],
+)
+def test_peak_memory_of_the_paper(name: str, whole_stages: type, p: int) -> None:
+    problem = instance(p, 3 * p)
+    # a stage has two chunks; an activation here is 2
+    assert peak_memory(simulate(problem, MAKE[name](problem))).max() == 2 * 2 * whole_stages(p)
+
+
+@pytest.mark.parametrize("p", DEVICES)
+def test_bubbles_of_the_paper(p: int) -> None:
+    problem = instance(p, 4 * p)
+    bubbles = {name: bubble(simulate(problem, make(problem))) for name, make in MAKE.items()}
+    of_1f1b = (p - 1) * PERIOD
+    assert bubbles["v-zb"] == 0
+    assert bubbles["v-half"] <= of_1f1b / 2
+    assert bubbles["v-min"] <= of_1f1b * 2 / 3
+    assert bubbles["1f1b-v"] < of_1f1b or p == 1
+
+
+@pytest.mark.parametrize("p", [6, 9, 12, 24])
+def test_1f1b_v_holds_about_two_thirds_of_1f1b(p: int) -> None:
+    problem = instance(p, 4 * p)
+    chunks = peak_memory(simulate(problem, one_f_one_b_v_order(problem))).max() / 2
+    assert 4 / 3 * p <= chunks <= 4 / 3 * p + 2

@@ -1,0 +1,63 @@
+"""The automatic zero-bubble greedy: limits, bounds, several stages on a device."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightpipe import Instance, Memory, simulate
+from tightpipe.heuristics.zero_bubble_auto import zb_auto_order
+from tightpipe.heuristics.zero_bubble_handmade import zb_h1_order, zb_h2_order
+from tightpipe.metrics import bubble, cost, largest_work, peak_memory
+
+
+def instance(p: int, n: int, limit: int | None, times: tuple[int, int, int] = (10, 10, 10)) -> Instance:
+    forward, backward, weight = times
+    return Instance.uniform(
+        devices=p,
+        microbatches=n,
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        placement="linear",
+        memory=Memory(5, -3, -2, limit),
+    )
+
+
+@pytest.mark.parametrize("limit", range(1, 17))
+def test_cost_is_at_least_the_warm_up_bound(limit: int) -> None:
+    p, n, (f, b, w) = 8, 24, (10, 11, 8)
+    problem = instance(p, n, 5 * limit, (f, b, w))
+    schedule = simulate(problem, zb_auto_order(problem))
+    assert peak_memory(schedule).max() <= 5 * limit
+    # device 0 starts no more than `limit` F's before its first B
+    assert cost(schedule) >= n * (f + b + w) + max(0, (p - 1) * b + (p - limit) * f)
+
+
+def test_no_bubble_with_2p_activations_and_equal_times() -> None:
+    problem = instance(8, 24, 5 * 16)
+    assert bubble(simulate(problem, zb_auto_order(problem))) == 0
+
+
+@pytest.mark.parametrize("times", [(10, 10, 10), (10, 11, 8), (12, 10, 9)])
+def test_at_least_as_good_as_the_handmade_ones(times: tuple[int, int, int]) -> None:
+    for make in (zb_h1_order, zb_h2_order):
+        free = instance(8, 24, None, times)
+        by_hand = simulate(free, make(free))
+        problem = instance(8, 24, int(peak_memory(by_hand).max()), times)
+        assert cost(simulate(problem, zb_auto_order(problem))) <= cost(by_hand)
+
+
+def test_stages_in_a_row_count_as_one() -> None:
+    one = instance(3, 8, 30, (10, 12, 8))
+    two = Instance.uniform(
+        devices=3,
+        microbatches=8,
+        forward=[4, 6] * 3,
+        backward=[7, 5] * 3,
+        weight=[3, 5] * 3,
+        placement="linear",
+        chunks=2,
+        memory=Memory([2, 3] * 3, [-1, -2] * 3, [-1, -1] * 3, 30),
+    )
+    assert largest_work(one) == largest_work(two)
+    assert cost(simulate(two, zb_auto_order(two))) == cost(simulate(one, zb_auto_order(one)))
