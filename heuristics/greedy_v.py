@@ -34,6 +34,7 @@ from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
 
 _FBW = [OpKind.F, OpKind.B, OpKind.W]
 _NO_LIMIT = 2**62
+_MOST_LIMITS = 2000  # that are tried one by one to find the smallest that works
 _UNIT = np.array([[2], [-1], [-1]])  # stands for an activation where the instance has no memory
 _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
 
@@ -153,7 +154,10 @@ def _reason(instance: Instance) -> str:
     enough = _enough_memory(instance, limits)
     if enough is None:
         return f"{said}, and none without one"
-    return f"{said}; it has one at {_shown(enough)}, found by bisection"
+    smallest = _smallest_limit(instance, enough)
+    if smallest is None:
+        return f"{said}; it has one at {_shown(enough)}, found by bisection"
+    return f"{said}; the smallest limit at which it has one is {smallest}"
 
 
 def _shown(limits: NDArray[np.int64]) -> str:
@@ -161,11 +165,32 @@ def _shown(limits: NDArray[np.int64]) -> str:
     return f"{numbers[0]}" if len(set(numbers)) == 1 else f"{numbers} (per device)"
 
 
+def _works(instance: Instance, limits: NDArray[np.int64]) -> bool:
+    """Whether any policy finds a schedule within these limits."""
+    problem = _problem(instance, limits)
+    no_spare = np.zeros(len(limits), np.int64)
+    return any(_attempt(problem, policy, no_spare) is not None for policy in _POLICIES)
+
+
+def _smallest_limit(instance: Instance, enough: NDArray[np.int64]) -> int | None:
+    """Try all limits up to one that works; None where they are too many or differ between devices.
+
+    A pass can fail at a limit between two at which it works, so nothing less than all of them tells.
+    Memory comes in multiples of the deltas' greatest common divisor; limits between change nothing.
+    """
+    unit = int(np.gcd.reduce(tables(instance).delta, axis=None))
+    least = max(instance.smallest_limit(d) for d in range(instance.devices))
+    candidates = range(least, int(enough.max()) + 1, unit)
+    if len(set(enough.tolist())) > 1 or len(candidates) > _MOST_LIMITS:
+        return None
+    p = instance.devices
+    return next(limit for limit in candidates if _works(instance, np.full(p, limit)))
+
+
 def _enough_memory(instance: Instance, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Scale `limits` until a pass works, by bisection; None if none does.
 
-    What is returned works, and a little less does not. Still less may: now and then a pass fails at a
-    limit between two at which it works.
+    What is returned works, and a little less does not. Still less may: see `_smallest_limit`.
     """
     forward, p = tables(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
@@ -176,16 +201,12 @@ def _enough_memory(instance: Instance, limits: NDArray[np.int64]) -> NDArray[np.
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
 
-    def works(target: int) -> bool:
-        problem = _problem(instance, scaled(target))
-        no_spare = np.zeros(p, np.int64)
-        return any(_attempt(problem, policy, no_spare) is not None for policy in _POLICIES)
-
     ratios = [-(-most // limit) for limit, most in zip(limits.tolist(), everything, strict=True) if limit]
     fails, succeeds = largest, largest * max(ratios, default=1)
-    if not works(succeeds):
+    if not _works(instance, scaled(succeeds)):
         return None
     while succeeds - fails > 1:
         middle = (fails + succeeds) // 2
-        fails, succeeds = (fails, middle) if works(middle) else (middle, succeeds)
+        works = _works(instance, scaled(middle))
+        fails, succeeds = (fails, middle) if works else (middle, succeeds)
     return scaled(succeeds)

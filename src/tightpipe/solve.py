@@ -143,6 +143,7 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
 
 def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
     begin = time.perf_counter()
+    _refuse_unmodelled(instance)
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, "cpsat", Status.INFEASIBLE, None, None, 0.0, reason=reason)
@@ -151,6 +152,16 @@ def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> R
     left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
     result = solve_cpsat(instance, replace(options, time_limit=left), start, best_bound(instance).value)
     return replace(result, seconds=time.perf_counter() - begin)
+
+
+def _refuse_unmodelled(instance: Instance) -> None:
+    """Raise for what the exact models do not know."""
+    if instance.costs.overlapped is not None:
+        rule = "cpsat does not overlap operations; leave it out, or use a heuristic that does"
+        raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
+    if instance.iterations > 1 and instance.flush:
+        rule = "cpsat does not flush between iterations; solve one iteration, or set flush to false"
+        raise InputError(rule, key="iterations", value=instance.iterations)
 
 
 def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
