@@ -1,0 +1,1 @@
+"""Schedules as files of other programs, and back."""

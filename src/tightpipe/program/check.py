@@ -1,0 +1,79 @@
+"""What a program must have before it can run: all operations, and both ends of every message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+
+from ..errors import InputError
+from ..operation import OpKind
+from .node import Message
+from .program import Program
+
+
+def check_program(program: Program) -> None:
+    """Check the program's parts; whether their order deadlocks is for `replay` to say.
+
+    Raises
+    ------
+    InputError
+        If an operation is missing or there twice, a node stands on the wrong device, or a message has
+        no send, no receive, or two of one.
+    """
+    for fault in _faults(program):
+        raise InputError(fault)
+
+
+def _faults(program: Program) -> Iterator[str]:
+    if len(program.devices) != program.instance.devices:
+        yield f"the program has {len(program.devices)} devices, the instance {program.instance.devices}"
+    for device, nodes in enumerate(program.devices):
+        for node in nodes:
+            if node.device != device:
+                yield f"{node} of device {node.device} stands in the program of device {device}"
+            if bool(node.type.action) != (node.peer is not None) or node.peer == device:
+                yield f"{node} of device {device} names device {node.peer} as its peer"
+    yield from _operation_faults(program)
+    yield from _message_faults(program)
+
+
+def _operation_faults(program: Program) -> Iterator[str]:
+    instance = program.instance
+    ran = Counter(node.operation for nodes in program.devices for node in nodes if node.type.is_compute)
+    for op, times in ran.items():
+        if op.stage >= instance.stages or op.microbatch >= instance.microbatches:
+            yield f"{op} is no operation of the instance"
+        if times > 1:
+            yield f"{op} runs {times} times"
+    for stage, m in product(range(instance.stages), range(instance.microbatches)):
+        f, b, w, bw = (ran[kind, stage, m] for kind in OpKind)  # type: ignore[index]  # equal tuples
+        if not f:
+            yield f"F{stage}.{m} is missing"
+        if (b, w, bw) not in ((1, 1, 0), (0, 0, 1)):
+            yield f"stage {stage} needs either B and W or BW of microbatch {m}"
+    for device, nodes in enumerate(program.devices):
+        for node in nodes:
+            if node.type.is_compute and instance.device(node.stage, node.microbatch) != device:
+                yield f"{node.operation} runs on device {device}, its stage is on another"
+
+
+def _message_faults(program: Program) -> Iterator[str]:
+    ends: dict[str, Counter[Message]] = {"SEND": Counter(), "RECV": Counter(), "WAIT": Counter()}
+    for nodes in program.devices:
+        for node in nodes:
+            if node.type.action:
+                ends[node.type.action][node.message] += 1
+    for message in ends["SEND"] | ends["RECV"] | ends["WAIT"]:
+        sends, receives = ends["SEND"][message], ends["RECV"][message]
+        if (sends, receives) != (1, 1):
+            yield f"{describe(message)} is sent {sends} times and received {receives} times"
+
+
+def describe(message: Message) -> str:
+    """Name a message, for people."""
+    subject = message.subject.lower().replace("_", " ")
+    return (
+        f"the {subject} message of stage {message.stage}, microbatch {message.microbatch}, "
+        f"from device {message.sender} to device {message.receiver}"
+    )

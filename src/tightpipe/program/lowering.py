@@ -1,0 +1,158 @@
+"""Schedule -> Program: where sends, receives and post-validation stand among the computations.
+
+The order rules are those of the zero-bubble runtimes (Qi et al., arXiv:2401.10241, section 4 for
+post-validation; arXiv:2405.15362 for the V schedule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..instance import Instance
+from ..operation import Operation, OpKind
+from ..schedule import Schedule
+from .node import Node, NodeType, chunks
+from .post_validation import post_validation
+from .program import Program
+
+_COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
+
+
+class Item(NamedTuple):
+    """What stays together in a device's sequence, with the key that it is sorted by."""
+
+    key: tuple[int, int, tuple[int, ...]]
+    nodes: tuple[Node, ...]
+
+
+def lower(
+    schedule: Schedule, *, validation: bool = True, overlap_receives: bool = True, waits: bool = False
+) -> Program:
+    """Return the program of a schedule.
+
+    Parameters
+    ----------
+    schedule
+        A valid schedule.
+    validation
+        Whether the devices validate the previous optimizer step during warm-up (post-validation).
+    overlap_receives
+        Whether a receive whose message arrives during a computation is issued before that
+        computation. Without it all devices see all messages in one global sequence, so that even
+        blocking sends and receives cannot deadlock; but a sender may wait for a busy receiver.
+    waits
+        Whether each receive of activations or gradients is followed by a wait of its own, for the
+        overlap passes; otherwise an operation waits for its input by itself.
+    """
+    items = _computations(schedule)
+    _add_messages(schedule, items)
+    if validation:
+        for device, nodes in enumerate(post_validation(schedule, one_sequence=not overlap_receives)):
+            items[device] += [Item((node.start, _COMMUNICATION, (-1, rank)), (node,)) for rank, node in nodes]
+    sequences = [sorted(mine, key=lambda item: item.key) for mine in items]
+    if overlap_receives:
+        sequences = [_receives_before_computations(mine) for mine in sequences]
+    devices = [[node for item in mine for node in item.nodes] for mine in sequences]
+    devices = _mark_rollback(devices)
+    return Program(
+        schedule.instance, tuple(tuple(_with_waits(nodes) if waits else nodes) for nodes in devices)
+    )
+
+
+def _computations(schedule: Schedule) -> list[list[Item]]:
+    instance, row = schedule.instance, 0
+    start, end = schedule.start.tolist(), schedule.end.tolist()
+    devices: list[list[Item]] = []
+    for device, slots in enumerate(schedule.order.to_slots()):
+        mine = []
+        for position, slot in enumerate(slots):
+            nodes = tuple(
+                _node(instance, NodeType[op.kind.name], device, op, start[row], end[row], k + 1 < len(slot))
+                for k, op in enumerate(slot)
+            )
+            mine.append(Item((start[row], _COMPUTE, (position,)), nodes))
+            row += len(slot)
+        devices.append(mine)
+    return devices
+
+
+def _node(
+    instance: Instance, kind: NodeType, device: int, op: Operation, start: int, end: int, joined: bool
+) -> Node:
+    chunk = chunks(instance.placement)[device][op.stage]
+    return Node(kind, device, chunk, op.stage, op.microbatch, start, end, joined=joined)
+
+
+def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
+    """Add send and receive of every message at the time at which its operation ends.
+
+    Messages of equal time keep the sequence of their senders, then the senders' own sequence.
+    """
+    instance = schedule.instance
+    senders = [[node for item in mine for node in item.nodes] for mine in items]
+    for device, nodes in enumerate(senders):
+        for position, node in enumerate(nodes):
+            for target in _receiving_stage(instance, node.operation):
+                peer = instance.device(target, node.microbatch)
+                if peer == device:
+                    continue
+                key = (node.end, _COMMUNICATION, (device, position))
+                items[device].append(Item(key, (_message(instance, "SEND", node, node.stage, peer),)))
+                items[peer].append(Item(key, (_message(instance, "RECV", node, target, peer),)))
+
+
+def _receiving_stage(instance: Instance, op: Operation) -> Iterator[int]:
+    if op.kind is OpKind.F and op.stage + 1 < instance.stages:
+        yield op.stage + 1
+    if op.kind in (OpKind.B, OpKind.BW) and op.stage:
+        yield op.stage - 1
+
+
+def _message(instance: Instance, action: str, cause: Node, stage: int, peer: int) -> Node:
+    subject = "FORWARD" if cause.type is NodeType.F else "BACKWARD"
+    here, there = (cause.device, peer) if action == "SEND" else (peer, cause.device)
+    chunk = chunks(instance.placement)[here][stage]
+    kind = NodeType[f"{action}_{subject}"]
+    return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, there)
+
+
+def _receives_before_computations(items: list[Item]) -> list[Item]:
+    """Issue a receive before the computation during which its message is sent, so that both overlap."""
+    items = list(items)
+    for i in range(1, len(items)):
+        before, here = items[i - 1].nodes[-1], items[i].nodes[0]
+        receives = here.type in (NodeType.RECV_FORWARD, NodeType.RECV_BACKWARD)
+        if receives and before.type.is_compute and here.start <= before.end:
+            items[i - 1], items[i] = items[i], items[i - 1]
+    return items
+
+
+def _mark_rollback(devices: list[list[Node]]) -> list[list[Node]]:
+    """Flag the forward receives whose message leaves before its sender has validated."""
+    early = {message for nodes in devices for message in _sent_before_validation(nodes)}
+    return [
+        [
+            replace(node, rollback=True)
+            if node.type is NodeType.RECV_FORWARD and node.message in early
+            else node
+            for node in nodes
+        ]
+        for nodes in devices
+    ]
+
+
+def _sent_before_validation(nodes: list[Node]) -> list[object]:
+    types = [node.type for node in nodes]
+    if NodeType.POST_VALIDATION not in types:
+        return []
+    before = nodes[: types.index(NodeType.POST_VALIDATION)]
+    return [node.message for node in before if node.type is NodeType.SEND_FORWARD]
+
+
+def _with_waits(nodes: list[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        if node.type in (NodeType.RECV_FORWARD, NodeType.RECV_BACKWARD):
+            yield replace(node, type=NodeType[f"WAIT_{node.type.subject}"])

@@ -1,0 +1,1 @@
+"""Passes that overlap communication with computation."""

@@ -1,0 +1,77 @@
+"""Where the devices validate the previous optimizer step.
+
+The step is taken before the global norm is known everywhere; during warm-up the partial norms run
+from the last device to the first, and each device then confirms its step or rolls it back
+(Qi et al., arXiv:2401.10241, section 4).
+"""
+
+from __future__ import annotations
+
+from ..instance import Instance
+from ..operation import OpKind
+from ..schedule import Schedule
+from .node import Node, NodeType, chunks
+
+Ranked = tuple[int, Node]  # rank among the validation nodes of all devices at the same time
+
+
+def post_validation(schedule: Schedule, *, one_sequence: bool) -> list[list[Ranked]]:
+    """Return for each device its receive, send and validation, with their ranks.
+
+    With `one_sequence` a send stands at the time of its receive, so that blocking communication meets.
+    """
+    times = _times(schedule)
+    return [_of_device(schedule.instance, device, times, one_sequence) for device in range(len(times))]
+
+
+def _times(schedule: Schedule) -> list[int]:
+    """Return when each device validates: one communication before the F during which it can still wait."""
+    instance = schedule.instance
+    starts = {
+        (s, m): t
+        for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True)
+        if k == OpKind.F
+    }
+    times, latest = [0] * instance.devices, 0
+    for device in reversed(range(instance.devices)):
+        stage = _first_stage(instance, device)
+        microbatch = min(2 * (instance.devices - 1 - device), _block(instance) - 1)
+        latest = max(latest, starts[stage, microbatch] - _comm_from_next(instance, device))
+        times[device] = latest
+    return times
+
+
+def _block(instance: Instance) -> int:
+    """Return how many microbatches of the first iteration take the first route."""
+    return instance.microbatches // instance.iterations // len(instance.placement.routes)
+
+
+def _first_stage(instance: Instance, device: int) -> int:
+    return instance.placement.routes[0].index(device)
+
+
+def _comm_from_next(instance: Instance, device: int) -> int:
+    """Return the communication time from the neighbour that the norm comes from; at the end, to the other."""
+    if device + 1 < instance.devices:
+        return instance.comm(device + 1, device)
+    return instance.comm(device, device - 1) if device else 0
+
+
+def _of_device(instance: Instance, device: int, times: list[int], one_sequence: bool) -> list[Ranked]:
+    stage, time, last = _first_stage(instance, device), times[device], instance.devices - 1
+    chunk = chunks(instance.placement)[device][stage]
+    rank = 3 * (last - device)
+    nodes: list[Ranked] = []
+
+    def add(at: int, kind: NodeType, stage: int, time: int, peer: int | None) -> None:
+        nodes.append((at, Node(kind, device, chunk, stage, 0, time, time, peer)))
+
+    if device < last:
+        sender = _first_stage(instance, device + 1)
+        add(rank, NodeType.RECV_POST_VALIDATION, sender, time, device + 1)
+    if device and one_sequence:
+        add(rank + 3, NodeType.SEND_POST_VALIDATION, stage, times[device - 1], device - 1)
+    elif device:
+        add(rank + 1, NodeType.SEND_POST_VALIDATION, stage, time, device - 1)
+    add(rank + 2, NodeType.POST_VALIDATION, stage, time, None)
+    return nodes

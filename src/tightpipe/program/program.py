@@ -1,0 +1,55 @@
+"""Program: an order lowered to what each device does, with communication."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..instance import Instance
+from ..operation import Operation
+from ..schedule import Order
+from .node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """For each device the sequence of its nodes.
+
+    Parameters
+    ----------
+    instance
+        The problem that the program solves.
+    devices
+        One tuple of nodes per device.
+    """
+
+    instance: Instance
+    devices: tuple[tuple[Node, ...], ...]
+
+    def __str__(self) -> str:
+        return "\n".join(" ".join(map(str, nodes)) for nodes in self.devices)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the text form.
+
+        That has one line per device with a token ``<TYPE>.<chunk>.<microbatch>.<rollback>`` per node.
+        """
+        return hashlib.sha256(str(self).encode()).hexdigest()
+
+    @property
+    def order(self) -> Order:
+        """The order that the compute nodes are in."""
+        return Order.from_slots([list(_slots(nodes)) for nodes in self.devices])
+
+
+def _slots(nodes: tuple[Node, ...]) -> Iterator[list[Operation]]:
+    together: list[Operation] = []
+    for node in nodes:
+        if not node.type.is_compute:
+            continue
+        together.append(node.operation)
+        if not node.joined:
+            yield together
+            together = []

@@ -1,0 +1,1 @@
+"""Schedules run and profiled with PyTorch."""

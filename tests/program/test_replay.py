@@ -1,0 +1,163 @@
+"""Replay: it agrees with the simulator, finds deadlocks, knows blocking, buffers and links."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cases import instances, random_order, serial_order
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import DeadlockError, InputError, Instance, Order, metrics, retime, simulate
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.placement import PLACEMENTS
+from tightpipe.program import NodeType, Program, Semantics, lower, replay
+
+
+@settings(deadline=None)
+@given(instances(), st.integers(0, 999))
+def test_asynchronous_replay_is_the_simulation(problem: Instance, seed: int) -> None:
+    order = random_order(problem, seed)
+    for schedule in (simulate(problem, order), retime(problem, order)):
+        assert replay(lower(schedule, validation=False)).schedule == schedule
+
+
+@settings(deadline=None)
+@given(instances(), st.integers(0, 999), st.sampled_from(Semantics), st.booleans(), st.booleans())
+def test_one_message_sequence_never_deadlocks(
+    problem: Instance, seed: int, semantics: Semantics, fuse: bool, validation: bool
+) -> None:
+    schedule = simulate(problem, random_order(problem, seed))
+    program = lower(schedule, validation=validation, overlap_receives=False)
+    assert replay(program, semantics, fuse=fuse).schedule.order == schedule.order
+    without_validation = lower(schedule, validation=False)
+    replay(without_validation, semantics, fuse=fuse)
+
+
+@settings(deadline=None)
+@given(instances(), st.integers(0, 999), st.sampled_from(["buffered", "asynchronous"]), st.booleans())
+def test_buffered_communication_never_deadlocks(
+    problem: Instance, seed: int, semantics: str, fuse: bool
+) -> None:
+    schedule = simulate(problem, random_order(problem, seed))
+    for waits in (False, True):
+        late = replay(lower(schedule, waits=waits), semantics, fuse=fuse)
+        assert (late.schedule.start >= schedule.start).all()
+
+
+def method_cases() -> list[tuple[str, str]]:
+    return [(name, place) for name, h in HEURISTICS.items() for place in PLACEMENTS if place in h.placements]
+
+
+@pytest.mark.parametrize(("name", "place"), method_cases())
+def test_every_method_runs(name: str, place: str) -> None:
+    problem = Instance.uniform(
+        devices=4, microbatches=8, forward=3, backward=4, weight=2, comm=1, placement=place
+    )
+    schedule = retime(problem, HEURISTICS[name].make(problem))
+    assert replay(lower(schedule, validation=False)).schedule == schedule
+    for semantics in ("buffered", "asynchronous"):
+        for fuse in (False, True):
+            replay(lower(schedule), semantics, fuse=fuse)
+    replay(lower(schedule, overlap_receives=False), "blocking")
+
+
+def small() -> Program:
+    problem = Instance.uniform(
+        devices=2, microbatches=2, forward=3, backward=2, weight=1, comm=1, placement="linear"
+    )
+    return lower(
+        simulate(problem, Order.parse("F0.0 F0.1 BW0.0 BW0.1\nF1.0 BW1.0 F1.1 BW1.1")), validation=False
+    )
+
+
+def swapped(program: Program, device: int, first: int, second: int) -> Program:
+    nodes = list(program.devices[device])
+    nodes[first], nodes[second] = nodes[second], nodes[first]
+    devices = list(program.devices)
+    devices[device] = tuple(nodes)
+    return Program(program.instance, tuple(devices))
+
+
+def without(program: Program, device: int, position: int) -> Program:
+    devices = list(program.devices)
+    devices[device] = devices[device][:position] + devices[device][position + 1 :]
+    return Program(program.instance, tuple(devices))
+
+
+def position(program: Program, device: int, token: str) -> int:
+    return [str(node) for node in program.devices[device]].index(token)
+
+
+def test_a_deadlock_names_the_cycle() -> None:
+    program = small()
+    swap = (position(program, 0, "SEND_FORWARD.0.1.0"), position(program, 0, "RECV_BACKWARD.0.1.0"))
+    with pytest.raises(DeadlockError) as error:
+        replay(swapped(program, 0, *swap), "buffered")
+    assert str(error.value) == (
+        "devices wait for each other: device 0 at RECV_BACKWARD of stage 0, microbatch 1, waits for device 1 "
+        "to send it; device 1 at RECV_FORWARD of stage 1, microbatch 1, waits for device 0 to send it"
+    )
+
+
+def test_validation_can_deadlock_when_blocking_and_one_sequence_cures_it() -> None:
+    problem = Instance.uniform(devices=2, microbatches=2, forward=3, backward=2, weight=1, comm=1)
+    schedule = simulate(problem, serial_order(problem))
+    with pytest.raises(DeadlockError, match="SEND_POST_VALIDATION"):
+        replay(lower(schedule), "blocking")
+    replay(lower(schedule, overlap_receives=False), "blocking")
+
+
+def test_blocking_costs_what_the_sender_waits() -> None:
+    problem = Instance.uniform(
+        devices=2, microbatches=2, forward=(1, 5), backward=1, weight=1, comm=2, placement="linear"
+    )
+    order = Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 B1.0 W1.0 F1.1 B1.1 W1.1")
+    schedule = simulate(problem, order)
+    program = lower(schedule, validation=False, overlap_receives=False)
+    assert replay(program, "asynchronous").schedule.start.tolist()[:2] == [0, 1]
+    # F0.0 ends at 1 and its send returns with the transfer, at 3: F0.1 starts then
+    assert replay(program, "blocking").schedule.start.tolist()[:2] == [0, 3]
+
+
+def test_a_link_carries_one_message_at_a_time() -> None:
+    problem = Instance.uniform(
+        devices=2, microbatches=2, forward=1, backward=1, weight=1, comm=2, placement="linear"
+    )
+    order = Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 F1.1 B1.0 W1.0 B1.1 W1.1")
+    program = lower(simulate(problem, order), validation=False)
+    free = replay(program).schedule
+    busy = replay(program, link_occupancy=4, hold_first=False).schedule
+    assert free.start[6:8].tolist() == [3, 4]
+    assert busy.start[6:8].tolist() == [3, 7]  # the link is free again at 1 + 4, and the way takes 2
+
+
+def test_what_a_program_lacks() -> None:
+    program = small()
+    with pytest.raises(InputError, match="received 0 times"):
+        replay(without(program, 1, position(program, 1, "RECV_FORWARD.0.0.0")))
+    with pytest.raises(InputError, match=r"F0\.1 is missing"):
+        replay(without(program, 0, position(program, 0, "F.0.1.0")))
+    received = position(program, 1, "RECV_FORWARD.0.0.0")
+    with pytest.raises(InputError, match="before the receive of its input"):
+        replay(swapped(program, 1, received, position(program, 1, "F.0.0.0")))
+    with pytest.raises(InputError, match=r"stands before F1\.0 of its own device"):
+        replay(swapped(program, 1, position(program, 1, "F.0.0.0"), position(program, 1, "BW.0.0.0")))
+    moved = replace(program.devices[0][0], device=1)
+    with pytest.raises(InputError, match="stands in the program of device 0"):
+        replay(Program(program.instance, ((moved, *program.devices[0][1:]), program.devices[1])))
+    with pytest.raises(InputError, match="blocking, buffered, asynchronous"):
+        replay(program, "eager")
+    with pytest.raises(InputError, match="link_occupancy"):
+        replay(program, link_occupancy=-1)
+
+
+def test_waits_are_counted_and_validation_takes_part() -> None:
+    program = small()
+    timed = replay(program)
+    assert sum(timed.waited) > 0
+    assert timed.cost == metrics.cost(timed.schedule)
+    with_validation = lower(timed.schedule)
+    assert NodeType.POST_VALIDATION in [n.type for n in with_validation.devices[1]]
+    assert replay(with_validation).cost >= timed.cost
