@@ -5,6 +5,7 @@ if __name__ != "tightpipe.heuristics":
 
 from tightpipe.placement import PLACEMENTS
 
+from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order
 from .list_schedule import list_order
 from .published import PUBLISHED
@@ -28,6 +29,20 @@ HEURISTICS: dict[str, Heuristic] = {
             source="list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
         ),
         *PUBLISHED,
+        Heuristic(
+            name="dualpipe",
+            make=dualpipe_order,
+            placements=("bidirectional",),
+            memory="p + 1 activations, and two copies of the parameters",
+            source="DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
+        ),
+        Heuristic(
+            name="dualpipe-v",
+            make=dualpipe_v_order,
+            placements=("v",),
+            memory="2p + 1 chunk activations",
+            source="Qi et al., 'DualPipe could be better without the Dual' (2025)",
+        ),
     )
 }
 """The heuristics by name."""

@@ -10,6 +10,7 @@ of Model Parallelism", arXiv:2211.05322, section 4.
 
 from __future__ import annotations
 
+from tightpipe.errors import NoScheduleError
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
 from tightpipe.schedule import Order
@@ -39,6 +40,43 @@ def eager_one_f_one_b_order(instance: Instance) -> Order:
     return _order(instance, "eager-1f1b", 2)
 
 
+def two_buffered_order(instance: Instance) -> Order:
+    """Return 1F1B over several iterations without a flush: consecutive 1F1B (PipeDream-2BW).
+
+    Two versions of the weights are enough as long as the pipeline is no deeper than an iteration.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, the memory limit too small, or p > microbatches per iteration.
+
+    References
+    ----------
+    Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", arXiv:2006.09503, section 3.1.
+    """
+    _check_depth(instance, "1f1b", 0)
+    return _order(instance, "1f1b", 1)
+
+
+def eager_two_buffered_order(instance: Instance) -> Order:
+    """Return eager 1F1B over several iterations without a flush.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, the memory limit too small, or p >= microbatches per iteration.
+    """
+    _check_depth(instance, "eager-1f1b", 1)
+    return _order(instance, "eager-1f1b", 2)
+
+
+def _check_depth(instance: Instance, family: str, margin: int) -> None:
+    block, p = instance.microbatches // instance.iterations, instance.devices
+    if p + margin > block:
+        rule = f"needs at least {p + margin} microbatches per iteration on {p} devices, not {block}"
+        raise NoScheduleError(f"{family} without a flush {rule}: two versions of the weights must do")
+
+
 def _order(instance: Instance, family: str, per_hop: int) -> Order:
     check_placement(instance, family, "linear")
     p, n = instance.devices, instance.microbatches
@@ -46,7 +84,7 @@ def _order(instance: Instance, family: str, per_hop: int) -> Order:
         one_forward_one_backward(
             [step(instance, OpKind.F, device, m) for m in range(n)],
             [step(instance, OpKind.BW, device, m) for m in range(n)],
-            min(per_hop * (p - 1 - device), n),
+            min(per_hop * (p - 1 - device), n // instance.iterations),
         )
         for device in range(p)
     ]

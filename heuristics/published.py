@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from .gpipe import gpipe_order
 from .interleaved import interleaved_order
-from .one_f_one_b import eager_one_f_one_b_order, one_f_one_b_order
+from .one_f_one_b import (
+    eager_one_f_one_b_order,
+    eager_two_buffered_order,
+    one_f_one_b_order,
+    two_buffered_order,
+)
 from .registry import Heuristic
 from .v_building_block import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from .zero_bubble_auto import zb_auto_order
@@ -26,7 +31,8 @@ PUBLISHED: tuple[Heuristic, ...] = (
         make=one_f_one_b_order,
         placements=("linear",),
         memory="p activations on the first device, one fewer on each next",
-        source="Narayanan et al., arXiv:2006.09503, section 3",
+        source="Narayanan et al., arXiv:2006.09503, section 3; without a flush section 3.1",
+        flushless=two_buffered_order,
     ),
     Heuristic(
         name="eager-1f1b",
@@ -34,6 +40,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         placements=("linear",),
         memory="2p - 1 activations on the first device, two fewer on each next",
         source="Zhuang et al., arXiv:2211.05322, section 4",
+        flushless=eager_two_buffered_order,
     ),
     Heuristic(
         name="interleaved-1f1b",

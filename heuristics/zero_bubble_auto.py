@@ -44,13 +44,14 @@ def zb_auto_order(instance: Instance) -> Order:
 def _problem(instance: Instance) -> Problem:
     """Add up the stages of each device: several in a row run as one."""
     t = tables(instance)
-    limit = np.where(t.limit < 0, _NO_LIMIT, t.limit)
+    work = np.array([instance.work(d) for d in range(instance.devices)])
     return Problem(
-        _per_device(instance, t.duration),
-        _per_device(instance, t.delta),
-        _per_device(instance, t.lag[:, 0]),
-        limit,
-        instance.microbatches,
+        duration=_per_device(instance, t.duration),
+        delta=_per_device(instance, t.delta),
+        lag=_per_device(instance, t.lag[:, 0]),
+        limit=np.where(t.limit < 0, _NO_LIMIT, t.limit),
+        handicap=work.max() - work,
+        microbatches=instance.microbatches,
     )
 
 

@@ -18,12 +18,17 @@ _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 
 
 class Problem(NamedTuple):
-    """What a variant reads: p devices with one stage each, times in ticks."""
+    """What a variant reads: p devices with one stage each, times in ticks.
+
+    `handicap` is how much less work a device has than the busiest one: that much idle time costs nothing.
+    The published greedy, made for equal devices, has none.
+    """
 
     duration: Any  # (3, p)
     delta: Any  # (3, p)
     lag: Any  # (3, p): from the neighbour's operation that one waits for
     limit: Any  # (p,)
+    handicap: Any  # (p,)
     microbatches: int
 
 
@@ -40,7 +45,7 @@ class _State(NamedTuple):
     end: Any  # (2, p, n): of F and B
     time: Any  # (p,): end of the device's last operation
     memory: Any  # (p,)
-    idle: Any  # (p,): since the device's first F
+    idle: Any  # (p,): since the device's first F, less the handicap
     kinds: Any  # (p, 3n): the result
 
 
@@ -53,7 +58,7 @@ def run_variant(problem: Any, variant: Any) -> Any:
         np.zeros((2, p, n), np.int64),
         np.zeros(p, np.int64),
         np.zeros(p, np.int64),
-        np.zeros(p, np.int64),
+        -problem.handicap,
         np.zeros((p, 3 * n), np.int64),
     )
     _warm_up(problem, variant, state)
@@ -139,7 +144,7 @@ def _wants_forward(problem: Any, variant: Any, state: Any, device: int) -> bool:
     if wait <= 0:
         return False
     in_time = problem.duration[_F, device] + _room_time(problem, state, device) <= wait
-    return bool(in_time or wait > state.idle.max() - state.idle[device])
+    return bool(in_time or wait > _free_idle(state, device))
 
 
 @njit(cache=True)
@@ -182,10 +187,9 @@ def _fill(problem: Any, variant: Any, state: Any, kind: int, device: int) -> Non
     while _has_pending(state, device) and state.time[device] + weight <= arrival:
         _put(problem, state, _W, device)
     wait = arrival - state.time[device]
-    if wait > 0 and _has_pending(state, device):
-        costs = wait > state.idle.max() - state.idle[device]
-        if costs or variant.greedy_w:
-            _put(problem, state, _W, device)
+    costs = variant.greedy_w or wait > _free_idle(state, device)
+    if wait > 0 and costs and _has_pending(state, device):
+        _put(problem, state, _W, device)
 
 
 @njit(cache=True)
@@ -195,6 +199,12 @@ def _arrival(problem: Any, state: Any, kind: int, device: int) -> int:
     if kind == _W or sender < 0 or sender == len(state.time):
         return 0
     return int(state.end[kind, sender, state.count[kind, device]] + problem.lag[kind, device])
+
+
+@njit(cache=True)
+def _free_idle(state: Any, device: int) -> int:
+    """Return how long a device may idle before its idle time is the largest of all."""
+    return int(max(0, state.idle.max()) - state.idle[device])
 
 
 @njit(cache=True)
