@@ -61,3 +61,17 @@ def test_stages_in_a_row_count_as_one() -> None:
     )
     assert largest_work(one) == largest_work(two)
     assert cost(simulate(two, zb_auto_order(two))) == cost(simulate(one, zb_auto_order(one)))
+
+
+def test_idle_time_that_a_light_device_has_anyway_costs_nothing() -> None:
+    problem = Instance.uniform(
+        devices=5,
+        microbatches=15,
+        forward=[5, 10, 10, 10, 10],
+        backward=[5, 10, 10, 10, 10],
+        weight=[4, 8, 8, 8, 8],
+        placement="linear",
+        memory=Memory(5, -3, -2, 25),
+    )
+    # 36 if device 0 takes W's before its B's to be as busy as the others
+    assert bubble(simulate(problem, zb_auto_order(problem))) == 30
