@@ -1,0 +1,153 @@
+"""``chrome-trace``: a Trace Event file for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
+
+One process per device, a complete event per operation, a flow from the operation that sends to the
+one that receives, and a counter track for memory. One tick is one microsecond.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import InputError
+from ..operation import Operation, OpKind
+from ..schedule import Order, Schedule
+from ..tables import tables
+from .target import Target, unchanged
+
+_COLOURS = {
+    OpKind.F: "thread_state_running",
+    OpKind.B: "thread_state_iowait",
+    OpKind.W: "thread_state_runnable",
+    OpKind.BW: "thread_state_iowait",
+}
+_JUST_BEFORE = 0.001  # a flow must begin inside its event, and the viewers resolve nanoseconds
+
+Event = dict[str, Any]
+
+
+def _write(schedule: Schedule) -> str:
+    events = [*_names(schedule), *_operations(schedule), *_memory(schedule), *_flows(schedule)]
+    body = ",\n".join(json.dumps(event) for event in events)
+    return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{body}\n]}}\n'
+
+
+def _names(schedule: Schedule) -> Iterator[Event]:
+    for device in range(schedule.order.devices):
+        name = {"name": f"device {device}"}
+        yield {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": name}
+        yield {
+            "ph": "M",
+            "name": "process_sort_index",
+            "pid": device,
+            "tid": 0,
+            "args": {"sort_index": device},
+        }
+
+
+def _rows(schedule: Schedule) -> Iterator[tuple[int, int, Operation, int, int]]:
+    """Yield row, device, operation, start and end."""
+    start, end, row = schedule.start.tolist(), schedule.end.tolist(), 0
+    for device, operations in enumerate(schedule.order.to_lists()):
+        for op in operations:
+            yield row, device, op, start[row], end[row]
+            row += 1
+
+
+def _operations(schedule: Schedule) -> Iterator[Event]:
+    joined = schedule.order.pairs.tolist()
+    second = False
+    for row, device, op, start, end in _rows(schedule):
+        yield {
+            "ph": "X",
+            "name": str(op),
+            "cat": op.kind.name,
+            "cname": _COLOURS[op.kind],
+            "pid": device,
+            "tid": int(second),  # of two that run together the second has a track of its own
+            "ts": start,
+            "dur": end - start,
+            "args": {"stage": op.stage, "microbatch": op.microbatch, "row": row, "joined": bool(joined[row])},
+        }
+        second = bool(joined[row])
+
+
+def _memory(schedule: Schedule) -> Iterator[Event]:
+    if schedule.instance.memory is None:
+        return
+    changes: list[dict[int, int]] = [{0: 0} for _ in range(schedule.order.devices)]
+    for _, device, op, start, end in _rows(schedule):
+        delta = int(tables(schedule.instance).delta[op.kind, op.stage])
+        at = start if delta > 0 else end
+        changes[device][at] = changes[device].get(at, 0) + delta
+    for device, deltas in enumerate(changes):
+        held = 0
+        for time in sorted(deltas):
+            held += deltas[time]
+            yield {"ph": "C", "name": "memory", "pid": device, "tid": 0, "ts": time, "args": {"held": held}}
+
+
+def _flows(schedule: Schedule) -> Iterator[Event]:
+    """Yield start and finish of every message between two devices."""
+    rows = {op: (row, device, start, end) for row, device, op, start, end in _rows(schedule)}
+    tracks = [0, *schedule.order.pairs.tolist()]  # the second of two that run together is on track 1
+    for receiver, (row, device, start, _) in rows.items():
+        sender = next((op for op in _senders(receiver) if op in rows), None)
+        if sender is None or rows[sender][1] == device:
+            continue
+        sent_in, there, _, ended = rows[sender]
+        message = {"cat": "message", "name": f"{sender} to {receiver}", "id": row}
+        yield {"ph": "s", **message, "pid": there, "tid": tracks[sent_in], "ts": ended - _JUST_BEFORE}
+        yield {"ph": "f", "bp": "e", **message, "pid": device, "tid": tracks[row], "ts": start}
+
+
+def _senders(op: Operation) -> Iterator[Operation]:
+    """Yield the operations of other stages whose result this one may wait for."""
+    if op.kind is OpKind.F:
+        yield op._replace(stage=op.stage - 1)
+    elif op.kind is not OpKind.W:
+        for kind in (OpKind.B, OpKind.BW):
+            yield Operation(kind, op.stage + 1, op.microbatch)
+
+
+def _read(text: str) -> Order:
+    """Return the order: each device's operations by start, then as they were written."""
+    try:
+        trace = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON, or truncated: {error.msg} at line {error.lineno}") from None
+    events = trace.get("traceEvents") if isinstance(trace, dict) else None
+    if not isinstance(events, list):
+        raise InputError("must be an object with traceEvents", key="traceEvents")
+    try:
+        entries = sorted(
+            (e["pid"], e["ts"], e["args"]["row"], e["name"], e["args"]["joined"])
+            for e in events
+            if e["ph"] == "X"
+        )
+    except (KeyError, TypeError) as error:
+        rule = "an operation's event has pid, ts, name and args.row, args.joined"
+        raise InputError(rule, key="traceEvents", value=str(error)) from None
+    return _order(entries)
+
+
+def _order(entries: list[tuple[int, float, int, str, bool]]) -> Order:
+    devices: list[list[list[Operation]]] = []
+    together = False
+    for device, _, _, name, joined in entries:
+        if device == len(devices):
+            devices.append([])
+        if device != len(devices) - 1:
+            raise InputError("the devices' pids are not 0, 1, 2, ...", key="pid", value=device)
+        if together:
+            devices[device][-1].append(Operation.parse(name))
+        else:
+            devices[device].append([Operation.parse(name)])
+        together = joined
+    return Order.from_slots(devices)
+
+
+CHROME_TRACE = Target(
+    "chrome-trace", "events for Perfetto: durations, messages, memory", unchanged, _write, _read
+)

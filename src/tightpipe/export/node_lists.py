@@ -1,0 +1,144 @@
+"""``megatron-json`` and ``colossalai-json``: the node lists that the zero-bubble runtimes walk.
+
+A file is a list with one entry per device: the list of its nodes. Both runtimes ignore the times.
+sail-sg's runtime adds communication itself; ColossalAI's takes it from the list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import InputError
+from ..instance import MOST_OPERATIONS, check_int
+from ..operation import Operation, OpKind
+from ..placement import Placement
+from ..program import Node, NodeType, Program, lower
+from ..schedule import Order, Schedule
+from .target import Target
+
+StageOf = Callable[[dict[str, Any], int], int]  # node and number of devices -> global stage
+
+
+def _prepare_megatron(schedule: Schedule) -> Schedule:
+    _refuse_pairs(schedule, "the zero-bubble runtime")
+    return schedule
+
+
+def _prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Schedule:
+    _refuse_pairs(schedule, "ColossalAI")
+    if schedule.instance.placement.name != "v":
+        name = schedule.instance.placement.name
+        raise InputError("ColossalAI walks node lists for V placement alone", key="placement", value=name)
+    if (schedule.order.operations[:, 0] == OpKind.BW).any():
+        raise InputError("ColossalAI's node lists split the backward into B and W", value="BW")
+    return schedule
+
+
+def _refuse_pairs(schedule: Schedule, runtime: str) -> None:
+    if schedule.order.pairs.any():
+        raise InputError(f"{runtime} runs operations one after another, this schedule has pairs")
+
+
+def _write_megatron(schedule: Schedule) -> str:
+    program = lower(schedule, validation=False)
+    return _text(program, lambda node: node.type.is_compute, _megatron_node)
+
+
+def _write_colossalai(schedule: Schedule, *, validation: bool = False) -> str:
+    return _text(lower(schedule, validation=validation), lambda node: True, _colossalai_node)
+
+
+def _text(program: Program, wanted: Callable[[Node], bool], entry: Callable[[Node], dict[str, Any]]) -> str:
+    devices = [[entry(node) for node in nodes if wanted(node)] for nodes in program.devices]
+    rows = ["[\n" + ",\n".join(map(json.dumps, nodes)) + "\n]" for nodes in devices]
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def _megatron_node(node: Node) -> dict[str, Any]:
+    return {
+        "type": str(node.type),
+        "stage": node.device,
+        "microbatch": node.microbatch,
+        "chunk": node.chunk,
+        "layer_group_idx": node.stage,
+        "start_time": node.start,
+        "completion_time": node.end,
+        "rollback": node.rollback,
+    }
+
+
+def _colossalai_node(node: Node) -> dict[str, Any]:
+    return {
+        "type": str(node.type),
+        "chunk": node.chunk,
+        "stage": node.device,
+        "minibatch": node.microbatch,
+        "start_time": node.start,
+        "completion_time": node.end,
+        "rollback": node.rollback,
+    }
+
+
+def _read_megatron(text: str) -> Order:
+    return _read(text, "microbatch", lambda node, _: _integer(node, "layer_group_idx"))
+
+
+def _read_colossalai(text: str) -> Order:
+    def stage(node: dict[str, Any], devices: int) -> int:
+        device, chunk = _integer(node, "stage", devices), _integer(node, "chunk", 2)
+        return Placement("v", devices).stages_on(device)[chunk]
+
+    return _read(text, "minibatch", stage)
+
+
+def _read(text: str, microbatch: str, stage_of: StageOf) -> Order:
+    try:
+        devices = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON, or truncated: {error.msg} at line {error.lineno}") from None
+    if not devices or not isinstance(devices, list) or not all(isinstance(n, list) for n in devices):
+        raise InputError("must be a list of node lists, one per device")
+    return Order.from_lists(
+        [
+            [
+                Operation(OpKind[node["type"]], stage_of(node, len(devices)), _integer(node, microbatch))
+                for node in nodes
+                if _is_compute(node)
+            ]
+            for nodes in devices
+        ]
+    )
+
+
+def _is_compute(node: Any) -> bool:
+    if not isinstance(node, dict) or node.get("type") not in NodeType.__members__:
+        rule = f"a node must be an object whose type is one of {', '.join(NodeType)}"
+        raise InputError(rule, value=node)
+    return node["type"] in OpKind.__members__
+
+
+def _integer(node: dict[str, Any], key: str, below: int = MOST_OPERATIONS) -> int:
+    value = check_int(key, node.get(key), 0)
+    if value >= below:
+        raise InputError(f"must be less than {below}", key=key, value=value)
+    return value
+
+
+MEGATRON_JSON = Target(
+    "megatron-json",
+    "compute nodes for sail-sg's zero-bubble Megatron, which adds communication itself",
+    _prepare_megatron,
+    _write_megatron,
+    _read_megatron,
+)
+
+COLOSSALAI_JSON = Target(
+    "colossalai-json",
+    "nodes with communication for ColossalAI's zbv schedule (scheduler_nodes)",
+    _prepare_colossalai,
+    _write_colossalai,
+    _read_colossalai,
+    ("validation",),
+)

@@ -1,0 +1,81 @@
+"""The export targets by name, and the one way to write and read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..instance_file import read_text, write_text
+from ..schedule import Order, Schedule
+from .chrome_trace import CHROME_TRACE
+from .guard import check_exportable
+from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
+from .table import CSV
+from .target import Target
+from .torch_csv import TORCH_CSV
+
+EXPORTS: dict[str, Target] = {
+    target.name: target for target in (TORCH_CSV, MEGATRON_JSON, COLOSSALAI_JSON, CHROME_TRACE, CSV)
+}
+"""The targets by name."""
+
+
+def export(schedule: Schedule, target: str, path: str | Path, **options: Any) -> None:
+    """Validate a schedule and write it for another program, in one step.
+
+    Parameters
+    ----------
+    schedule
+        What to write.
+    target
+        A name in `EXPORTS`.
+    path
+        The file.
+    options
+        Those of the target, e.g. ``merge=True`` for ``torch-csv``.
+
+    Raises
+    ------
+    DeadlockError
+        If operations wait for each other; the message names them.
+    InputError
+        If the schedule is invalid, or the target, an option or the path is unknown or does not fit.
+    """
+    write_text(path, export_text(schedule, target, **options))
+
+
+def export_text(schedule: Schedule, target: str, **options: Any) -> str:
+    """Return what `export` writes. Raises as `export`."""
+    chosen = _target(target)
+    for name, value in options.items():
+        if name not in chosen.options:
+            known = ", ".join(chosen.options) or "none"
+            raise InputError(f"{target} has no such option; it takes {known}", key=name, value=value)
+    check_exportable(schedule)
+    prepared = chosen.prepare(schedule, **options)
+    text = chosen.write(prepared, **options)
+    if chosen.read(text).to_slots() != prepared.order.to_slots():
+        raise AssertionError(f"{target} does not read back as it was written")  # a fault of ours
+    return text
+
+
+def import_order(path: str | Path, target: str) -> Order:
+    """Read the order of an exported file back.
+
+    Raises
+    ------
+    InputError
+        If the target is unknown or the file is not of its format.
+    """
+    chosen = _target(target)
+    try:
+        return chosen.read(read_text(path))
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def _target(name: str) -> Target:
+    if name not in EXPORTS:
+        raise InputError(f"must be one of {', '.join(EXPORTS)}", key="target", value=name)
+    return EXPORTS[name]

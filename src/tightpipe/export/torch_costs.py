@@ -1,0 +1,72 @@
+"""What the operations of stage 0 really cost in PyTorch, and which backwards it can fuse.
+
+The first stage's input needs no gradient: in torch.distributed.pipelining its ``I`` does nothing
+and its ``W`` runs the whole backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import InputError
+from ..instance import Instance
+from ..operation import Operation, OpKind
+from ..retime import retime
+from ..schedule import Order, Schedule
+from ..validate import validate
+
+
+def torch_stage0_instance(instance: Instance) -> Instance:
+    """Return the instance with stage 0 as PyTorch runs it: B takes 1 tick, the least, W all the rest.
+
+    Stage 0's B also frees nothing, its W everything.
+    """
+    costs, memory = instance.costs, instance.memory
+    backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
+    backward[0], weight[0] = 1, backward[0] + weight[0] - 1
+    if memory is not None:
+        freed, kept = list(_stages(memory.backward)), list(_stages(memory.weight))
+        freed[0], kept[0] = 0, freed[0] + kept[0]
+        memory = replace(memory, backward=tuple(freed), weight=tuple(kept))
+    return replace(
+        instance, costs=replace(costs, backward=tuple(backward), weight=tuple(weight)), memory=memory
+    )
+
+
+def with_torch_stage0(schedule: Schedule) -> Schedule:
+    """Give the schedule's order the times that it has in PyTorch.
+
+    Raises
+    ------
+    InputError
+        If the order breaks a memory limit there, because stage 0 holds its activations until W.
+    """
+    instance = torch_stage0_instance(schedule.instance)
+    retimed = retime(instance, schedule.order)
+    for violation in validate(instance, retimed):
+        raise InputError(f"with stage 0's costs in PyTorch the schedule is invalid: {violation}")
+    return retimed
+
+
+def merge_adjacent(order: Order) -> Order:
+    """Fuse each B with the W of the same stage and microbatch that follows it directly.
+
+    PyTorch runs the fused backward faster than the two apart, but the earlier stage then waits for it.
+    """
+    return Order.from_slots([_merged(slots) for slots in order.to_slots()])
+
+
+def _merged(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
+    merged: list[tuple[Operation, ...]] = []
+    for slot in slots:
+        last = slot[-1]
+        if last.kind is OpKind.W and merged and merged[-1] == (last._replace(kind=OpKind.B),):
+            merged[-1] = (last._replace(kind=OpKind.BW),)
+        else:
+            merged.append(slot)
+    return merged
+
+
+def _stages(values: object) -> tuple[int, ...]:
+    assert isinstance(values, tuple)  # expanded at birth
+    return values

@@ -1,0 +1,85 @@
+"""``torch-csv``: the compute-only schedule file of torch.distributed.pipelining.
+
+One row per rank, no header, cells ``<stage><F|I|B|W><microbatch>``: torch's I is our B, torch's B our
+BW. Operations that run together are ``(0F7;7B3)OVERLAP_F_B`` (torch 2.9 and later).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import InputError
+from ..operation import Operation, OpKind
+from ..retime import retime
+from ..schedule import Order, Schedule
+from .target import Target
+from .torch_costs import merge_adjacent, with_torch_stage0
+
+_LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+_CELL = re.compile(r"(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
+_PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
+
+
+def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
+    """Fuse what `merge` fuses, and time the order as PyTorch does where `torch_stage0` is set."""
+    if len(schedule.instance.placement.routes) > 1:
+        name = schedule.instance.placement.name
+        raise InputError("PyTorch keeps a stage on one rank, this placement on two", value=name)
+    if merge:
+        schedule = retime(schedule.instance, merge_adjacent(schedule.order))
+    return with_torch_stage0(schedule) if torch_stage0 else schedule
+
+
+def write(schedule: Schedule, **options: object) -> str:
+    """Return the file's text."""
+    rows = [",".join(map(_cell, slots)) for slots in schedule.order.to_slots()]
+    return "\n".join(rows) + "\n"
+
+
+def read(text: str) -> Order:
+    """Return the order of a file; empty cells are idle.
+
+    Raises
+    ------
+    InputError
+        If a cell is no computation, or a rank has none.
+    """
+    rows = text.split("\n")
+    if len(rows) > 1 and not rows[-1]:
+        rows.pop()
+    devices = []
+    for rank, row in enumerate(rows):
+        cells = [cell.strip() for cell in row.split(",")]
+        slots = [_slot(cell, rank) for cell in cells if cell]
+        if not slots:
+            raise InputError("has no operations", key=f"row {rank}", value=row)
+        devices.append(slots)
+    return Order.from_slots(devices)
+
+
+def _cell(slot: tuple[Operation, ...]) -> str:
+    cells = [f"{op.stage}{_LETTERS[op.kind]}{op.microbatch}" for op in slot]
+    return cells[0] if len(cells) == 1 else f"({';'.join(cells)})OVERLAP_F_B"
+
+
+def _slot(cell: str, rank: int) -> tuple[Operation, ...]:
+    pair = _PAIR.fullmatch(cell)
+    return tuple(_operation(part, rank) for part in (pair.groups() if pair else (cell,)))
+
+
+def _operation(cell: str, rank: int) -> Operation:
+    match = _CELL.fullmatch(cell)
+    if match is None:
+        raise InputError("a cell is <stage><F|I|B|W><microbatch>, e.g. 7I3", key=f"row {rank}", value=cell)
+    return Operation(_KINDS[match[2]], int(match[1]), int(match[3]))
+
+
+TORCH_CSV = Target(
+    "torch-csv",
+    "schedule file of torch.distributed.pipelining (compute only)",
+    prepare,
+    write,
+    read,
+    ("merge", "torch_stage0"),
+)

@@ -1,0 +1,257 @@
+"""Exports: every target reads back as written, what each refuses, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import instances, random_order, serial_order
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import DeadlockError, InputError, Instance, Memory, Order, Schedule, retime, simulate, validate
+from tightpipe.export import EXPORTS, export, export_text, import_order, merge_adjacent, torch_stage0_instance
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.placement import PLACEMENTS
+
+
+def small(placement: str = "v", **more: Any) -> Schedule:
+    problem = Instance.uniform(
+        devices=2, microbatches=2, forward=3, backward=2, weight=1, comm=1, placement=placement, **more
+    )
+    return simulate(problem, serial_order(problem))
+
+
+PAIRED = Order.parse(
+    "F0.0 F0.1 F1.2 F1.3+BW1.2 BW1.3 BW0.0 BW0.1\nF0.2 F0.3 F1.0 F1.1+BW1.0 BW1.1 BW0.2 BW0.3"
+)
+
+
+def paired() -> Schedule:
+    problem = Instance.uniform(
+        devices=2, microbatches=4, forward=1, backward=1, weight=1, placement="bidirectional", overlapped=2
+    )
+    return simulate(problem, PAIRED)
+
+
+@settings(deadline=None)
+@given(instances(), st.integers(0, 999), st.sampled_from(sorted(EXPORTS)))
+def test_every_target_reads_back(problem: Instance, seed: int, target: str) -> None:
+    schedule = retime(problem, random_order(problem, seed))
+    runs_two_ways = problem.placement.name == "bidirectional" and target == "torch-csv"
+    no_v = problem.placement.name != "v" and target == "colossalai-json"
+    valid = not validate(problem, schedule)
+    if not valid or runs_two_ways or no_v:
+        with pytest.raises(InputError):
+            export_text(schedule, target)
+        return
+    assert EXPORTS[target].read(export_text(schedule, target)) == schedule.order
+
+
+def method_cases() -> list[tuple[str, str]]:
+    return [(name, place) for name, h in HEURISTICS.items() for place in PLACEMENTS if place in h.placements]
+
+
+@pytest.mark.parametrize(("name", "place"), method_cases())
+def test_every_method_is_exported(name: str, place: str, tmp_path: Path) -> None:
+    problem = Instance.uniform(
+        devices=4, microbatches=8, forward=3, backward=4, weight=2, comm=1, placement=place
+    )
+    schedule = retime(problem, HEURISTICS[name].make(problem))
+    together = bool(schedule.order.pairs.any())
+    for target in ("chrome-trace", "csv"):
+        export(schedule, target, tmp_path / target)
+        assert import_order(tmp_path / target, target).to_slots() == schedule.order.to_slots()
+    if not together:
+        export(schedule, "megatron-json", tmp_path / "m.json")
+        assert import_order(tmp_path / "m.json", "megatron-json") == schedule.order
+    if place != "bidirectional":
+        export(schedule, "torch-csv", tmp_path / "t.csv")
+        assert import_order(tmp_path / "t.csv", "torch-csv").to_slots() == schedule.order.to_slots()
+
+
+def test_torch_csv_speaks_torch() -> None:
+    schedule = small("linear")
+    assert export_text(schedule, "torch-csv") == ("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n")
+    merged = "0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n"
+    assert export_text(schedule, "torch-csv", merge=True) == merged
+    assert EXPORTS["torch-csv"].read(merged) == merge_adjacent(schedule.order)
+
+
+def test_torch_csv_overlaps_and_idles() -> None:
+    text = "0F0,, 1F0 ,(0F1;1B0)OVERLAP_F_B,0B0,1F1,1B1,0B1\n"
+    order = EXPORTS["torch-csv"].read(text)
+    assert str(order) == "F0.0 F1.0 F0.1+BW1.0 BW0.0 F1.1 BW1.1 BW0.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0F0xyz\n", "row 0 = '0F0xyz': a cell is"),
+        ("0F0,0B0\n\n", "row 1 = '': has no operations"),
+        ("0F0,0SEND_F0\n", "a cell is"),
+        ("(0F0)OVERLAP_F_B\n", "a cell is"),
+    ],
+)
+def test_torch_csv_is_read_exactly(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EXPORTS["torch-csv"].read(text)
+
+
+def test_torch_stage0_moves_the_cost_and_the_memory() -> None:
+    memory = Memory(forward=3, backward=-2, weight=-1, limit=12)
+    problem = small("linear", memory=memory).instance
+    torch = torch_stage0_instance(problem)
+    assert torch.costs.backward == (1, 2)
+    assert torch.costs.weight == (2, 1)
+    assert torch.memory is not None
+    assert torch.memory.backward == (0, -2)
+    assert torch.memory.weight == (-3, -1)
+
+
+def test_torch_stage0_refuses_what_then_needs_too_much_memory() -> None:
+    memory = Memory(forward=3, backward=-3, weight=0, limit=3)
+    problem = small("linear", memory=memory).instance
+    order = Order.parse("F0.0 B0.0 F0.1 B0.1 W0.0 W0.1\nF1.0 B1.0 W1.0 F1.1 B1.1 W1.1")
+    schedule = simulate(problem, order)
+    export_text(schedule, "torch-csv")
+    with pytest.raises(InputError, match=r"stage 0's costs in PyTorch.*memory_limit"):
+        export_text(schedule, "torch-csv", torch_stage0=True)
+
+
+def test_node_lists_have_the_runtimes_fields() -> None:
+    schedule = small()
+    megatron = json.loads(export_text(schedule, "megatron-json"))
+    assert megatron[1][0] == {
+        "type": "F",
+        "stage": 1,
+        "microbatch": 0,
+        "chunk": 0,
+        "layer_group_idx": 1,
+        "start_time": 4,
+        "completion_time": 7,
+        "rollback": False,
+    }
+    colossal = json.loads(export_text(schedule, "colossalai-json", validation=True))
+    assert [n["type"] for n in colossal[1][:3]] == ["SEND_POST_VALIDATION", "POST_VALIDATION", "RECV_FORWARD"]
+    assert sorted(colossal[0][0]) == [
+        "chunk",
+        "completion_time",
+        "minibatch",
+        "rollback",
+        "stage",
+        "start_time",
+        "type",
+    ]
+
+
+def test_node_lists_refuse_what_their_runtimes_cannot() -> None:
+    with pytest.raises(InputError, match="pairs"):
+        export_text(paired(), "megatron-json")
+    with pytest.raises(InputError, match="V placement"):
+        export_text(small("linear"), "colossalai-json")
+    problem = small().instance
+    fused = simulate(problem, merge_adjacent(serial_order(problem)))
+    with pytest.raises(InputError, match="split"):
+        export_text(fused, "colossalai-json")
+    with pytest.raises(InputError, match="one rank"):
+        export_text(paired(), "torch-csv")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"type": "S"}, "whose type is one of"),
+        ({"type": "F", "stage": 0, "chunk": 2, "minibatch": 0}, "chunk = 2: must be less than 2"),
+        ({"type": "F", "stage": 0, "chunk": 0}, "minibatch = None: must be an integer"),
+    ],
+)
+def test_a_strange_node_is_named(node: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EXPORTS["colossalai-json"].read(json.dumps([[node]]))
+
+
+def test_chrome_trace_has_durations_flows_and_memory() -> None:
+    memory = Memory(forward=3, backward=-2, weight=-1, limit=None)
+    schedule = small("linear", memory=memory)
+    events = json.loads(export_text(schedule, "chrome-trace"))["traceEvents"]
+    first = next(e for e in events if e["ph"] == "X")
+    assert (first["name"], first["ts"], first["dur"], first["pid"]) == ("F0.0", 0, 3, 0)
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert starts.keys() == ends.keys()
+    assert len(starts) == 4  # forward and backward of two microbatches
+    for number, start in starts.items():
+        inside = [e for e in events if e["ph"] == "X" and e["pid"] == start["pid"]]
+        assert any(e["ts"] < start["ts"] < e["ts"] + e["dur"] for e in inside)
+        assert ends[number]["ts"] >= start["ts"] + 1
+    counters = [e["args"]["held"] for e in events if e["ph"] == "C" and e["pid"] == 0]
+    assert (counters[0], max(counters), counters[-1]) == (3, 3, 0)
+    assert EXPORTS["chrome-trace"].read(export_text(paired(), "chrome-trace")).to_slots() == PAIRED.to_slots()
+
+
+def test_csv_has_memory_and_pairs() -> None:
+    memory = Memory(forward=3, backward=-2, weight=-1, limit=None)
+    lines = export_text(small("linear", memory=memory), "csv").splitlines()
+    assert lines[:4] == [
+        "device,operation,start,end,memory",
+        "0,F0.0,0,3,3",
+        "0,B0.0,10,12,3",
+        "0,W0.0,12,13,1",
+    ]
+    assert EXPORTS["csv"].read(export_text(paired(), "csv")).to_slots() == PAIRED.to_slots()
+
+
+@pytest.mark.parametrize("target", sorted(EXPORTS))
+@pytest.mark.parametrize("text", ["", "{", "[1]", "device,operation\n", '{"traceEvents": [{"ph": "X"}]}'])
+def test_a_file_of_another_format_is_refused(target: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(InputError, match="file"):
+        import_order(tmp_path / "file", target)
+
+
+def test_an_unknown_target_lists_the_targets_and_an_unknown_option_the_options() -> None:
+    with pytest.raises(InputError, match="torch-csv, megatron-json, colossalai-json, chrome-trace, csv"):
+        export_text(small(), "perfetto")
+    with pytest.raises(InputError, match="it takes merge, torch_stage0"):
+        export_text(small(), "torch-csv", fuse=True)
+
+
+def broken(kind: str) -> Schedule:
+    schedule = small("linear")
+    order, start, end = schedule.order, np.array(schedule.start), np.array(schedule.end)
+    operations = np.array(order.operations)
+    if kind == "twice":
+        operations[1] = operations[0]
+    elif kind == "range":
+        operations[0, 2] = 9
+    elif kind == "early":
+        start[6], end[6] = start[6] - 1, end[6] - 1
+    elif kind == "deadlock":
+        return Schedule(
+            schedule.instance,
+            Order.parse("F0.0 F0.1 B0.1 W0.1 B0.0 W0.0\nF1.0 B1.0 W1.0 B1.1 F1.1 W1.1"),
+            start,
+            end,
+        )
+    return Schedule(schedule.instance, Order(operations, order.offsets), start, end)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("twice", "runs 2 times"), ("range", "no operation of the instance"), ("early", "before F0.0 arrives")],
+)
+@pytest.mark.parametrize("target", sorted(EXPORTS))
+def test_an_invalid_schedule_is_not_written(kind: str, message: str, target: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        export(broken(kind), target, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_deadlock_is_refused_with_its_cycle(tmp_path: Path) -> None:
+    with pytest.raises(DeadlockError, match=r"B1\.1 waits for F1\.1 waits for B1\.1"):
+        export(broken("deadlock"), "torch-csv", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
