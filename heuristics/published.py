@@ -61,14 +61,14 @@ PUBLISHED: tuple[Heuristic, ...] = (
         make=zb_h1_order,
         placements=("linear",),
         memory="p activations; some of them as pending W's",
-        source=f"{_ZERO_BUBBLE} 2.2",
+        source=f"{_ZERO_BUBBLE} 2",
     ),
     Heuristic(
         name="zb-h2",
         make=zb_h2_order,
         placements=("linear",),
         memory="2p - 1 activations; some of them as pending W's",
-        source=f"{_ZERO_BUBBLE} 2.2",
+        source=f"{_ZERO_BUBBLE} 2",
     ),
     Heuristic(
         name="zb-auto",

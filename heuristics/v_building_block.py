@@ -5,7 +5,8 @@ A building block says when a device runs the four passes of one microbatch: down
 as a microbatch takes of a device, it fills the time without conflict, and how long its activations
 live fixes the peak memory. Squeezing and reordering (`v_reorder`) then close the gaps of the warm-up
 and of the cool-down. The order is made for F = B = W without communication and does not depend on the
-instance's costs.
+instance's costs. Where these are others, time can be lost in every period: by V-Min where F, B and W
+differ, by V-Half on an even number of devices where B > F, by 1F1B-V where 2F > B + W. V-ZB loses it once.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
 """

@@ -73,5 +73,5 @@ def test_idle_time_that_a_light_device_has_anyway_costs_nothing() -> None:
         placement="linear",
         memory=Memory(5, -3, -2, 25),
     )
-    # 36 if device 0 takes W's before its B's to be as busy as the others
+    # 36 without the handicap of device 0
     assert bubble(simulate(problem, zb_auto_order(problem))) == 30

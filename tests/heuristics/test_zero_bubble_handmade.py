@@ -1,4 +1,4 @@
-"""ZB-H1 and ZB-H2: the closed forms of arXiv:2401.10241, section 2.2 and its Table 1."""
+"""ZB-H1 and ZB-H2: the closed forms of arXiv:2401.10241, section 2."""
 
 from __future__ import annotations
 
