@@ -17,6 +17,8 @@ from .console import progress_bar, show_json, show_pairs, show_table
 from .errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from .experiments.compare import COLUMNS, Task, choose_settings, missing, plan, row_of, run
 from .experiments.compare_report import latest, markdown
+from .experiments.gallery import draw_gallery
+from .experiments.published_tables import FIELDS, table_cells, to_csv, wide
 from .experiments.row_store import Row, RowStore
 from .instance import Instance, Objective
 from .instance_file import load_instance, write_text
@@ -223,6 +225,36 @@ def _valid_schedule(path: str) -> ScheduleFile:
     if violations:
         raise InfeasibleError(f"{path}: not drawn, the schedule is invalid: {violations[0]}")
     return content
+
+
+@cli.command("table")
+@click.argument("number", type=click.Choice(["5", "8"]))
+@click.option("-o", "--output", metavar="CSV", help="[default: results/table<NUMBER>.csv]")
+@_json
+def _table(number: str, output: str | None, as_json: bool) -> None:
+    """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference."""
+    target = output or f"results/table{number}.csv"
+    _check_writable(target)
+    cells = table_cells(int(number))
+    write_text(target, to_csv(cells))
+    equal = sum(cell.difference == 0 for cell in cells)
+    if as_json:
+        rows = [{field: getattr(cell, field) for field in FIELDS} for cell in cells]
+        show_json({"csv": target, "cells": rows, "equal": equal})
+        return
+    show_table(*wide(cells))
+    print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
+
+
+@cli.command("gallery")
+@click.option("-o", "--output", default="results/gallery.png", show_default=True, metavar="PICTURE")
+@_json
+def _gallery(output: str, as_json: bool) -> None:
+    """Draw every schedule family at 4 devices and 8 microbatches on one page."""
+    _check_writable(output)
+    draw_gallery(output)
+    if as_json:
+        show_json({"output": output})
 
 
 @cli.command("compare")

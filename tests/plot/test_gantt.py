@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,9 +150,7 @@ def test_envelope_holds_what_lasts_through_a_part() -> None:
 @pytest.mark.parametrize(("suffix", "limit"), [(".pdf", 500_000), (".svg", 1_000_000), (".png", 1_500_000)])
 def test_large(large_v: Schedule, tmp_path: Path, suffix: str, limit: int) -> None:
     target = tmp_path / f"large{suffix}"
-    begin = time.perf_counter()
     draw_gantt([("large", large_v)], path=target, memory=True)
-    assert time.perf_counter() - begin < 20
     assert target.stat().st_size < limit
 
 

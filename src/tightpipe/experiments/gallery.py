@@ -1,0 +1,64 @@
+"""Every schedule family on one page: 4 devices, 8 microbatches, the same model for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import plot
+from ..instance import Instance, Memory
+from ..schedule import Schedule
+from ..solve import METHODS, solve
+
+DEVICES, MICROBATCHES = 4, 8
+_TICKS, _ACTIVATION = 12, 12  # F, B and W of a device's whole share of the model, and its activation
+
+
+def gallery() -> list[tuple[str, Schedule]]:
+    """Return a label and a schedule for every heuristic, in the order in which they are listed."""
+    drawn = []
+    for method in METHODS.values():
+        if method.kind == "heuristic":
+            placement = "v" if "v" in method.placements else method.placements[0]
+            for label, limit in _limits(method.name):
+                schedule = solve(_instance(placement, limit), method.name).schedule
+                assert schedule is not None  # the limits are ones at which each family has a schedule
+                drawn.append((label, schedule))
+    return drawn
+
+
+def draw_gallery(path: str | Path) -> None:
+    """Draw the page; the suffix says whether as PNG, SVG or PDF.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another, or the file cannot be written.
+    """
+    plot.draw_gantt(gallery(), path=path)
+
+
+def _limits(method: str) -> list[tuple[str, int | None]]:
+    """Return labels and limits in activations of a device's share; some families adapt to the limit."""
+    if method in ("zb-auto", "list"):
+        return [(f"{method}, {factor}p of memory", factor * DEVICES) for factor in (1, 2)]
+    if method == "greedy-v":
+        return [("greedy-v, p of memory", DEVICES)]
+    return [(method, None)]
+
+
+def _instance(placement: str, limit: int | None) -> Instance:
+    """Split each device's share of the model evenly over its stages."""
+    chunks = Instance.uniform(
+        devices=DEVICES, microbatches=MICROBATCHES, forward=1, backward=1, weight=1, placement=placement
+    ).placement.stages_per_device
+    ticks, activation = _TICKS // chunks, _ACTIVATION // chunks
+    most = None if limit is None else limit * _ACTIVATION
+    return Instance.uniform(
+        devices=DEVICES,
+        microbatches=MICROBATCHES,
+        forward=ticks,
+        backward=ticks,
+        weight=ticks,
+        placement=placement,
+        memory=Memory(activation, -activation // 2, -activation // 2, most),
+    )

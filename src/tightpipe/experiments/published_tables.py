@@ -1,0 +1,145 @@
+"""Bubble rates published in the zero-bubble paper, beside ours (arXiv:2401.10241, tables 5 and 8)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from ..instance import Instance
+from ..settings import Setting, load_settings, load_table5
+from ..solve import solve
+
+_LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
+_TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}
+_DIGITS = 4  # that the paper prints
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a table: the paper's bubble rate and that of our method."""
+
+    table: int
+    model: str
+    p: int
+    n: int
+    column: str
+    method: str
+    published: float
+    ours: float
+
+    @property
+    def difference(self) -> float:
+        """Ours - published, at the paper's number of digits."""
+        return round(self.ours - self.published, _DIGITS)
+
+
+def table_cells(number: int) -> list[Cell]:
+    """Compute all cells of table 5 or 8."""
+    return list(_table_5() if number == 5 else _table_8())
+
+
+def _table_5() -> Iterator[Cell]:
+    for row in load_table5():
+        for column, published in row.published.items():
+            if column == "1F1B-I":
+                yield _cell(5, row.setting, column, "interleaved-1f1b", published, _interleaved(row.setting))
+            else:
+                method, times_p = _TABLE_5[column]
+                yield _cell(5, row.setting, column, method, published, row.instance(times_p))
+
+
+def _table_8() -> Iterator[Cell]:
+    """Yield ZB-V on the published chunk times; the other columns on whole stages of twice those times."""
+    for name, published in _table_8_rates().items():
+        setting = load_settings()[name]
+        for column, rate in published.items():
+            if column == "ZB-V":
+                yield _cell(8, setting, column, "greedy-v", rate, setting.instance())
+            elif column == "1F1B-I":
+                yield _cell(8, setting, column, "interleaved-1f1b", rate, _chunks(setting, 2, setting.comm))
+            else:
+                yield _cell(8, setting, column, _LINEAR[column][0], rate, _whole_stages(setting))
+
+
+def _cell(
+    table: int, setting: Setting, column: str, method: str, published: float, instance: Instance
+) -> Cell:
+    rate = solve(instance, method).bubble_rate
+    assert rate is not None  # no memory limit that these methods could miss
+    p, n = setting.devices, setting.microbatches
+    return Cell(table, setting.model, p, n, column, method, published, round(rate, _DIGITS))
+
+
+def _interleaved(setting: Setting) -> Instance:
+    """Split a stage into chunks of one layer, counting the embedding and the head as two layers more.
+
+    In ticks of 1/v for v chunks, a chunk's times are those of the stage and all numbers stay whole.
+    """
+    chunks = (setting.layers + 2) // setting.devices
+    return _chunks(setting, chunks, chunks * setting.comm)
+
+
+def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
+    """Return interleaved chunks with the setting's times on each device."""
+    return Instance.uniform(
+        devices=setting.devices,
+        microbatches=setting.microbatches,
+        forward=setting.forward,
+        backward=setting.backward,
+        weight=setting.weight,
+        comm=comm,
+        placement="loop",
+        chunks=chunks,
+    )
+
+
+def _whole_stages(setting: Setting) -> Instance:
+    return Instance.uniform(
+        devices=setting.devices,
+        microbatches=setting.microbatches,
+        forward=2 * setting.forward,
+        backward=2 * setting.backward,
+        weight=2 * setting.weight,
+        comm=setting.comm,
+        placement="linear",
+    )
+
+
+@cache
+def _table_8_rates() -> dict[str, dict[str, float]]:
+    text = files("tightpipe.settings").joinpath("zero_bubble_table8.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "difference")
+
+
+def to_csv(cells: Sequence[Cell]) -> str:
+    """Return one line per cell, with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(FIELDS)
+    writer.writerows([getattr(cell, field) for field in FIELDS] for cell in cells)
+    return text.getvalue()
+
+
+def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows as the paper prints them: each cell is published, ours, difference."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows: dict[tuple[str, int, int], dict[str, Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.model, cell.p, cell.n), {})[cell.column] = cell
+    body = [
+        [model, str(p), str(n), *(_text(by_column[column]) for column in columns)]
+        for (model, p, n), by_column in rows.items()
+    ]
+    return ["model", "p", "n", *columns], body
+
+
+def _text(cell: Cell) -> str:
+    return f"{cell.published:.4f} {cell.ours:.4f} {cell.difference:+.4f}"
