@@ -97,3 +97,12 @@ def test_memory_trace_agrees_with_a_walk_over_the_events(instance: Instance, see
             expected.append(held)
             held += 0 if kind is OpKind.F else instance.memory_delta(kind, stage)
     assert memory_trace(instance, order).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "joined", [[0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]], ids=["last", "no backward", "device"]
+)
+def test_only_an_f_and_a_backward_of_one_device_run_together(joined: list[int]) -> None:
+    operations = np.array([(0, 0, 0), (0, 0, 1), (3, 1, 0), (0, 1, 0)])
+    with pytest.raises(InputError, match="runs together with the next operation of its device"):
+        simulate(TWO, Order(operations, np.array([0, 2, 4]), np.array(joined)))

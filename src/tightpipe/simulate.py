@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .errors import DeadlockError, InputError
 from .instance import Instance
 from .operation import Operation, OpKind
-from .schedule import Order, Schedule, is_pair
+from .schedule import Order, Schedule
 from .tables import tables
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
@@ -87,11 +87,14 @@ def _check_operations(instance: Instance, order: Order) -> None:
 
 
 def _check_pairs(order: Order) -> None:
-    ends_a_device = np.isin(np.arange(len(order)) + 1, order.offsets)
-    for i in np.flatnonzero(order.pairs):
-        if ends_a_device[i] or not is_pair(order.operations[i, 0], order.operations[i + 1, 0]):
-            rule = "runs together with the next operation of its device, which must be a B or BW after an F"
-            raise InputError(rule, value=str(_operation(order.operations[i])))
+    first = np.flatnonzero(order.pairs)
+    second = np.minimum(first + 1, len(order) - 1)
+    kinds = order.operations[:, 0]
+    fits = (kinds[first] == _F) & ((kinds[second] == _B) | (kinds[second] == _BW))
+    fits &= ~np.isin(first + 1, order.offsets)  # the next row belongs to the next device
+    if not fits.all():
+        rule = "runs together with the next operation of its device, which must be a B or BW after an F"
+        raise InputError(rule, value=str(_operation(order.operations[first[~fits][0]])))
 
 
 def _operation(row: NDArray[np.int64]) -> Operation:
