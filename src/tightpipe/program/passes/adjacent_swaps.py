@@ -1,0 +1,81 @@
+"""Raise starts and sink waits by adjacent swaps, each within a peak-memory budget.
+
+A receive buffer lives from its start to its last use, so that moving a start up costs memory; the
+greedy passes do not look at that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .task import Task, TaskKind, Tasks
+from .timeline import last_users, peak_memory
+
+
+def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
+    """Move every start up as far as its inputs, its peer's order and the budget allow.
+
+    `budget` is the largest peak memory; None means the peak of the order that is given, which is
+    always allowed.
+    """
+    line = _Line(tasks, budget)
+    for position, task in enumerate(line.tasks):
+        if task.kind is TaskKind.START:
+            while position > 0 and line.swap(position - 1):
+                position -= 1
+    return tuple(line.tasks)
+
+
+def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
+    """Move every wait down as far as its users and the budget allow; `budget` as for the starts."""
+    line = _Line(tasks, budget)
+    for position in reversed(range(len(line.tasks))):
+        if line.tasks[position].kind is TaskKind.WAIT:
+            while position + 1 < len(line.tasks) and line.swap(position):
+                position += 1
+    return tuple(line.tasks)
+
+
+class _Line:
+    """An order with the memory before each task, kept up to date under adjacent swaps."""
+
+    def __init__(self, tasks: Sequence[Task], budget: int | None) -> None:
+        self.tasks = list(tasks)
+        peak = peak_memory(tasks)
+        self.budget = peak if budget is None else max(budget, peak)
+        self.buffers = {task.name: task.buffer for task in tasks}
+        self.last = last_users(tasks)
+        self.before = [0]
+        for task in self.tasks:
+            self.before.append(self.before[-1] + _takes(task) - self._frees(task))
+
+    def swap(self, position: int) -> bool:
+        """Swap the tasks at `position` and after it if that is allowed; say whether it was."""
+        first, second = self.tasks[position : position + 2]
+        if first.name in second.inputs or _keep_their_order(first, second):
+            return False
+        shared = {i for i in first.inputs if i in second.inputs and self.last[i] == second.name}
+        middle = self.before[position] + _takes(second) - self._frees(second)
+        middle += sum(self.buffers[name] for name in shared)  # these now live until `first`
+        peak = max(self.before[position] + _takes(second), middle + _takes(first))
+        if peak > self.budget:
+            return False
+        self.last.update(dict.fromkeys(shared, first.name))
+        self.tasks[position : position + 2] = second, first
+        self.before[position + 1] = middle
+        return True
+
+    def _frees(self, task: Task) -> int:
+        ends = {name for name in task.inputs if self.last[name] == task.name}
+        return sum(self.buffers[name] for name in ends) - min(task.memory, 0)
+
+
+def _takes(task: Task) -> int:
+    return max(task.memory, 0) + task.buffer
+
+
+def _keep_their_order(first: Task, second: Task) -> bool:
+    """Whether both are starts that a swap would bring out of their peer's or link's order."""
+    if not first.kind is second.kind is TaskKind.START:
+        return False
+    return first.peer == second.peer or (bool(first.link) and first.link == second.link)

@@ -1,0 +1,106 @@
+"""Passes by name, one after another, with what each of them gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...errors import InputError
+from .adjacent_swaps import raise_comms_within_memory, sink_waits_within_memory
+from .greedy import raise_comms, sink_waits
+from .reorder_compute import decide_global_ordering_of_comms, reorder_compute_for_overlap
+from .task import Estimator, Task, Tasks, check_tasks, given_duration
+from .timeline import exposed_time, peak_memory
+
+Pass = Callable[[Tasks, Estimator, int | None], Tasks]
+
+PASSES: dict[str, Pass] = {
+    "sink_waits": lambda tasks, estimate, budget: sink_waits(tasks),
+    "raise_comms": lambda tasks, estimate, budget: raise_comms(tasks),
+    "reorder_compute_for_overlap": lambda tasks, estimate, budget: reorder_compute_for_overlap(
+        tasks, estimate
+    ),
+    "raise_comms_within_memory": lambda tasks, estimate, budget: raise_comms_within_memory(tasks, budget),
+    "sink_waits_within_memory": lambda tasks, estimate, budget: sink_waits_within_memory(tasks, budget),
+    "decide_global_ordering_of_comms": lambda tasks, estimate, budget: decide_global_ordering_of_comms(tasks),
+}
+"""The passes by name: functions of tasks, estimator and memory budget."""
+
+DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What a pass did.
+
+    Parameters
+    ----------
+    name
+        The pass.
+    exposed_before, exposed_after
+        Exposed communication in ticks.
+    peak_before, peak_after
+        Peak memory.
+    kept
+        Whether its order was taken: not where it would expose more or need more than the budget.
+    """
+
+    name: str
+    exposed_before: int
+    exposed_after: int
+    peak_before: int
+    peak_after: int
+    kept: bool
+
+
+def run_passes(
+    tasks: Sequence[Task],
+    passes: Sequence[str] = DEFAULT_PASSES,
+    *,
+    estimate: Estimator = given_duration,
+    budget: int | None = None,
+) -> tuple[Tasks, list[PassReport]]:
+    """Apply passes in the order given.
+
+    Parameters
+    ----------
+    tasks
+        A runnable list.
+    passes
+        Names in `PASSES`.
+    estimate
+        How long a computation or a transfer takes.
+    budget
+        Largest peak memory; a pass may always keep the peak that it found. None: no limit for the
+        passes that do not look at memory, the peak that they found for those that do.
+
+    Returns
+    -------
+    tuple
+        The new list, a permutation in which inputs come before their users and starts of one peer
+        keep their order, never with more exposed time; and one report per pass.
+
+    Raises
+    ------
+    InputError
+        If a pass is unknown or the list is not runnable.
+    """
+    current, reports = check_tasks(tasks), []
+    for name in passes:
+        if name not in PASSES:
+            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
+        changed = PASSES[name](current, estimate, budget)
+        report = _report(name, current, changed, estimate, budget)
+        reports.append(report)
+        current = changed if report.kept else current
+    return current, reports
+
+
+def _report(name: str, old: Tasks, new: Tasks, estimate: Estimator, budget: int | None) -> PassReport:
+    exposed, peak = exposed_time(old, estimate), peak_memory(old)
+    exposed_after, peak_after = exposed_time(new, estimate), peak_memory(new)
+    fits = budget is None or peak_after <= max(budget, peak)
+    kept = fits and exposed_after <= exposed
+    return PassReport(
+        name, exposed, exposed_after if kept else exposed, peak, peak_after if kept else peak, kept
+    )

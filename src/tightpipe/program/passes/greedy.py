@@ -1,0 +1,39 @@
+"""The two greedy passes: waits as late and starts as early as their neighbours in the graph allow.
+
+Neither ever increases the exposed time: a wait that moves behind a computation lets it run during
+the transfer, a start that moves forward lets its transfer begin earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .task import Task, TaskKind, Tasks
+
+
+def sink_waits(tasks: Sequence[Task]) -> Tasks:
+    """Move every wait down to right before the first task that needs it."""
+    order: list[Task] = []
+    pending: dict[str, Task] = {}
+    for task in tasks:
+        needed = [name for name in pending if name in task.inputs]
+        order += [pending.pop(name) for name in needed]
+        if task.kind is TaskKind.WAIT:
+            pending[task.name] = task
+        else:
+            order.append(task)
+    return (*order, *pending.values())
+
+
+def raise_comms(tasks: Sequence[Task]) -> Tasks:
+    """Move every start up to right behind the last task that it needs; starts keep their order."""
+    backwards: list[Task] = []
+    pending: list[Task] = []  # starts that are moving up, the last one first
+    for task in reversed(tasks):
+        if task.kind is TaskKind.START:
+            pending.append(task)
+            continue
+        while any(task.name in start.inputs for start in pending):
+            backwards.append(pending.pop(0))
+        backwards.append(task)
+    return tuple(reversed([*backwards, *pending]))

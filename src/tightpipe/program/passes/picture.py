@@ -1,0 +1,40 @@
+"""The overlap of an order as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .task import Estimator, Task, TaskKind, check_tasks, given_duration
+from .timeline import peak_memory, timeline
+
+
+def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> str:
+    """Return one line per task, with a bar for each communication that is running beside it.
+
+    A start while another communication runs is legal; the last line counts those.
+
+    Raises
+    ------
+    InputError
+        If a wait has no running communication, or the list is not runnable.
+    """
+    lines, running, together = [], dict[str, None](), 0
+    for task in check_tasks(tasks):
+        if task.kind is TaskKind.WAIT:
+            for name in task.inputs:
+                running.pop(name, None)
+        lines.append("| " * len(running) + _line(task, estimate))
+        if task.kind is TaskKind.START:
+            together += bool(running)
+            running[task.name] = None
+    end, exposed = timeline(tasks, estimate)
+    lines.append(f"{end} ticks, {exposed} of them exposed communication, peak memory {peak_memory(tasks)}")
+    if together:
+        lines.append(f"{together} communications start while another is running")
+    return "\n".join(lines)
+
+
+def _line(task: Task, estimate: Estimator) -> str:
+    if task.kind is TaskKind.WAIT:
+        return str(task)
+    return f"{task} ({estimate(task)})"

@@ -1,0 +1,101 @@
+"""Tasks: the ordered node list that the overlap passes work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...errors import InputError
+
+
+class TaskKind(StrEnum):
+    """What a task is."""
+
+    COMPUTE = "compute"
+    START = "start"  #: starts an asynchronous communication
+    WAIT = "wait"  #: waits until the communication that it names among its inputs has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One node of an ordered list that a device runs from first to last.
+
+    Parameters
+    ----------
+    name
+        Unique in the list.
+    kind
+        Compute, start or wait.
+    duration
+        Estimated ticks: of the computation, or of the transfer that a start begins; 0 for a wait.
+    inputs
+        Names of the tasks that must come before.
+    peer
+        Communication with one peer keeps its order; the empty name is a peer like others.
+    link
+        Transfers of one link run one after another; the empty name means a link of its own.
+    ready
+        A start: ticks before which its transfer cannot begin, because the peer is not there yet.
+    memory
+        Lasting change: what is added counts from the start of the task, what is freed from its end.
+    buffer
+        Held from the start of the task until the last task that has it among its inputs has run;
+        to the end where there is none.
+    """
+
+    name: str
+    kind: TaskKind
+    duration: int = 0
+    inputs: tuple[str, ...] = ()
+    peer: str = ""
+    link: str = ""
+    ready: int = 0
+    memory: int = 0
+    buffer: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+Tasks = tuple[Task, ...]
+Estimator = Callable[[Task], int]
+
+
+def given_duration(task: Task) -> int:
+    """Return the task's own estimate: the default estimator."""
+    return task.duration
+
+
+def check_tasks(tasks: Sequence[Task]) -> Tasks:
+    """Return the tasks if they are a runnable list.
+
+    Raises
+    ------
+    InputError
+        If a name stands twice, an input is missing or comes later, or a wait does not name exactly
+        one start that nothing else waits for.
+    """
+    kinds: dict[str, TaskKind] = {}
+    waited: set[str] = set()
+    for position, task in enumerate(tasks):
+        key = f"nodes[{position}]"
+        if task.name in kinds:
+            raise InputError("another node has this name", key=f"{key}.name", value=task.name)
+        for name in task.inputs:
+            if name not in kinds:
+                raise InputError("must be the name of an earlier node", key=f"{key}.inputs", value=name)
+        if task.kind is TaskKind.WAIT:
+            waited |= _check_wait(task, kinds, waited, key)
+        if task.duration < 0 or task.ready < 0 or task.buffer < 0:
+            raise InputError("duration, ready and buffer must be at least 0", key=key, value=task.name)
+        kinds[task.name] = task.kind
+    return tuple(tasks)
+
+
+def _check_wait(task: Task, kinds: dict[str, TaskKind], waited: set[str], key: str) -> set[str]:
+    starts = {name for name in task.inputs if kinds[name] is TaskKind.START}
+    if len(starts) != 1 or starts & waited:
+        rule = "a wait names exactly one start that is running, and no other wait names it"
+        raise InputError(rule, key=f"{key}.inputs", value=list(task.inputs))
+    return starts

@@ -1,0 +1,61 @@
+"""What an order of tasks costs: its time, the communication that it does not hide, its peak memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .task import Estimator, Task, TaskKind, given_duration
+
+
+class Timeline(NamedTuple):
+    """When a list of tasks ends and how long it waited, in ticks."""
+
+    end: int
+    exposed: int  #: time in which the device stood still at a wait
+
+
+def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
+    """Run the tasks from first to last on one device; transfers run beside the computations.
+
+    The computations always take the same time, so the end and the exposed time move together.
+    """
+    now = exposed = 0
+    arrives: dict[str, int] = {}
+    link_free: dict[str, int] = {}
+    for task in tasks:
+        if task.kind is TaskKind.COMPUTE:
+            now += estimate(task)
+        elif task.kind is TaskKind.START:
+            begins = max(now, task.ready, link_free.get(task.link, 0))
+            arrives[task.name] = begins + estimate(task)
+            if task.link:
+                link_free[task.link] = arrives[task.name]
+        else:
+            arrived = max(arrives.get(name, 0) for name in task.inputs)
+            exposed += max(0, arrived - now)
+            now = max(now, arrived)
+    return Timeline(now, exposed)
+
+
+def exposed_time(tasks: Iterable[Task], estimate: Estimator = given_duration) -> int:
+    """Return the communication time that no computation hides, in ticks."""
+    return timeline(tasks, estimate).exposed
+
+
+def last_users(tasks: Iterable[Task]) -> dict[str, str]:
+    """Return for each task that is an input the name of the last task that has it."""
+    return {name: task.name for task in tasks for name in task.inputs}
+
+
+def peak_memory(tasks: Iterable[Task]) -> int:
+    """Return the largest memory that the tasks hold at once, above what was held before."""
+    tasks = list(tasks)
+    last, buffers = last_users(tasks), {task.name: task.buffer for task in tasks}
+    held = peak = 0
+    for task in tasks:
+        held += max(task.memory, 0) + task.buffer
+        peak = max(peak, held)
+        freed = {name for name in task.inputs if last[name] == task.name}
+        held += min(task.memory, 0) - sum(buffers[name] for name in freed)
+    return peak
