@@ -8,7 +8,7 @@ BIN := .venv/bin
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare test lint benchmark clean
+.PHONY: help install compare test test-torch lint benchmark clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -25,6 +25,11 @@ compare: install
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
+
+# the schedules in real PyTorch; the plain version is the CPU build that the run is tested with
+test-torch: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pytest tests/torch $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

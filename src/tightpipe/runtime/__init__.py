@@ -1,1 +1,24 @@
-"""Schedules run and profiled with PyTorch."""
+"""Schedules run and profiled with PyTorch (optional extra ``torch``)."""
+
+from .measured import Measured, RunReport, Span
+from .processes import RunError
+from .profile_logs import read_chrome_trace, read_zero_bubble_log
+from .profile_table import Profile, read_table
+from .run import MODELS, RunModel, run_schedule
+from .torch_needed import require_torch, torch_installed
+
+__all__ = [
+    "MODELS",
+    "Measured",
+    "Profile",
+    "RunError",
+    "RunModel",
+    "RunReport",
+    "Span",
+    "read_chrome_trace",
+    "read_table",
+    "read_zero_bubble_log",
+    "require_torch",
+    "run_schedule",
+    "torch_installed",
+]

@@ -1,0 +1,166 @@
+"""Profiles from what training leaves behind: PyTorch's Chrome traces, logs of the zero-bubble runtime."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..instance_file import read_text
+from ..placement import Placement
+from .profile_table import KINDS, Profile, Samples, make_profile
+
+_RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
+_KIND_OF = {"F": "F", "I": "B", "W": "W"}
+_ILP = "Performing ILP with:"
+_ILP_NAMES = ("f", "b", "w", "c", "f_mem", "b_mem", "w_mem", "mem_limit")
+_KIB_PER_MB = 1024
+
+
+def read_chrome_trace(*paths: str | Path, comm: int = 0) -> Profile:
+    """Read the ``PP:<action>`` ranges of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
+
+    A range includes the wait for its receive, so that of all microbatches the shortest counts. Traces
+    have neither communication times nor memory: `comm` is taken as given, in microseconds.
+
+    Raises
+    ------
+    InputError
+        If a file is no trace, or listing the stages and kinds that have no range; a trace of fused
+        backwards (B) has none of I and W.
+    """
+    samples: Samples = {}
+    fused = False
+    for path in paths:
+        for name, duration in _ranges(path):
+            match = _RANGE.fullmatch(name)
+            if match and match[2] == "B":
+                fused = True
+            elif match:
+                samples.setdefault((int(match[1]), _KIND_OF[match[2]]), []).append(duration)
+    where = ", ".join(map(str, paths))
+    if not samples and not fused:
+        raise InputError(
+            "has no ranges PP:<stage><F|I|W><microbatch>; record with torch.profiler", source=where
+        )
+    try:
+        return make_profile(samples, {}, comm)
+    except InputError as error:
+        hint = "; its backwards are fused: record a schedule that splits I and W" if fused else ""
+        raise InputError(f"{error.rule}{hint}", source=where) from None
+
+
+def _ranges(path: str | Path) -> list[tuple[str, float]]:
+    try:
+        trace = json.loads(_trace_text(path))
+    except json.JSONDecodeError as error:
+        rule = f"not a Chrome trace, or truncated: {error.msg} at line {error.lineno}"
+        raise InputError(rule, source=str(path)) from None
+    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
+    if not isinstance(events, list):
+        raise InputError("must be a Chrome trace: a list of events, or traceEvents", source=str(path))
+    return [_range(event) for event in events if _is_range(event)]
+
+
+def _is_range(event: Any) -> bool:
+    return isinstance(event, dict) and event.get("ph") == "X" and str(event.get("name")).startswith("PP:")
+
+
+def _range(event: dict[str, Any]) -> tuple[str, float]:
+    duration = event.get("dur")
+    if isinstance(duration, bool) or not isinstance(duration, int | float):
+        raise InputError("must be a number of microseconds", key=f"{event['name']}.dur", value=duration)
+    return str(event["name"]), float(duration)
+
+
+def _trace_text(path: str | Path) -> str:
+    if Path(path).suffix != ".gz":
+        return read_text(path)
+    try:
+        return gzip.decompress(Path(path).read_bytes()).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", source=str(path)) from None
+
+
+def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
+    """Read the last ``Performing ILP with`` record of the zero-bubble runtime's log.
+
+    Its values are tuples with one entry per device: a number, or a list with one number per chunk.
+    Times are microseconds; memory is MB, and KiB in the profile. `placement` says which stages the
+    chunks are; None means linear for one chunk and V for two.
+
+    Raises
+    ------
+    InputError
+        If there is no such record, or naming the value that it lacks.
+    """
+    text = read_text(path)
+    try:
+        return _from_record(_last_record(text), placement)
+    except InputError as error:
+        raise error.at(str(path)) from None
+
+
+def _last_record(text: str) -> dict[str, Any]:
+    begins = text.rfind(_ILP)
+    if begins < 0:
+        raise InputError(f"has no record '{_ILP} f=..., b=..., w=..., c=...'")
+    record = text[begins + len(_ILP) :]
+    return {name: _value(record, name) for name in _ILP_NAMES}
+
+
+def _value(record: str, name: str) -> Any:
+    """Return the Python literal behind ``name=``: it ends before the next name, or with its line."""
+    match = re.search(
+        rf"(?:^|[\s,]){name}=(.*?)(?=,\s*(?:{'|'.join(_ILP_NAMES)})=|\n\S|\n*\Z)", record, re.DOTALL
+    )
+    if match is None:
+        raise InputError(f"the record lacks {name}=", key=name)
+    try:
+        return ast.literal_eval(match[1].strip().rstrip(","))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise InputError("must be a number or a tuple of numbers", key=name, value=match[1]) from None
+
+
+def _from_record(record: dict[str, Any], placement: str | None) -> Profile:
+    per_device = {name: _matrix(name, record[name]) for name in _ILP_NAMES if name not in ("c", "mem_limit")}
+    devices, chunks = len(per_device["f"]), len(per_device["f"][0])
+    placed = Placement(placement or ("linear" if chunks == 1 else "v"), devices, chunks)
+    samples: Samples = {}
+    memory: dict[tuple[int, str], int] = {}
+    for kind in KINDS:
+        times, held = per_device[kind.lower()], per_device[f"{kind.lower()}_mem"]
+        for device in range(devices):
+            for chunk, stage in enumerate(placed.stages_on(device)):
+                samples[stage, kind] = [_entry(times, device, chunk, kind.lower())]
+                kib = _entry(held, device, chunk, f"{kind.lower()}_mem") * _KIB_PER_MB
+                memory[stage, kind] = round(kib)
+    profile = make_profile(samples, memory, _scalar("c", record["c"]))
+    limits = [row[0] for row in _matrix("mem_limit", record["mem_limit"])]
+    whole = tuple(round(value * _KIB_PER_MB) for value in limits)
+    return Profile(profile.forward, profile.backward, profile.weight, profile.comm, profile.memory, whole)
+
+
+def _matrix(name: str, value: Any) -> list[list[float]]:
+    """Return one row per device with one number per chunk."""
+    rows = list(value) if isinstance(value, list | tuple) else [value]
+    wide = [list(row) if isinstance(row, list | tuple) else [row] for row in rows]
+    if not wide or any(not row for row in wide):
+        raise InputError("must have a number for every device", key=name, value=value)
+    return [[_scalar(name, number) for number in row] for row in wide]
+
+
+def _entry(rows: list[list[float]], device: int, chunk: int, name: str) -> float:
+    if device >= len(rows) or chunk >= len(rows[device]):
+        raise InputError(f"has no value for chunk {chunk} of device {device}", key=name)
+    return rows[device][chunk]
+
+
+def _scalar(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
+        raise InputError("must be a number", key=name, value=value)
+    return float(value)

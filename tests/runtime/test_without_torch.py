@@ -1,0 +1,62 @@
+"""What needs no PyTorch: the message that it is missing, the model's checks, measured numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightpipe import InputError, Instance, Operation, Order, simulate
+from tightpipe.runtime import Measured, RunModel, RunReport, Span, run_schedule, torch_needed
+
+
+def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_needed, "find_spec", lambda name: None)
+    problem = Instance.uniform(devices=1, microbatches=1, forward=1, backward=1, weight=1, placement="linear")
+    schedule = simulate(problem, Order.parse("F0.0 B0.0 W0.0"))
+    with pytest.raises(InputError, match=r"pip install 'tightpipe\[torch\]'"):
+        run_schedule(schedule)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model": "rnn"}, "must be one of mlp, transformer"),
+        ({"width": 0}, "width = 0: must be at least 1"),
+        ({"model": "transformer", "width": 6, "heads": 4}, "multiple of heads"),
+    ],
+)
+def test_models_are_checked(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        RunModel(**fields)  # type: ignore[arg-type]
+
+
+def span(text: str, start: float, end: float) -> Span:
+    return Span(Operation.parse(text), start, end)
+
+
+def test_the_report_compares_measured_and_predicted() -> None:
+    problem = Instance.uniform(devices=2, microbatches=1, forward=1, backward=1, weight=1, placement="linear")
+    order = Order.parse("F0.0 B0.0 W0.0\nF1.0 BW1.0")
+    micro = 1e-6
+    measured = Measured(
+        (
+            (
+                span("F0.0", 0, 2 * micro),
+                span("B0.0", 9 * micro, 10 * micro),
+                span("W0.0", 10 * micro, 12 * micro),
+            ),
+            (span("F1.0", 3 * micro, 5 * micro), span("BW1.0", 5 * micro, 9 * micro)),
+        )
+    )
+    report = RunReport(simulate(problem, order), order, 1.0, 1.0, 0.0, 1.0, measured)
+    data = report.to_dict()
+    assert data["order_held"]
+    assert data["microseconds"] == {
+        "B": pytest.approx(1),
+        "BW": pytest.approx(4),
+        "F": pytest.approx(2),
+        "W": pytest.approx(2),
+    }
+    assert data["measured_span"] == pytest.approx(12)
+    assert data["measured_bubble_rate"] == pytest.approx(0.5)
+    assert data["span_from_measured_times"] == 11  # without what the messages took
+    assert data["bubble_rate_from_measured_times"] == pytest.approx(5 / 11)
