@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..instance import Instance
-from ..operation import Operation, OpKind
+from ..operation import Operation
 from ..schedule import Schedule
 from .node import Node, NodeType, chunks
 from .post_validation import post_validation
@@ -39,12 +39,23 @@ def lower(
     validation
         Whether the devices validate the previous optimizer step during warm-up (post-validation).
     overlap_receives
-        Whether a receive whose message arrives during a computation is issued before that
-        computation. Without it all devices see all messages in one global sequence, so that even
-        blocking sends and receives cannot deadlock; but a sender may wait for a busy receiver.
+        Whether a receive whose message is sent during a computation is issued before that
+        computation. See the notes.
     waits
         Whether each receive of activations or gradients is followed by a wait of its own, for the
         overlap passes; otherwise an operation waits for its input by itself.
+
+    Notes
+    -----
+    Where sends return at once no lowered program deadlocks: every node stands at a time of the
+    schedule, and what it waits for at an earlier one, or at the same time and before it.
+
+    Where a send waits for its receive, both must meet. Without `overlap_receives` both stand at the
+    same place of one sequence of all devices' nodes, ordered by time, so that the first node that has
+    not run can always run. Moving a receive before a computation that ends no earlier than the
+    message is sent keeps such a sequence: that computation moves behind the message. Post-validation
+    breaks it, because a device's send and its neighbour's receive stand at two different times; such
+    programs need sends that return at once, or ``overlap_receives=False``, which places both alike.
     """
     items = _computations(schedule)
     _add_messages(schedule, items)
@@ -62,14 +73,14 @@ def lower(
 
 
 def _computations(schedule: Schedule) -> list[list[Item]]:
-    instance, row = schedule.instance, 0
+    held, row = chunks(schedule.instance.placement), 0
     start, end = schedule.start.tolist(), schedule.end.tolist()
     devices: list[list[Item]] = []
     for device, slots in enumerate(schedule.order.to_slots()):
         mine = []
         for position, slot in enumerate(slots):
             nodes = tuple(
-                _node(instance, NodeType[op.kind.name], device, op, start[row], end[row], k + 1 < len(slot))
+                _node(op, device, held[device][op.stage], (start[row], end[row]), k + 1 < len(slot))
                 for k, op in enumerate(slot)
             )
             mine.append(Item((start[row], _COMPUTE, (position,)), nodes))
@@ -78,11 +89,9 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
     return devices
 
 
-def _node(
-    instance: Instance, kind: NodeType, device: int, op: Operation, start: int, end: int, joined: bool
-) -> Node:
-    chunk = chunks(instance.placement)[device][op.stage]
-    return Node(kind, device, chunk, op.stage, op.microbatch, start, end, joined=joined)
+def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined: bool) -> Node:
+    kind = NodeType[op.kind.name]
+    return Node(kind, device, chunk, op.stage, op.microbatch, *times, joined=joined)
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
@@ -91,31 +100,34 @@ def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
     Messages of equal time keep the sequence of their senders, then the senders' own sequence.
     """
     instance = schedule.instance
+    held = chunks(instance.placement)
     senders = [[node for item in mine for node in item.nodes] for mine in items]
     for device, nodes in enumerate(senders):
         for position, node in enumerate(nodes):
-            for target in _receiving_stage(instance, node.operation):
-                peer = instance.device(target, node.microbatch)
-                if peer == device:
-                    continue
+            target = _receiving_stage(instance, node)
+            if target is None:
+                continue
+            peer = instance.device(target, node.microbatch)
+            if peer != device:
                 key = (node.end, _COMMUNICATION, (device, position))
-                items[device].append(Item(key, (_message(instance, "SEND", node, node.stage, peer),)))
-                items[peer].append(Item(key, (_message(instance, "RECV", node, target, peer),)))
+                send = _message("SEND", node, (device, peer), node.stage, node.chunk)
+                receive = _message("RECV", node, (peer, device), target, held[peer][target])
+                items[device].append(Item(key, (send,)))
+                items[peer].append(Item(key, (receive,)))
 
 
-def _receiving_stage(instance: Instance, op: Operation) -> Iterator[int]:
-    if op.kind is OpKind.F and op.stage + 1 < instance.stages:
-        yield op.stage + 1
-    if op.kind in (OpKind.B, OpKind.BW) and op.stage:
-        yield op.stage - 1
+def _receiving_stage(instance: Instance, node: Node) -> int | None:
+    """Return the stage that waits for the node's result, if there is one."""
+    if node.type is NodeType.F:
+        return node.stage + 1 if node.stage + 1 < instance.stages else None
+    return node.stage - 1 if node.type is not NodeType.W and node.stage else None
 
 
-def _message(instance: Instance, action: str, cause: Node, stage: int, peer: int) -> Node:
-    subject = "FORWARD" if cause.type is NodeType.F else "BACKWARD"
-    here, there = (cause.device, peer) if action == "SEND" else (peer, cause.device)
-    chunk = chunks(instance.placement)[here][stage]
-    kind = NodeType[f"{action}_{subject}"]
-    return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, there)
+def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
+    """Return one end of the message that `cause` makes; `devices` are that end's and its peer."""
+    kind = NodeType[f"{action}_{'FORWARD' if cause.type is NodeType.F else 'BACKWARD'}"]
+    here, peer = devices
+    return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, peer)
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:

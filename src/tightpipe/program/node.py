@@ -28,21 +28,19 @@ class NodeType(StrEnum):
     SEND_POST_VALIDATION = "SEND_POST_VALIDATION"
     RECV_POST_VALIDATION = "RECV_POST_VALIDATION"
 
-    @property
-    def action(self) -> str:
-        """`SEND`, `RECV` or `WAIT`; empty for a node that is no communication."""
-        prefix, _, subject = self.value.partition("_")
-        return prefix if subject and prefix != "POST" else ""
+    action: str  #: `SEND`, `RECV` or `WAIT`; empty for a node that is no communication
+    subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; else the type itself
+    is_compute: bool  #: whether the node is an operation of the order
 
-    @property
-    def subject(self) -> str:
-        """What is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`."""
-        return self.value.partition("_")[2] if self.action else self.value
-
-    @property
-    def is_compute(self) -> bool:
-        """Whether the node is an operation of the order."""
-        return self.value in OpKind.__members__
+    def __new__(cls, value: str) -> NodeType:
+        """Take the value apart once: every step of a replay asks for its parts."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        prefix, _, rest = value.partition("_")
+        member.action = prefix if rest and prefix != "POST" else ""
+        member.subject = rest if member.action else value
+        member.is_compute = value in OpKind.__members__
+        return member
 
 
 class Message(NamedTuple):
