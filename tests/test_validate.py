@@ -6,7 +6,9 @@ import dataclasses
 import re
 
 import pytest
-from cases import serial_order
+from cases import instances, random_order, serial_order
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tightpipe import (
     DeadlockError,
@@ -16,6 +18,7 @@ from tightpipe import (
     Operation,
     Order,
     Schedule,
+    retime,
     simulate,
     validate,
 )
@@ -81,6 +84,24 @@ TWO_ITERATIONS = Instance.uniform(
 )
 
 
+def crowded_link() -> Schedule:
+    """Two F's of one device in a row, whose messages the link cannot carry that fast."""
+    busy = Instance.uniform(
+        devices=2,
+        microbatches=2,
+        forward=4,
+        backward=5,
+        weight=3,
+        comm=1,
+        placement="linear",
+        link_occupancy=6,
+    )
+    free = dataclasses.replace(busy, costs=dataclasses.replace(busy.costs, link_occupancy=0))
+    order = Order.parse("F0.0 F0.1 BW0.0 BW0.1\nF1.0 F1.1 BW1.0 BW1.1")
+    schedule = simulate(free, order)
+    return Schedule(busy, order, schedule.start, schedule.end)
+
+
 def mixed_iterations() -> Schedule:
     return simulate(TWO_ITERATIONS, Order.parse("F0.0 F0.1 BW0.0 BW0.1"))
 
@@ -97,6 +118,7 @@ BREAKS = {
     "placement": lambda: edited({"W0.1": (100, 103)}, move={"W0.1": 1}),
     "overlap": torn_pair,
     "flush": mixed_iterations,
+    "link_capacity": crowded_link,
     "duration": lambda: edited({"W0.1": (times("W0.1")[0], times("W0.1")[1] + 1)}),
     "not_before_zero": lambda: edited({"F0.0": (-1, 3)}),
     "one_at_a_time": overlapping,
@@ -175,6 +197,26 @@ def test_a_pair_that_waits_for_itself_is_a_deadlock() -> None:
     one = Instance.uniform(devices=1, microbatches=1, forward=4, backward=5, weight=3, placement="linear")
     with pytest.raises(DeadlockError, match=r"F0.0 waits for F0.0"):
         simulate(one, Order.parse("F0.0+BW0.0"))
+
+
+def test_messages_queue_for_a_busy_link() -> None:
+    busy = crowded_link()
+    schedule = simulate(busy.instance, busy.order)
+    assert validate(busy.instance, schedule) == []
+    assert schedule.start.tolist() == [0, 4, 24, 32, 5, 11, 15, 23]
+    assert busy.start.tolist() == [0, 4, 22, 30, 5, 9, 13, 21]
+
+
+@given(instances(), st.integers(0, 99), st.integers(0, 20))
+def test_links_delay_but_never_break_a_schedule(instance: Instance, seed: int, occupancy: int) -> None:
+    order = random_order(instance, seed)
+    busy = dataclasses.replace(instance, costs=dataclasses.replace(instance.costs, link_occupancy=occupancy))
+    late, early = retime(busy, order), retime(instance, order)
+    assert {v.rule for v in validate(busy, late)} <= {"memory_limit"}
+    assert cost(late) >= cost(early)
+    shortest = min(min(getattr(instance.costs, kind)) for kind in ("forward", "backward"))
+    if occupancy <= shortest:
+        assert late.start.tolist() == early.start.tolist()
 
 
 def test_iterations_without_flush_may_mix() -> None:

@@ -33,6 +33,10 @@ class Costs:
     another device: a number, or a `devices` x `devices` matrix (row sends, column receives; the
     diagonal is not used), all at least 0.
 
+    `link_occupancy` is how long a message keeps its directed link busy, at least 0: a device's messages
+    to another one leave in the sequence of the operations that made them, each at least this long after
+    the one before.
+
     `overlapped` is the duration of an F that runs together with a BW (DualPipe), a number or one per
     device; None means the sum of the two.
     """
@@ -42,6 +46,7 @@ class Costs:
     weight: Ticks
     comm: int | Sequence[Sequence[int]] = 0
     overlapped: Ticks | None = None
+    link_occupancy: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,8 @@ class Instance:
         delta = _expand_deltas(self.memory, self.stages)
         comm = _expand_comm(self.costs.comm, self.devices)
         overlapped = _expand_overlapped(self.costs.overlapped, self.devices)
-        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped))
+        occupancy = check_int("link_occupancy", self.costs.link_occupancy, 0)
+        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy))
         if self.memory is not None:
             limit = _expand_limit(self.memory.limit, delta[0], self.placement)
             object.__setattr__(self, "memory", Memory(*delta, limit))
@@ -126,6 +132,7 @@ class Instance:
         memory: Memory | None = None,
         objective: Objective | str = Objective.DEVICE_SPAN,
         overlapped: Ticks | None = None,
+        link_occupancy: int = 0,
         iterations: int = 1,
         flush: bool = True,
     ) -> Instance:
@@ -147,7 +154,7 @@ class Instance:
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
-            Costs(forward, backward, weight, comm, overlapped),
+            Costs(forward, backward, weight, comm, overlapped, link_occupancy),
             memory,
             _objective(objective),
             iterations,

@@ -14,7 +14,7 @@ from .instance import Instance, Memory
 _REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
 _OPTIONAL = (
     *("placement", "chunks", "comm", "memory", "objective"),
-    *("overlapped", "iterations", "flush"),
+    *("overlapped", "link_occupancy", "iterations", "flush"),
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
 
@@ -69,6 +69,8 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
     data["objective"] = str(instance.objective)
     if costs.overlapped is not None:
         data["overlapped"] = _collapse(costs.overlapped)
+    if costs.link_occupancy:
+        data["link_occupancy"] = costs.link_occupancy
     if instance.iterations > 1:
         data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data

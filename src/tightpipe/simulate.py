@@ -47,7 +47,8 @@ def simulate(instance: Instance, order: Order, release: NDArray[np.int64] | None
     earliest = np.zeros(instance.devices, np.int64) if release is None else release
     _check_operations(instance, order)
     start, end, done = _earliest(
-        order.operations, order.offsets, order.pairs, t.duration, t.lag, t.route, t.overlapped, earliest
+        *(order.operations, order.offsets, order.pairs, t.duration, t.lag, t.peer, t.route),
+        *(t.overlapped, instance.costs.link_occupancy, earliest),
     )
     if done < len(order):
         raise DeadlockError(_describe_deadlock(instance, order, start))
@@ -102,16 +103,25 @@ def _operation(row: NDArray[np.int64]) -> Operation:
 
 
 @njit(cache=True)
-def _predecessor_end(kind: int, stage: int, m: int, end: Any) -> int:
-    """Return when the operation that this one waits for ends; -1 while it has not run, 0 if there is none."""
+def _predecessor_end(kind: int, stage: int, m: int, end: Any, sent: Any) -> int:
+    """Return when what the operation waits for ends or leaves; -1 if it has not run, 0 if nothing."""
     if kind == _F:
-        return 0 if stage == 0 else int(end[_F, stage - 1, m])
+        return 0 if stage == 0 else int(sent[_F, stage - 1, m])
     if kind == _W:
         return int(end[_B, stage, m])
     if stage == end.shape[1] - 1:
         return int(end[_F, stage, m])
     # the next stage runs B apart or fused with W; the other of the two stays absent
-    return int(max(end[_B, stage + 1, m], end[_BW, stage + 1, m]))
+    return int(max(sent[_B, stage + 1, m], sent[_BW, stage + 1, m]))
+
+
+@njit(cache=True)
+def _departure(end: int, receiver: int, last: Any, occupancy: int) -> int:
+    """Return when a message to `receiver` leaves: at once, or when the link from its device is free."""
+    if receiver < 0 or occupancy == 0:
+        return end
+    last[receiver] = max(end, last[receiver] + occupancy)
+    return int(last[receiver])
 
 
 @njit(cache=True)
@@ -121,12 +131,17 @@ def _earliest(
     joined: Any,
     duration: Any,
     lags: Any,
+    peers: Any,
     route: Any,
     overlapped: Any,
+    occupancy: int,
     release: Any,
 ) -> tuple[Any, Any, int]:
     """Run the devices in turn, each until its head has to wait; start is -1 where a deadlock stopped it."""
+    devices = len(offsets) - 1
     ends = np.full((4, duration.shape[1], len(route)), _ABSENT, np.int64)
+    sent = ends.copy()
+    last = np.full((devices, devices), -occupancy, np.int64)  # when the last message left, by link
     start = np.full(len(operations), _ABSENT, np.int64)
     end = np.full(len(operations), _ABSENT, np.int64)
     head = offsets[:-1].copy()
@@ -134,31 +149,36 @@ def _earliest(
     done, before = 0, -1
     while done > before:
         before = done
-        for device in range(len(head)):
+        for device in range(devices):
             while head[device] < offsets[device + 1]:
                 i = head[device]
                 kind, stage, m = operations[i, 0], operations[i, 1], operations[i, 2]
-                ready = _predecessor_end(kind, stage, m, ends)
+                ready = _predecessor_end(kind, stage, m, ends, sent)
                 if ready < 0:
                     break
                 begin = max(free[device], ready + lags[kind, route[m], stage])
-                took = duration[kind, stage]
+                until = begin + duration[kind, stage]
+                count = 1
                 if joined[i]:
                     other, its_stage, its_m = operations[i + 1, 0], operations[i + 1, 1], operations[i + 1, 2]
-                    ready = _predecessor_end(other, its_stage, its_m, ends)
+                    ready = _predecessor_end(other, its_stage, its_m, ends, sent)
                     if ready < 0:
                         break
                     begin = max(begin, ready + lags[other, route[its_m], its_stage])
                     together = overlapped[device]
-                    fused = together >= 0 and other == _BW
-                    took = together if fused else took + duration[other, its_stage]
-                    start[i + 1], end[i + 1] = begin, begin + took
-                    ends[other, its_stage, its_m] = begin + took
-                start[i], end[i] = begin, begin + took
-                ends[kind, stage, m] = begin + took
-                free[device] = begin + took
-                head[device] += 1 + joined[i]
-                done += 1 + joined[i]
+                    if together < 0 or other != _BW:
+                        together = duration[kind, stage] + duration[other, its_stage]
+                    until = begin + together
+                    count = 2
+                for j in range(i, i + count):
+                    kind, stage, m = operations[j, 0], operations[j, 1], operations[j, 2]
+                    start[j], end[j] = begin, until
+                    ends[kind, stage, m] = until
+                    receiver = peers[kind, route[m], stage]
+                    sent[kind, stage, m] = _departure(until, receiver, last[device], occupancy)
+                free[device] = until
+                head[device] += count
+                done += count
     return start, end, done
 
 

@@ -13,6 +13,7 @@ from tightpipe.solver.cpsat import solve_cpsat
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance
 from .metrics import cost
+from .operation import OpKind
 from .options import Options, Progress
 from .placement import PLACEMENTS
 from .result import LogEntry, Result, Status
@@ -159,6 +160,10 @@ def _refuse_unmodelled(instance: Instance) -> None:
     if instance.costs.overlapped is not None:
         rule = "cpsat does not overlap operations; leave it out, or use a heuristic that does"
         raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
+    shortest = min(instance.duration(k, s) for k in (OpKind.F, OpKind.B) for s in range(instance.stages))
+    if instance.costs.link_occupancy > shortest:  # up to that, no message ever waits for another
+        rule = f"cpsat does not model busy links: must be at most {shortest}, the shortest F or B"
+        raise InputError(rule, key="link_occupancy", value=instance.costs.link_occupancy)
     if instance.iterations > 1 and instance.flush:
         rule = "cpsat does not flush between iterations; solve one iteration, or set flush to false"
         raise InputError(rule, key="iterations", value=instance.iterations)

@@ -198,6 +198,33 @@ def weight_dependency(schedule: Schedule) -> Iterator[str]:
         yield from _late(w, starts[w], b, ends[b], 0)
 
 
+def link_capacity(schedule: Schedule) -> Iterator[str]:
+    """A directed link carries one message at a time; they leave in the sequence of their operations."""
+    instance = schedule.instance
+    busy = instance.costs.link_occupancy
+    if busy == 0:
+        return
+    starts, _ = _by_operation(schedule)
+    for device, operations in enumerate(schedule.order.to_lists()):
+        ends = schedule.end[schedule.order.rows(device)].tolist()
+        left: dict[int, int] = {}
+        for op, end in zip(operations, ends, strict=True):
+            stage = op.stage + 1 if op.kind is OpKind.F else op.stage - 1
+            if op.kind is OpKind.W or not 0 <= stage < instance.stages:
+                continue
+            receiver = instance.device(stage, op.microbatch)
+            if receiver == device:
+                continue
+            left[receiver] = max(end, left.get(receiver, end - busy) + busy)
+            arrival = left[receiver] + instance.comm(device, receiver)
+            kinds = (OpKind.F,) if op.kind is OpKind.F else (OpKind.B, OpKind.BW)
+            for kind in kinds:
+                start = int(starts[kind, stage, op.microbatch])
+                if start != _NEVER and start < arrival:
+                    late = Operation(kind, stage, op.microbatch)
+                    yield f"{late} starts at {start}, before {op} arrives at {arrival} over a busy link"
+
+
 def memory_limit(schedule: Schedule) -> Iterator[str]:
     """Memory never exceeds a device's limit: F adds at its start, B and W free at their end."""
     instance, order = schedule.instance, schedule.order
@@ -230,6 +257,7 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
         turning_point,
         backward_dependency,
         weight_dependency,
+        link_capacity,
         memory_limit,
     )
 }

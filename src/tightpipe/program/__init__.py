@@ -4,6 +4,7 @@ from .check import check_program
 from .lowering import lower
 from .node import Message, Node, NodeType
 from .program import Program
+from .program_file import load_program, program_to_dict, save_program
 from .replay import Replay, Semantics, replay
 
 __all__ = [
@@ -14,6 +15,9 @@ __all__ = [
     "Replay",
     "Semantics",
     "check_program",
+    "load_program",
     "lower",
+    "program_to_dict",
     "replay",
+    "save_program",
 ]

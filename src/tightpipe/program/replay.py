@@ -70,7 +70,7 @@ def replay(
     semantics: Semantics | str = Semantics.ASYNCHRONOUS,
     *,
     fuse: bool = False,
-    link_occupancy: int = 0,
+    link_occupancy: int | None = None,
     hold_first: bool = True,
 ) -> Replay:
     """Run a program.
@@ -85,7 +85,9 @@ def replay(
         Whether neighbouring sends and receives of a device are issued as one batch, which ends with
         the last of them.
     link_occupancy
-        Ticks for which a message keeps its directed link from the next one, at least 0.
+        Ticks for which a message keeps its directed link from the next one, at least 0; None takes the
+        instance's. With another number than the instance's the replay shows what contention costs a
+        schedule that did not expect it.
     hold_first
         Whether the first operation of a device waits for the start that the schedule gave it.
 
@@ -101,6 +103,8 @@ def replay(
     except ValueError:
         rule = f"must be one of {', '.join(Semantics)}"
         raise InputError(rule, key="semantics", value=semantics) from None
+    if link_occupancy is None:
+        link_occupancy = program.instance.costs.link_occupancy
     check_int("link_occupancy", link_occupancy, 0)
     check_program(program)
     machine = _Machine(program, semantics, fuse, link_occupancy, hold_first)
