@@ -24,6 +24,17 @@ def test_asynchronous_replay_is_the_simulation(problem: Instance, seed: int) -> 
 
 
 @settings(deadline=None)
+@given(instances(), st.integers(0, 999), st.integers(1, 9))
+def test_busy_links_delay_replay_and_simulation_alike(problem: Instance, seed: int, busy: int) -> None:
+    crowded = replace(problem, costs=replace(problem.costs, link_occupancy=busy))
+    order = random_order(problem, seed)
+    unaware, aware = simulate(problem, order), simulate(crowded, order)
+    assert replay(lower(aware, validation=False)).schedule == aware
+    late = replay(lower(unaware, validation=False), link_occupancy=busy, hold_first=False).schedule
+    assert late.start.tolist() == aware.start.tolist()
+
+
+@settings(deadline=None)
 @given(instances(), st.integers(0, 999), st.sampled_from(Semantics), st.booleans(), st.booleans())
 def test_one_message_sequence_never_deadlocks(
     problem: Instance, seed: int, semantics: Semantics, fuse: bool, validation: bool
