@@ -1,6 +1,6 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
-# make test      the tests
-# Both install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
+# make test      the tests; make test-torch runs schedules in real PyTorch
+# All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
 
 PYTHON ?= python3
 BIN := .venv/bin
