@@ -91,6 +91,16 @@ def test_rows_hold_together(tmp_path: Path) -> None:
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_busy_links_show_what_contention_costs(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    arguments = ["--settings", "toy-4x8", "--methods", "greedy-v,list", "-o", str(table)]
+    for more in ([], ["--link-occupancy", "9"]):
+        subprocess.run([TIGHTPIPE, "compare", *arguments, *more], check=True, capture_output=True)
+    rows = read(table)
+    assert [r["setting"] for r in rows] == ["toy-4x8"] * 2 + ["toy-4x8 link 9"] * 2
+    assert int(rows[2]["cost"]) > int(rows[0]["cost"])
+
+
 def test_fresh_keeps_the_old_rows_aside(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = ["--settings", "toy-4x8", "--methods", "greedy-v", "-o", str(table)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib.metadata import version
 
 from ..errors import InputError
-from ..instance import Instance, Objective
+from ..instance import Instance, Objective, check_int
 from ..options import Options, Progress
 from ..result import Result
 from ..settings import Setting, load_settings
@@ -42,6 +42,12 @@ class Task:
     objective: Objective
     method: str
     options: Options
+    link_occupancy: int = 0
+
+    @property
+    def label(self) -> str:
+        """Name of the setting, with the link occupancy where messages can wait for each other."""
+        return f"{self.setting.name} link {self.link_occupancy}" if self.link_occupancy else self.setting.name
 
     @property
     def searches(self) -> bool:
@@ -51,14 +57,15 @@ class Task:
     @property
     def instance(self) -> Instance:
         """The problem of the row."""
-        return self.setting.instance(self.m_offset, self.objective)
+        free = self.setting.instance(self.m_offset, self.objective)
+        return replace(free, costs=replace(free.costs, link_occupancy=self.link_occupancy))
 
     def key_columns(self) -> dict[str, object]:
         """Return the columns that are known before the solve."""
         setting, options = self.setting, self.options
         limit = options.time_limit if self.searches else None
         return {
-            "setting": setting.name,
+            "setting": self.label,
             "p": setting.devices,
             "n": setting.microbatches,
             "f": setting.forward,
@@ -127,13 +134,15 @@ def plan(
     methods: Sequence[str],
     objective: Objective,
     options: Options,
+    link_occupancy: int = 0,
 ) -> list[Task]:
     """Return the rows of a run in the order in which they are computed, checked before anything runs."""
+    check_int("link_occupancy", link_occupancy, 0)
     for method in methods:
         if "v" not in find_method(method).placements:
             raise InputError("does not schedule the V placement of the settings", key="methods", value=method)
     return [
-        Task(setting, parse_memory(limit, setting.devices), objective, method, options)
+        Task(setting, parse_memory(limit, setting.devices), objective, method, options, link_occupancy)
         for setting in settings
         for limit in memory
         for method in methods

@@ -1,0 +1,125 @@
+"""The commands ``compare`` and ``table``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import plot
+from ..console import progress_bar, show_json, show_table
+from ..errors import InputError
+from ..experiments.compare import COLUMNS, Task, choose_settings, missing, plan, row_of, run
+from ..experiments.compare_report import latest, markdown
+from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
+from ..experiments.row_store import Row, RowStore
+from ..instance import Objective
+from ..instance_file import write_text
+from ..options import Options
+from .common import check_writable, cli, json_option, search_options
+
+
+@cli.command("compare")
+@click.option("--settings", default="active", show_default=True, help="active, all, or names.")
+@click.option(
+    "--memory", default="2p", show_default=True, help="Limits in forward activations, e.g. 2p,2.5p,3p."
+)
+@click.option(
+    "--methods", default="greedy-v,cpsat", show_default=True, help="Names from `tightpipe methods`."
+)
+@click.option(
+    "--objective", type=click.Choice([str(o) for o in Objective]), default="device_span", show_default=True
+)
+@click.option("-o", "--output", default="results/paper_table.csv", show_default=True, help="CSV to extend.")
+@click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
+@click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
+@search_options(75.0)
+@json_option
+def _compare(
+    settings: str,
+    memory: str,
+    methods: str,
+    objective: str,
+    output: str,
+    link_occupancy: int,
+    fresh: bool,
+    time_limit: float,
+    workers: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compare methods on the papers' settings: one CSV row per setting, memory limit and method.
+
+    Rows that are already in the CSV (same setting, limit, method, options and versions) are not
+    computed again, so an interrupted run continues where it stopped.
+    """
+    names = [name.strip() for name in methods.split(",")]
+    options = Options(time_limit, workers, seed)
+    chosen = choose_settings(settings)
+    tasks = plan(chosen, memory.split(","), names, Objective(objective), options, link_occupancy)
+    if Path(output).suffix != ".csv":
+        raise InputError("must end in .csv", key="output", value=output)
+    if fresh and Path(output).exists():
+        Path(output).replace(output + ".bak")
+    store = RowStore(Path(output), COLUMNS)
+    todo = missing(tasks, store)
+    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
+    _run_tasks(todo, store)
+    _write_report(store, output, names[0], as_json)
+
+
+def _run_tasks(tasks: Sequence[Task], store: RowStore) -> None:
+    left = sum(_seconds(task) for task in tasks)
+    with progress_bar(len(tasks), left) as bar:
+        for task, result in run(tasks, store, lambda t: bar.begin(f"{t.label} {t.method}")):
+            row = row_of(task, result)
+            left -= _seconds(task)
+            shown = ("status", "bubble_rate", "bound", "gap")
+            numbers = " ".join(f"{column} {row[column]}" for column in shown)
+            bar.finish(f"{task.label} {task.method}: {numbers} in {result.seconds:.1f} s", left)
+
+
+def _seconds(task: Task) -> float:
+    """Return the most time that a task takes, about."""
+    return (task.options.time_limit or 0.0) if task.searches else 2.0
+
+
+def _write_report(store: RowStore, output: str, baseline: str, as_json: bool) -> None:
+    rows = latest(store.rows())
+    stem = output.removesuffix(".csv")
+    write_text(f"{stem}.md", markdown(rows, baseline))
+    plot.draw_bubble_rates([_numbers(row) for row in rows], f"{stem}.png")
+    if as_json:
+        show_json({"csv": output, "markdown": f"{stem}.md", "figure": f"{stem}.png", "rows": rows})
+    else:
+        print(Path(f"{stem}.md").read_text(encoding="utf-8"), end="")
+
+
+def _numbers(row: Row) -> dict[str, Any]:
+    """Turn the fields that the figure draws into numbers."""
+    label = row["setting"] if row["m_offset"] == "0" else f"{row['setting']} 2p{int(row['m_offset']):+d}"
+    integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
+    rate = float(row["bubble_rate"]) if row["bubble_rate"] else None
+    return {"setting": label, "method": row["method"], "bubble_rate": rate, **integers}
+
+
+@cli.command("table")
+@click.argument("number", type=click.Choice(["5", "8"]))
+@click.option("-o", "--output", metavar="CSV", help="[default: results/table<NUMBER>.csv]")
+@json_option
+def _table(number: str, output: str | None, as_json: bool) -> None:
+    """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference."""
+    target = output or f"results/table{number}.csv"
+    check_writable(target)
+    cells = table_cells(int(number))
+    write_text(target, to_csv(cells))
+    equal = sum(cell.difference == 0 for cell in cells)
+    if as_json:
+        rows = [{field: getattr(cell, field) for field in FIELDS} for cell in cells]
+        show_json({"csv": target, "cells": rows, "equal": equal})
+        return
+    show_table(*wide(cells))
+    print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
