@@ -94,6 +94,7 @@ def test_torch_csv_overlaps_and_idles() -> None:
         ("0F0,0B0\n\n", "row 1 = '': has no operations"),
         ("0F0,0SEND_F0\n", "a cell is"),
         ("(0F0)OVERLAP_F_B\n", "a cell is"),
+        ("(0F0;0F1)OVERLAP_F_B\n", "F0.0.F0.1': only an F and a B or BW run together"),
     ],
 )
 def test_torch_csv_is_read_exactly(text: str, message: str) -> None:
@@ -211,6 +212,21 @@ def test_a_file_of_another_format_is_refused(target: str, text: str, tmp_path: P
     (tmp_path / "file").write_text(text)
     with pytest.raises(InputError, match="file"):
         import_order(tmp_path / "file", target)
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ({"pid": 1, "ts": 0, "name": "F0.0", "args": {"row": 0}}, "one after another from 0"),
+        ({"pid": -1, "ts": 0, "name": "F0.0", "args": {"row": 0}}, "one after another from 0"),
+        ({"pid": 0, "ts": 0, "name": ["F0.0"], "args": {"row": 0}}, "an operation's event has"),
+        ({"pid": 0, "ts": 0, "name": "F0.0", "args": []}, "an operation's event has"),
+        ({"pid": 0, "ts": 0, "name": "mm", "args": {"row": 0}}, "an operation is"),
+    ],
+)
+def test_a_strange_event_is_named(event: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EXPORTS["chrome-trace"].read(json.dumps({"traceEvents": [{"ph": "X", **event}]}))
 
 
 def test_an_unknown_target_lists_the_targets_and_an_unknown_option_the_options() -> None:

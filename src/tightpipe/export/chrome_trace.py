@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..operation import Operation, OpKind
 from ..schedule import Order, Schedule
 from ..tables import tables
+from .rows import order_of_rows
 from .target import Target, unchanged
 
 _COLOURS = {
@@ -120,32 +121,29 @@ def _read(text: str) -> Order:
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
     if not isinstance(events, list):
         raise InputError("must be an object with traceEvents", key="traceEvents")
-    try:
-        entries = sorted(
-            (e["pid"], e["ts"], e["args"]["row"], e["name"], e["args"]["joined"])
-            for e in events
-            if e["ph"] == "X"
+    return order_of_rows(_entries([_entry(e) for e in events if isinstance(e, dict) and e.get("ph") == "X"]))
+
+
+def _entry(event: Event) -> tuple[int, int | float, int, Operation, bool]:
+    """Return device, start, row, operation and whether the next one runs together with it."""
+    args = event.get("args")
+    args = args if isinstance(args, dict) else {}
+    device, time, row, name = event.get("pid"), event.get("ts"), args.get("row"), event.get("name")
+    whole = isinstance(device, int) and isinstance(row, int)
+    if not whole or not isinstance(time, int | float) or not isinstance(name, str):
+        raise InputError(
+            "an operation's event has pid, ts, name and args.row", key="traceEvents", value=event
         )
-    except (KeyError, TypeError) as error:
-        rule = "an operation's event has pid, ts, name and args.row, args.joined"
-        raise InputError(rule, key="traceEvents", value=str(error)) from None
-    return _order(entries)
+    return device, time, row, Operation.parse(name), args.get("joined") is True  # type: ignore[return-value]
 
 
-def _order(entries: list[tuple[int, float, int, str, bool]]) -> Order:
-    devices: list[list[list[Operation]]] = []
+def _entries(
+    entries: list[tuple[int, int | float, int, Operation, bool]],
+) -> Iterator[tuple[int, Operation, bool]]:
     together = False
-    for device, _, _, name, joined in entries:
-        if device == len(devices):
-            devices.append([])
-        if device != len(devices) - 1:
-            raise InputError("the devices' pids are not 0, 1, 2, ...", key="pid", value=device)
-        if together:
-            devices[device][-1].append(Operation.parse(name))
-        else:
-            devices[device].append([Operation.parse(name)])
+    for device, _, _, operation, joined in sorted(entries):
+        yield device, operation, together
         together = joined
-    return Order.from_slots(devices)
 
 
 CHROME_TRACE = Target(

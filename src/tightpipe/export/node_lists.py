@@ -113,10 +113,11 @@ def _read(text: str, microbatch: str, stage_of: StageOf) -> Order:
 
 
 def _is_compute(node: Any) -> bool:
-    if not isinstance(node, dict) or node.get("type") not in NodeType.__members__:
+    kind = node.get("type") if isinstance(node, dict) else None
+    if not isinstance(kind, str) or kind not in NodeType.__members__:
         rule = f"a node must be an object whose type is one of {', '.join(NodeType)}"
         raise InputError(rule, value=node)
-    return node["type"] in OpKind.__members__
+    return kind in OpKind.__members__
 
 
 def _integer(node: dict[str, Any], key: str, below: int = MOST_OPERATIONS) -> int:

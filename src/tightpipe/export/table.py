@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 
 from ..errors import InputError
 from ..operation import Operation
 from ..schedule import Order, Schedule
 from ..simulate import memory_trace
+from .rows import order_of_rows
 from .target import Target, unchanged
 
 _HEADER = ["device", "operation", "start", "end", "memory"]
@@ -34,26 +36,17 @@ def _read(text: str) -> Order:
     if not rows or rows[0] != _HEADER:
         shown = ",".join(rows[0]) if rows else ""
         raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=shown)
-    slots: list[list[list[Operation]]] = []
-    last: list[str] = []
-    for line, row in enumerate(rows[1:], 2):
-        device = _device(row, line, len(slots))
-        if device == len(slots):
-            slots.append([])
-        operation = Operation.parse(row[1])
-        if last[2:4] == row[2:4] and last[0] == row[0]:
-            slots[device][-1].append(operation)
-        else:
-            slots[device].append([operation])
-        last = row
-    return Order.from_slots(slots)
+    return order_of_rows(_entries(rows[1:]))
 
 
-def _device(row: list[str], line: int, seen: int) -> int:
-    if len(row) != len(_HEADER) or not row[0].isdecimal() or int(row[0]) not in (seen, seen - 1):
-        rule = f"must have {len(_HEADER)} fields, the devices one after another from 0"
-        raise InputError(rule, key=f"line {line}", value=",".join(row))
-    return int(row[0])
+def _entries(rows: list[list[str]]) -> Iterator[tuple[int, Operation, bool]]:
+    times: list[str] = []
+    for line, row in enumerate(rows, 2):
+        if len(row) != len(_HEADER) or not row[0].isdecimal():
+            raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
+        # no operation takes no time, so that on one device equal times mean together
+        yield int(row[0]), Operation.parse(row[1]), times == [row[0], *row[2:4]]
+        times = [row[0], *row[2:4]]
 
 
 CSV = Target("csv", "a table: device, operation, start, end, memory", unchanged, _write, _read)

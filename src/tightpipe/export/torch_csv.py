@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..operation import Operation, OpKind
 from ..retime import retime
 from ..schedule import Order, Schedule
+from .rows import check_slot
 from .target import Target
 from .torch_costs import merge_adjacent, with_torch_stage0
 
@@ -65,7 +66,9 @@ def _cell(slot: tuple[Operation, ...]) -> str:
 
 def _slot(cell: str, rank: int) -> tuple[Operation, ...]:
     pair = _PAIR.fullmatch(cell)
-    return tuple(_operation(part, rank) for part in (pair.groups() if pair else (cell,)))
+    slot = [_operation(part, rank) for part in (pair.groups() if pair else (cell,))]
+    check_slot(slot)
+    return tuple(slot)
 
 
 def _operation(cell: str, rank: int) -> Operation:

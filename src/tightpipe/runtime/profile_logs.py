@@ -6,6 +6,7 @@ import ast
 import gzip
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def _value(record: str, name: str) -> Any:
     if match is None:
         raise InputError(f"the record lacks {name}=", key=name)
     try:
-        return ast.literal_eval(match[1].strip().rstrip(","))
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
+            return ast.literal_eval(match[1].strip().rstrip(","))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise InputError("must be a number or a tuple of numbers", key=name, value=match[1]) from None
 

@@ -1,0 +1,37 @@
+"""Rows of a file, one per operation, back to an order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import InputError
+from ..operation import Operation
+from ..schedule import Order, is_pair, slot_text
+
+
+def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
+    """Build an order from rows of device, operation and whether it runs together with the row before.
+
+    Raises
+    ------
+    InputError
+        If the devices do not come one after another from 0, or what cannot run together does.
+    """
+    devices: list[list[list[Operation]]] = []
+    for device, operation, together in rows:
+        if device == len(devices):
+            devices.append([])
+        if device < 0 or device != len(devices) - 1:
+            raise InputError("the devices must come one after another from 0", key="device", value=device)
+        if together and devices[device]:
+            devices[device][-1].append(operation)
+            check_slot(devices[device][-1])
+        else:
+            devices[device].append([operation])
+    return Order.from_slots(devices)
+
+
+def check_slot(slot: list[Operation]) -> None:
+    """Raise unless the slot is one operation, or an F and a B or BW."""
+    if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
+        raise InputError("only an F and a B or BW run together", value=slot_text(slot))
