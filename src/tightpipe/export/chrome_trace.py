@@ -129,12 +129,11 @@ def _entry(event: Event) -> tuple[int, int | float, int, Operation, bool]:
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
     device, time, row, name = event.get("pid"), event.get("ts"), args.get("row"), event.get("name")
-    whole = isinstance(device, int) and isinstance(row, int)
-    if not whole or not isinstance(time, int | float) or not isinstance(name, str):
-        raise InputError(
-            "an operation's event has pid, ts, name and args.row", key="traceEvents", value=event
-        )
-    return device, time, row, Operation.parse(name), args.get("joined") is True  # type: ignore[return-value]
+    numbers = isinstance(device, int) and isinstance(row, int) and isinstance(time, int | float)
+    if not numbers or not isinstance(name, str):
+        rule = "an operation's event has pid, ts, name and args.row"
+        raise InputError(rule, key="traceEvents", value=event)
+    return event["pid"], event["ts"], args["row"], Operation.parse(name), args.get("joined") is True
 
 
 def _entries(

@@ -78,9 +78,9 @@ class Stage:
         out = self.module(x)
         marks.append(self._now())
         held.append(self._held())
-        _, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
+        sent, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
         marks.append(self._now())
-        del out
+        del out, sent  # both have left for the neighbours
         held.append(self._held())
         stage_backward_weight(self.module.parameters(), groups)
         marks.append(self._now())
