@@ -249,3 +249,66 @@ def test_the_installed_command_has_a_version_completion_and_exit_statuses(tmp_pa
     environment = {**os.environ, "_TIGHTPIPE_COMPLETE": "bash_source"}
     done = subprocess.run([TIGHTPIPE], capture_output=True, text=True, env=environment)
     assert "_tightpipe_completion" in done.stdout
+
+
+def test_a_schedule_is_lowered_and_replayed(solved: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.json"
+    lowered = json.loads(call("lower", solved, "-o", program, "--json").stdout)
+    assert len(lowered["sha256"]) == 64
+    timed = json.loads(call("replay", program, "--json").stdout)
+    assert timed["cost"] == 246
+    busy = json.loads(call("replay", program, "--link-occupancy", "40", "--json").stdout)
+    assert busy["cost"] > 246
+
+
+@pytest.mark.parametrize("target", ["torch-csv", "megatron-json", "colossalai-json", "chrome-trace", "csv"])
+def test_schedules_are_exported(solved: Path, tmp_path: Path, target: str) -> None:
+    done = call("export", solved, "--target", target, "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").stat().st_size > 100
+
+
+def test_an_unknown_target_lists_the_targets(solved: Path, tmp_path: Path) -> None:
+    done = call("export", solved, "--target", "magic", "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert "torch-csv, megatron-json, colossalai-json, chrome-trace, csv" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_list_is_overlapped(tmp_path: Path) -> None:
+    nodes = [
+        {"name": "gather", "kind": "start", "duration": 40, "peer": "data"},
+        {"name": "gathered", "kind": "wait", "inputs": ["gather"]},
+        {"name": "a", "kind": "compute", "duration": 30},
+        {"name": "b", "kind": "compute", "duration": 25, "inputs": ["gathered"]},
+    ]
+    path = write(tmp_path, {"nodes": nodes})
+    done = call("overlap", path, "-o", tmp_path / "out.json", "--passes", "sink_waits", "--json")
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(done.stdout)["passes"]
+    assert (report["exposed_before"], report["exposed_after"]) == (40, 10)
+    assert "exposed communication" in call("overlap", path, "-o", tmp_path / "out.json", "--text").stdout
+
+
+def test_a_table_of_costs_becomes_an_instance(tmp_path: Path) -> None:
+    rows = ["stage,kind,time,memory"]
+    for stage in range(4):
+        rows += [f"{stage},F,10,4", f"{stage},B,12,-2", f"{stage},W,8,-2"]
+    table = write(tmp_path, "\n".join(rows) + "\n", "costs.csv")
+    arguments = (
+        "profile",
+        "--devices",
+        "2",
+        "--microbatches",
+        "4",
+        "--table",
+        table,
+        "-o",
+        tmp_path / "i.json",
+    )
+    done = call(*arguments, "--limit", "16", "--json")
+    assert done.returncode == 0, done.stderr
+    assert call("solve", tmp_path / "i.json", "--method", "greedy-v").returncode == 0
+    done = call("profile", "--devices", "2", "--microbatches", "4", "-o", tmp_path / "j.json")
+    assert done.returncode == 2
+    assert "a measurement needs --layers, --hidden, --heads, --sequence" in done.stderr

@@ -49,11 +49,7 @@ def test_files_round_trip(instance: Instance) -> None:
     data = json.loads(json.dumps(instance_to_dict(instance)))
     back = instance_from_dict(data)
     assert instance_to_dict(back) == data
-    assert [back.work(d) for d in range(back.devices)] == [instance.work(d) for d in range(back.devices)]
-    for s in range(instance.devices):
-        for r in range(instance.devices):
-            assert back.comm(s, r) == instance.comm(s, r)
-    assert back.memory == instance.memory
+    assert back == instance
 
 
 def test_save_and_load(tmp_path: Path) -> None:

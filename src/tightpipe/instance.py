@@ -204,7 +204,7 @@ class Instance:
 
     def comm(self, sender: int, receiver: int) -> int:
         """Ticks from `sender` to `receiver`; 0 on one device."""
-        return 0 if sender == receiver else self.costs.comm[sender][receiver]  # type: ignore[index]
+        return self.costs.comm[sender][receiver]  # type: ignore[index]
 
     def work(self, device: int) -> int:
         """Least time that the operations of `device` take: the sum of their durations.
@@ -310,7 +310,8 @@ def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
     if not _is_list(comm):
         if not isinstance(comm, int) or isinstance(comm, bool):
             raise InputError("must be an integer or a devices x devices matrix", key="comm", value=comm)
-        return ((check_int("comm", comm, 0),) * devices,) * devices
+        number = check_int("comm", comm, 0)
+        return _without_diagonal(((number,) * devices,) * devices)
     if len(comm) != devices:
         raise InputError(
             f"has {len(comm)} rows, must have one per device: {devices}", key="comm", value=list(comm)
@@ -318,7 +319,13 @@ def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
     for i, row in enumerate(comm):
         if not _is_list(row):
             raise InputError(f"must be a row of {devices} integers", key=f"comm[{i}]", value=row)
-    return tuple(_per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(comm))
+    rows = tuple(_per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(comm))
+    return _without_diagonal(rows)
+
+
+def _without_diagonal(rows: tuple[PerStage, ...]) -> tuple[PerStage, ...]:
+    """Set what a device would pay to reach itself to 0, so that equal problems are equal instances."""
+    return tuple((*row[:i], 0, *row[i + 1 :]) for i, row in enumerate(rows))
 
 
 def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerStage, PerStage]:

@@ -8,10 +8,11 @@ from typing import NoReturn
 import click
 
 from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from . import comparing, drawing, solving
+from ..runtime import RunError
+from . import comparing, drawing, programs, solving
 from .common import cli
 
-__all__ = ["cli", "comparing", "drawing", "main", "solving"]
+__all__ = ["cli", "comparing", "drawing", "main", "programs", "solving"]
 
 _INTERRUPTED = 130
 
@@ -29,7 +30,7 @@ def main() -> None:
         _fail(" ".join(error.format_message().split()), 2)
     except InputError as error:
         _fail(str(error), 2)
-    except (InfeasibleError, NoScheduleError, DeadlockError) as error:
+    except (InfeasibleError, NoScheduleError, DeadlockError, RunError) as error:
         _fail(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted; what was finished is kept, the same command continues", _INTERRUPTED)
