@@ -119,6 +119,23 @@ def _insert(paths: Any, a: int, b: int, weight: int) -> bool:
 
 
 @njit(cache=True)
+def _decide(paths: Any, device: Any, took: Any) -> bool:
+    """Put one operation after another on its device where the other order is too long already."""
+    changed = True
+    while changed:
+        changed = False
+        for i in range(len(device)):
+            for j in range(len(device)):
+                if i == j or device[i] != device[j] or paths[i, j] >= took[i]:
+                    continue
+                if took[j] + paths[i, j] > 0:  # j cannot come first
+                    if not _insert(paths, i, j, took[i]):
+                        return False
+                    changed = True
+    return True
+
+
+@njit(cache=True)
 def _extend(paths: Any, device: Any, took: Any, delta: Any, limit: Any, sequence: Any, depth: int) -> bool:
     """Append one more operation, on the device that can go on earliest; True when all are placed."""
     n = len(device)
@@ -141,7 +158,7 @@ def _extend(paths: Any, device: Any, took: Any, delta: Any, limit: Any, sequence
         for j in range(n):
             if fits and not placed[j] and j != i and device[j] == here:
                 fits = _insert(narrowed, i, j, took[i])
-        if fits:
+        if fits and _decide(narrowed, device, took):
             sequence[depth] = i
             if _extend(narrowed, device, took, delta, limit, sequence, depth + 1):
                 return True

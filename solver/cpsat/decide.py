@@ -53,7 +53,7 @@ def decide(instance: Instance, target: int, options: Options) -> Decision:
     queues = queues_of(instance)
     if not windows_pay(queues, clock.left):
         return Decision(None, reason="too large")
-    windows = windows_of(queues, target)
+    windows = windows_of(queues, target, clock)
     if not windows.feasible:
         return Decision(False)
     if clock.left <= 0:

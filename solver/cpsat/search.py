@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
-from ortools.sat.python import cp_model
+from ortools.sat.python import cp_model, cp_model_helper
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
@@ -18,6 +17,7 @@ from tightpipe.schedule import Order, Schedule
 from tightpipe.validate import validate
 
 Report = Callable[[int | None, int | None], None]
+INTERRUPTED = "interrupted"
 LONGEST = 1e8  # seconds; stands for no time limit
 
 
@@ -58,15 +58,20 @@ class Found:
 
 
 class _OnSolution(cp_model.CpSolverSolutionCallback):
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, enough: int) -> None:
         super().__init__()
-        self._report = report
+        self._report, self._enough = report, enough
+        self.stopped = False
 
     def on_solution_callback(self) -> None:
-        self._report(round(self.objective_value), ceil(self.best_objective_bound - 1e-6))
+        cost = round(self.objective_value)
+        self._report(cost, ceil(self.best_objective_bound - 1e-6))
+        if cost <= self._enough:
+            self.stopped = True
+            self.stop_search()
 
 
-def search(model: SearchModel, options: Options, seconds: float, report: Report) -> Found:
+def search(model: SearchModel, options: Options, seconds: float, report: Report, enough: int = 0) -> Found:
     """Run CP-SAT for at most `seconds`; Ctrl-C ends the run early.
 
     Parameters
@@ -79,6 +84,8 @@ def search(model: SearchModel, options: Options, seconds: float, report: Report)
         Wall time for presolve and search.
     report
         Called with each new incumbent cost and bound (None for what is not known).
+    enough
+        End the run as soon as a schedule costs no more than this.
     """
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = min(seconds, LONGEST)
@@ -87,16 +94,16 @@ def search(model: SearchModel, options: Options, seconds: float, report: Report)
     minimise = model.model.has_objective()
     if minimise:
         solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
-    with _own_interrupt_handler():
-        status = solver.solve(model.model, _OnSolution(report) if minimise else None)
+    watch = _OnSolution(report, enough)
+    status, interrupted = _solve(solver, model.model, watch if minimise else None)
     if status == cp_model.MODEL_INVALID:
         return Found(None, None, False, f"CP-SAT calls the model invalid: {model.model.validate()[:200]}")
     found, problem = None, ""
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found, problem = _checked(model, [solver.value(var) for var in model.start])
     exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
-    if not exhausted and not problem and solver.wall_time < seconds - 0.5:
-        problem = "interrupted"
+    if interrupted and not exhausted:
+        problem = INTERRUPTED
     bound = ceil(solver.best_objective_bound - 1e-6) if minimise and status != cp_model.INFEASIBLE else None
     return Found(found, bound, exhausted, problem)
 
@@ -110,13 +117,21 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
     return schedule, ""
 
 
-@contextmanager
-def _own_interrupt_handler() -> Iterator[None]:
-    """Put Python's SIGINT handler back: CP-SAT installs its own and leaves the default one behind."""
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        # fails outside the main thread and for a handler from outside Python: nothing to put back then
-        with suppress(ValueError, TypeError):
-            signal.signal(signal.SIGINT, handler)
+def _solve(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: _OnSolution | None
+) -> tuple[cp_model_helper.CpSolverStatus, bool]:
+    """Return the status, and whether Ctrl-C ended the run.
+
+    CP-SAT's own SIGINT handler does not tell that it was called and leaves Python's uninstalled. The
+    run therefore has a thread of its own, while this one waits and can be interrupted.
+    """
+    solver.parameters.catch_sigint_signal = False
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(solver.solve, model, callback)
+        try:
+            return run.result(), False
+        except KeyboardInterrupt:
+            while not run.done():  # a run that has only just begun would miss the first call
+                solver.stop_search()
+                wait([run], timeout=0.05)
+            return run.result(), True

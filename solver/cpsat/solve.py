@@ -18,13 +18,14 @@ from .lattice.windows import windows_of, windows_pay
 from .plain.model import PlainModel
 from .progress import Incumbent
 from .queues import queues_of
-from .search import SearchModel, search
+from .search import INTERRUPTED, SearchModel, search
 from .start import checked_start, in_queue_order
 
 Formulation = Literal["lattice", "plain"]
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
 _SECONDS_PER_ORDER = 1e-4  # building and presolving one order boolean of the lattice model
-_SECONDS_PER_OPERATION = 5e-4  # the same for one operation of the plain model
+_SECONDS_PER_OPERATION = 2.5e-3  # the same for one operation of the plain model
+_GAP_LEFT = 0.75  # a new model pays when no more than this share of the gap is left
 _SHARE = 0.5  # of the time limit that building and presolving may take
 
 
@@ -85,7 +86,7 @@ def solve_cpsat(
             build = _lattice if formulation == "lattice" else _plain(fifo)
             reason = _run(instance, options, incumbent, clock, build)
     except KeyboardInterrupt:
-        reason = "interrupted"
+        reason = INTERRUPTED
     except (MemoryError, RuntimeError) as error:
         reason = f"CP-SAT failed: {error}"
     return _result(instance, incumbent, clock, reason or "")
@@ -95,19 +96,23 @@ Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]
 
 
 def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, build: Build) -> str:
-    """Search; return why it ended early."""
-    model = build(instance, incumbent, clock)
-    if model is None:
-        return "" if incumbent.closed else TOO_LARGE
-    if clock.left <= 0:
-        return ""
-    found = search(model, options, clock.left, incumbent.report)
-    incumbent.offer(found.schedule)
-    if found.exhausted:
-        incumbent.report(None, cost(incumbent.schedule))
-    else:
-        incumbent.report(None, found.bound)
-    return found.reason
+    """Search, again and again from a shorter horizon; return why it ended early.
+
+    The horizon decides orders before the search begins, so a schedule that takes away a good part of
+    the gap is worth a new model.
+    """
+    while not incumbent.closed and clock.left > 0:
+        model = build(instance, incumbent, clock)
+        if model is None:
+            return TOO_LARGE
+        horizon = cost(incumbent.schedule)
+        enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
+        found = search(model, options, max(clock.left, 0.01), incumbent.report, enough)
+        incumbent.offer(found.schedule)
+        incumbent.report(None, cost(incumbent.schedule) if found.exhausted else found.bound)
+        if found.reason:
+            return found.reason
+    return ""
 
 
 def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchModel | None:
@@ -116,8 +121,8 @@ def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchMo
         return None
     hint = in_queue_order(incumbent.schedule)
     incumbent.offer(hint)
-    windows = windows_of(queues, cost(incumbent.schedule))
-    if windows.undecided * _SECONDS_PER_ORDER > clock.left * _SHARE:
+    windows = windows_of(queues, cost(incumbent.schedule), clock)
+    if windows.undecided * _SECONDS_PER_ORDER >= clock.left * _SHARE:
         return None
     model = LatticeModel(queues, windows, incumbent.bound)
     model.add_hint(hint, cost(hint))

@@ -1,7 +1,7 @@
 """The rules of `windows`, compiled: orders from heads and tails, heads and tails from orders.
 
-Every function narrows the arrays in place and only by what follows from the model, so a call may stop
-at any time. It returns False once a contradiction shows that no schedule keeps the horizon.
+Every function narrows the arrays in place and only by what follows from the model, so the arrays hold
+at any time. A contradiction shows that no schedule keeps the horizon.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import numpy as np
 from numba import njit
 
 NEVER = -(2**60)
+CONTRADICTION, FIXED, CHANGED = -1, 0, 1
 
 
 @njit(cache=True)
-def propagate(net: Any, horizon: int, head: Any, tail: Any, before: Any, after: Any) -> bool:
-    """Apply all rules until none changes anything; return False on a contradiction."""
-    changed = True
-    while changed:
-        if not _close_orders(net, before, after):
-            return False
-        if not _time_items(net, horizon, head, tail, before, after):
-            return False
-        changed = _order_by_time(net, horizon, head, tail, before, after)
-    return True
+def propagate(net: Any, horizon: int, head: Any, tail: Any, before: Any, after: Any) -> int:
+    """Apply all rules once; return CHANGED, FIXED when nothing more follows, or CONTRADICTION."""
+    if not _close_orders(net, before, after):
+        return CONTRADICTION
+    timed = _time_items(net, horizon, head, tail, before, after)
+    if timed == CONTRADICTION:
+        return CONTRADICTION
+    ordered = _order_by_time(net, horizon, head, tail, before, after)
+    return CHANGED if timed == CHANGED or ordered else FIXED
 
 
 @njit(cache=True)
@@ -156,22 +156,17 @@ def _count_memory(net: Any, x: int, k: int, low: Any, high: Any) -> bool:
 
 
 @njit(cache=True)
-def _time_items(net: Any, horizon: int, head: Any, tail: Any, before: Any, after: Any) -> bool:
-    """Raise heads and tails to their fixed point under the decided orders."""
-    frames = len(head)
-    queues = len(net.duration)
-    changed = True
-    while changed:
-        changed = False
-        for e in range(frames):
-            changed = _raise_heads(net, horizon, e, head, tail, before) or changed
-            changed = _raise_tails(net, horizon, e, head, tail, after) or changed
-        for e in range(frames):
-            for x in range(queues):
-                for i in range(net.first[x], net.first[x + 1]):
-                    if head[e, i] + net.duration[x] + tail[e, i] > horizon:
-                        return False
-    return True
+def _time_items(net: Any, horizon: int, head: Any, tail: Any, before: Any, after: Any) -> int:
+    """Raise heads and tails under the decided orders."""
+    changed = False
+    for e in range(len(head)):
+        changed = _raise_heads(net, horizon, e, head, tail, before) or changed
+        changed = _raise_tails(net, horizon, e, head, tail, after) or changed
+        for x in range(len(net.duration)):
+            for i in range(net.first[x], net.first[x + 1]):
+                if head[e, i] + net.duration[x] + tail[e, i] > horizon:
+                    return CONTRADICTION
+    return CHANGED if changed else FIXED
 
 
 @njit(cache=True)

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from tightpipe.instance import Objective
 from tightpipe.operation import OpKind
 
+from ..clock import Clock
 from ..queues import Queues
-from .propagate import NEVER, propagate
+from .propagate import CHANGED, CONTRADICTION, NEVER, propagate
 
 Ints = NDArray[np.int64]
 _SECONDS_PER_STEP = 1e-6  # measured, for one frame, item, and item before it on its device
@@ -99,15 +100,17 @@ def net_of(queues: Queues) -> Net:
     )
 
 
-def windows_of(queues: Queues, horizon: int) -> Windows:
-    """Propagate the rules of the model under ``cost <= horizon`` until nothing more follows."""
+def windows_of(queues: Queues, horizon: int, clock: Clock | None = None) -> Windows:
+    """Propagate the rules of the model under ``cost <= horizon`` until nothing more follows or time is up."""
     net = net_of(queues)
     items, frames = int(net.first[-1]), int(net.frame.max()) + 1
     head = np.full((frames, items), NEVER, np.int64)
     tail = np.full((frames, items), NEVER, np.int64)
     before, after = _open_orders(net)
-    feasible = propagate(net, horizon, head, tail, before, after)
-    return Windows(horizon, net, bool(feasible), head, tail, before, after)
+    state = CHANGED
+    while state == CHANGED and (clock is None or clock.left > 0):
+        state = propagate(net, horizon, head, tail, before, after)
+    return Windows(horizon, net, state != CONTRADICTION, head, tail, before, after)
 
 
 def windows_pay(queues: Queues, seconds: float) -> bool:

@@ -1,0 +1,86 @@
+"""CP-SAT against brute force, and against optima that are known."""
+
+import pytest
+from brute_force import optimum
+from exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance
+
+from tightpipe import Instance, Status, retime, validate
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.options import Options
+from tightpipe.solver.bounds import all_bounds
+from tightpipe.solver.cpsat import refute, solve_cpsat
+
+OPTIONS = Options(time_limit=60, workers=2)
+FORMULATIONS = ("lattice", "plain")
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_agrees_with_brute_force(
+    shape: tuple[str, int, int], objective: str, limited: bool, seed: int
+) -> None:
+    instance = tiny_instance(shape, seed, objective, limited=limited)
+    best = optimum(instance)
+    assert max(bound.value for bound in all_bounds(instance)) <= best
+    for formulation in FORMULATIONS:
+        result = solve_cpsat(instance, OPTIONS, formulation=formulation)
+        assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), formulation
+        assert validate(instance, result.schedule) == []
+    assert refute(instance, best - 1, OPTIONS) is True
+    assert refute(instance, best, OPTIONS) is False
+
+
+@pytest.mark.parametrize("shape", TINY_SHAPES[1:5], ids=lambda shape: "-".join(map(str, shape)))
+def test_first_in_first_out_loses_nothing(shape: tuple[str, int, int]) -> None:
+    instance = tiny_instance(shape, 7, "device_span", limited=True)
+    free = solve_cpsat(instance, OPTIONS, formulation="plain", fifo=False)
+    assert (free.cost, free.status) == (optimum(instance), Status.OPTIMAL)
+
+
+def _one_stage(p: int, n: int, costs: tuple[int, int, int, int], limit: int) -> Instance:
+    f, b, w, c = costs
+    return Instance.uniform(
+        devices=p,
+        microbatches=n,
+        forward=f,
+        backward=b,
+        weight=w,
+        comm=c,
+        placement="linear",
+        memory=plain_memory(limit),
+    )
+
+
+KNOWN_COSTS = {
+    "linear 2x4 (10,10,10,0)": (_one_stage(2, 4, (10, 10, 10, 0), 8), 120),
+    "linear 2x4 (10,12,8,1)": (_one_stage(2, 4, (10, 12, 8, 1), 4), 138),
+    "linear 3x6 (10,12,8,1)": (_one_stage(3, 6, (10, 12, 8, 1), 6), 216),
+    "linear 4x4 (10,12,8,1)": (_one_stage(4, 4, (10, 12, 8, 1), 8), 168),
+    "linear 4x8 (10,12,8,1)": (_one_stage(4, 8, (10, 12, 8, 1), 8), 294),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_COSTS)
+def test_known_costs_of_one_stage_per_device(name: str) -> None:
+    instance, cost = KNOWN_COSTS[name]
+    result = solve_cpsat(instance, OPTIONS)
+    assert (result.cost, result.status) == (cost, Status.OPTIMAL)
+
+
+KNOWN_BUBBLES = {
+    "2x4 (10,12,8,1)": (v_instance(2, 4, (10, 12, 8, 1), plain_memory(8)), 6),
+    "2x4 (8,14,8,2)": (v_instance(2, 4, (8, 14, 8, 2), plain_memory(8)), 12),
+    "3x6 (10,12,8,1)": (v_instance(3, 6, (10, 12, 8, 1), plain_memory(12)), 18),
+    "3x9 (3,3,2,0)": (v_instance(3, 9, (3, 3, 2, 0), table_memory(3)), 2),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_BUBBLES)
+def test_known_bubbles(name: str) -> None:
+    instance, bubble = KNOWN_BUBBLES[name]
+    warm_start = retime(instance, HEURISTICS["greedy-v"].make(instance))
+    result = solve_cpsat(instance, OPTIONS, warm_start)
+    assert (result.bubble, result.status) == (bubble, Status.OPTIMAL)
+    assert all(bound.value <= result.cost for bound in all_bounds(instance))

@@ -1,0 +1,202 @@
+"""What solve_cpsat promises besides optima: limits, hints, interruption, honesty."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from cases import instances, serial_order
+from exact_cases import plain_memory, table_memory, v_instance
+from hypothesis import given, settings
+from ortools.sat.python import cp_model
+
+from tightpipe import (
+    InputError,
+    Instance,
+    Memory,
+    Operation,
+    Order,
+    Schedule,
+    Status,
+    retime,
+    simulate,
+    validate,
+)
+from tightpipe.metrics import cost
+from tightpipe.operation import OpKind
+from tightpipe.options import Options
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
+from tightpipe.solver.cpsat import solve as solve_module
+from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.cpsat.lattice.windows import windows_of
+from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.queues import order_of, queues_of, words_of
+from tightpipe.solver.cpsat.search import Found
+from tightpipe.solver.cpsat.start import in_queue_order
+
+HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
+EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+
+
+def _serial(instance: Instance) -> Schedule:
+    return retime(instance, serial_order(instance))
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances())
+def test_bound_is_below_optimum_is_below_warm_start(instance: Instance) -> None:
+    warm_start = _serial(instance)
+    result = solve_cpsat(instance, Options(time_limit=5, workers=2), warm_start)
+    assert best_bound(instance).value <= result.bound <= result.cost <= cost(warm_start)
+    assert validate(instance, result.schedule) == []
+    assert result.status is (Status.OPTIMAL if result.bound == result.cost else Status.FEASIBLE)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances())
+def test_queue_order_keeps_the_schedule_valid_and_no_dearer(instance: Instance) -> None:
+    queues = queues_of(instance)
+    schedule = _serial(instance)
+    queued = in_queue_order(schedule)
+    assert validate(instance, queued) == []
+    assert cost(queued) <= cost(schedule)
+    assert order_of(queues, words_of(queues, queued.order)) == queued.order
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances())
+def test_the_hint_is_complete_and_feasible(instance: Instance) -> None:
+    hint = in_queue_order(_serial(instance))
+    queues = queues_of(instance)
+    lattice = LatticeModel(queues, windows_of(queues, cost(hint)), 0)
+    for model in (lattice, PlainModel(instance, cost(hint), 0, fifo=True)):
+        model.add_hint(hint, cost(hint))
+        assert len(model.model.proto.solution_hint.vars) == len(model.model.proto.variables)
+        solver = cp_model.CpSolver()
+        solver.parameters.fix_variables_to_their_hinted_value = True
+        assert solver.solve(model.model) == cp_model.OPTIMAL
+        assert solver.objective_value == cost(hint)
+
+
+def test_a_fused_backward_is_split() -> None:
+    rows: list[list[Operation]] = [[] for _ in range(2)]
+    for kind, s, m in (op for device in serial_order(EASY).to_lists() for op in device):
+        if kind is not OpKind.W:
+            rows[EASY.device(s, m)].append(Operation(OpKind.BW if kind is OpKind.B else kind, s, m))
+    fused = retime(EASY, Order.from_lists(rows))
+    assert validate(EASY, fused) == []
+    assert cost(in_queue_order(fused)) <= cost(fused)
+    assert solve_cpsat(EASY, Options(time_limit=20), fused).status is Status.OPTIMAL
+
+
+def test_no_time_returns_the_warm_start_with_its_bound() -> None:
+    warm_start = simulate(HARD, serial_order(HARD))
+    result = solve_cpsat(HARD, Options(time_limit=0), warm_start)
+    assert result.schedule.order == warm_start.order
+    assert result.cost <= cost(warm_start)
+    assert result.bound == best_bound(HARD).value
+    assert result.status is Status.FEASIBLE
+
+
+def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
+    warm_start = _serial(HARD)
+    result = solve_cpsat(HARD, Options(), warm_start, lower_bound=cost(warm_start))
+    assert result.status is Status.OPTIMAL
+    assert len(result.log) == 1
+
+
+def test_infeasible_memory_is_said() -> None:
+    instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
+    result = solve_cpsat(instance, Options(time_limit=5))
+    assert result.status is Status.INFEASIBLE
+    assert result.schedule is None
+    assert result.reason == instance.infeasibility()
+
+
+def test_an_invalid_warm_start_is_refused() -> None:
+    schedule = _serial(EASY)
+    broken = Schedule(EASY, schedule.order, schedule.start + 1, schedule.end)
+    with pytest.raises(InputError, match="warm start"):
+        solve_cpsat(EASY, Options(time_limit=5), broken)
+
+
+def test_one_worker_is_reproducible() -> None:
+    first, second = (solve_cpsat(EASY, Options(workers=1, seed=5)) for _ in range(2))
+    assert first.schedule == second.schedule
+    assert [(e.cost, e.bound) for e in first.log] == [(e.cost, e.bound) for e in second.log]
+
+
+def test_progress_is_told_as_logged() -> None:
+    told: list[Any] = []
+    result = solve_cpsat(EASY, Options(time_limit=20, workers=2, progress=told.append))
+    assert tuple(told) == result.log
+    assert result.log[-1].cost == result.log[-1].bound == result.cost
+    assert all(a.seconds <= b.seconds for a, b in zip(result.log, result.log[1:], strict=False))
+
+
+@pytest.mark.parametrize("formulation", ["lattice", "plain"])
+def test_the_time_limit_holds_at_paper_scale(formulation: Any) -> None:
+    solve_cpsat(EASY, Options(time_limit=5))  # compile outside the measurement
+    instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
+    warm_start = _serial(instance)
+    begun = time.perf_counter()
+    result = solve_cpsat(instance, Options(time_limit=2), warm_start, formulation=formulation)
+    assert time.perf_counter() - begun < 6
+    assert result.cost <= cost(warm_start)
+    assert result.bound >= result.work
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("out of memory"), KeyboardInterrupt(), MemoryError()])
+def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: BaseException) -> None:
+    def die(*_: Any) -> Found:
+        raise failure
+
+    monkeypatch.setattr(solve_module, "search", die)
+    warm_start = _serial(HARD)
+    result = solve_cpsat(HARD, Options(time_limit=20), warm_start)
+    assert result.status is Status.FEASIBLE
+    assert result.cost <= cost(warm_start)
+    assert result.reason
+
+
+INTERRUPTED = """
+import sys
+from tightpipe import Instance, Memory
+from tightpipe.options import Options
+from tightpipe.solver.cpsat import solve_cpsat
+instance = Instance.uniform(devices=5, microbatches=16, forward=10, backward=17, weight=9, comm=1,
+                            memory=Memory(2, -1, -1, 20))
+def tell(entry):
+    print("searching", flush=True)
+easy = Instance.uniform(devices=2, microbatches=4, forward=10, backward=12, weight=8, comm=1)
+solve_cpsat(easy, Options(time_limit=20))  # compile first
+result = solve_cpsat(instance, Options(time_limit=120, workers=2, progress=tell))
+print(result.status, result.cost, result.reason, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
+def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "searching\n"
+    time.sleep(2)  # now CP-SAT runs
+    process.send_signal(signal.SIGINT)
+    line = "searching\n"
+    while line == "searching\n":
+        line = process.stdout.readline()
+    assert line.startswith("feasible")
+    assert line.endswith("interrupted\n")
+    assert process.wait(10) == 0
+
+
+def test_fifo_is_valid_for_every_placement() -> None:
+    for placement in ("linear", "v", "loop", "wave", "bidirectional"):
+        instance = Instance.uniform(
+            devices=2, microbatches=4, forward=1, backward=1, weight=1, placement=placement
+        )
+        assert fifo_is_valid(instance)
