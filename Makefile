@@ -18,6 +18,7 @@ install: .venv/installed
 .venv/installed: pyproject.toml setup.cfg constraints.txt $(FOLDERS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
+	$(BIN)/tightpipe compile
 	@touch $@
 
 compare: install

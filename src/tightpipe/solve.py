@@ -11,7 +11,7 @@ from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
 
 from .errors import InfeasibleError, InputError, NoScheduleError
-from .instance import Instance
+from .instance import Instance, Memory
 from .metrics import cost
 from .operation import OpKind
 from .options import Options, Progress
@@ -116,6 +116,29 @@ def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
         except NoScheduleError:
             continue
     return sorted(found, key=lambda pair: cost(pair[1]))
+
+
+def compile_kernels() -> None:
+    """Run every heuristic and CP-SAT once on tiny instances.
+
+    The first call of a compiled loop after an installation takes seconds, later ones take it from a
+    cache; what is timed should come later.
+    """
+    for placement in PLACEMENTS:
+        memory = Memory(2, -1, -1, 16)
+        tiny = Instance.uniform(
+            devices=2,
+            microbatches=4,
+            forward=2,
+            backward=3,
+            weight=1,
+            comm=1,
+            placement=placement,
+            memory=memory,
+        )
+        warm_starts(tiny)
+        if placement == "v":
+            solve_cpsat(tiny, Options(time_limit=60.0, workers=1))
 
 
 def _checked(schedule: Schedule) -> Schedule:

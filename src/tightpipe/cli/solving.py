@@ -17,7 +17,7 @@ from ..instance_file import load_instance
 from ..metrics import bubble_rate, cost
 from ..result import Result
 from ..schedule_file import ScheduleFile, load_schedule, save_schedule
-from ..solve import METHODS, solve
+from ..solve import METHODS, compile_kernels, solve
 from ..validate import Violation, validate
 from .common import check_writable, cli, json_option, search_options
 
@@ -158,3 +158,9 @@ def _methods(as_json: bool) -> None:
     show_table(fields, [
         (row["name"], row["kind"], " ".join(row["placements"]), row["memory"], row["source"]) for row in rows
     ])  # fmt: skip
+
+
+@cli.command("compile")
+def _compile() -> None:
+    """Compile all inner loops now, so that no later command waits for it."""
+    compile_kernels()
