@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from tightpipe.errors import InfeasibleError, InputError, NoScheduleError
+from tightpipe.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
 from tightpipe.schedule import Order
-from tightpipe.simulate import memory_trace
+from tightpipe.simulate import memory_trace, simulate
 
 Step = list[tuple[OpKind, int, int]]
 _Item = TypeVar("_Item")
@@ -52,6 +52,25 @@ def within_limits(instance: Instance, family: str, order: Order) -> Order:
     one_limit = len(set(limits)) == 1
     needed, given = (max(peaks), limits[0]) if one_limit else (f"{peaks} (per device)", limits)
     raise NoScheduleError(f"{family} needs a memory limit of at least {needed}, and has {given}")
+
+
+def runnable(instance: Instance, family: str, order: Order, group: int) -> Order:
+    """Return `order` if it runs to its end.
+
+    Raises
+    ------
+    NoScheduleError
+        If it deadlocks because the last of its groups of microbatches is too small.
+    """
+    try:
+        simulate(instance, order)
+    except DeadlockError as error:
+        n = instance.microbatches
+        raise NoScheduleError(
+            f"{family} deadlocks where the last group is too small: {n} microbatches in groups of "
+            f"{group} leave {n % group}; take a multiple of {group}"
+        ) from error
+    return order
 
 
 def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step:

@@ -1,52 +1,67 @@
-"""Interleaved 1F1B: each device holds several chunks and changes between them every p microbatches.
+"""Interleaved 1F1B: each device holds several chunks and changes between them every group of microbatches.
 
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
-Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch group of one chunk that Megatron-LM
-uses by default, p microbatches.
+Megatron-LM", arXiv:2104.04473, section 2.2, with Megatron-LM's microbatch group, by default p microbatches.
 """
 
 from __future__ import annotations
 
-from tightpipe.errors import DeadlockError, NoScheduleError
-from tightpipe.instance import Instance
+from tightpipe.instance import Instance, check_int
 from tightpipe.operation import OpKind
 from tightpipe.schedule import Order
-from tightpipe.simulate import simulate
 
-from .family import Step, check_placement, one_forward_one_backward, order_of_steps, within_limits
+from .family import (
+    Step,
+    check_placement,
+    one_forward_one_backward,
+    order_of_steps,
+    runnable,
+    within_limits,
+)
 
 
-def interleaved_order(instance: Instance) -> Order:
+def interleaved_order(instance: Instance, group: int | None = None) -> Order:
     """Return the order of interleaved 1F1B with the instance's chunks.
 
-    Where p does not divide n the last group has the microbatches that are left.
+    Where the group does not divide n the last one has the microbatches that are left.
+
+    Parameters
+    ----------
+    instance
+        In loop placement.
+    group
+        Microbatches that run on one chunk before the next chunk's turn, at least p; None takes p.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, the memory limit too small, or the last group so small that the
-        warm-up, which counts on whole groups, deadlocks.
+        If the placement is not loop, the group below p, the memory limit too small, or the last group
+        so small that the warm-up, which counts on whole groups, deadlocks.
     """
-    check_placement(instance, "interleaved-1f1b", "loop")
-    order = order_of_steps([_device(instance, device) for device in range(instance.devices)])
-    try:
-        simulate(instance, order)
-    except DeadlockError as error:
-        n, p = instance.microbatches, instance.devices
-        raise NoScheduleError(
-            f"interleaved-1f1b deadlocks where the last group is too small: {n} microbatches in groups of "
-            f"{p} leave {n % p}; take a multiple of {p}"
-        ) from error
-    return within_limits(instance, "interleaved-1f1b", order)
+    family = "interleaved-1f1b"
+    check_placement(instance, family, "loop")
+    group = instance.devices if group is None else check_int("group", group, instance.devices)
+    devices = [
+        one_forward_one_backward(*steps, min(interleaved_warm_up(instance, device, group), len(steps[0])))
+        for device in range(instance.devices)
+        for steps in [chunk_steps(instance, device, group)]
+    ]
+    return within_limits(instance, family, runnable(instance, family, order_of_steps(devices), group))
 
 
-def _device(instance: Instance, device: int) -> list[Step]:
-    p, stages = instance.devices, instance.placement.stages_on(device)
-    turns = _turns(instance.microbatches, len(stages), p)
+def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
+    """Return the number of forwards of the warm-up, which may exceed all that there are."""
+    chunks = instance.placement.stages_per_device
+    return 2 * (instance.devices - 1 - device) + (chunks - 1) * group
+
+
+def chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step], list[Step]]:
+    """Return the forwards and the fused backwards of a device, each in its sequence."""
+    stages = instance.placement.stages_on(device)
+    turns = _turns(instance.microbatches, len(stages), group)
     forwards: list[Step] = [[(OpKind.F, stages[chunk], m)] for chunk, m in turns]
     backwards: list[Step] = [[(OpKind.BW, stages[-1 - chunk], m)] for chunk, m in turns]
-    warm_up = 2 * (p - 1 - device) + (len(stages) - 1) * p
-    return one_forward_one_backward(forwards, backwards, min(warm_up, len(turns)))
+    return forwards, backwards
 
 
 def _turns(microbatches: int, chunks: int, group: int) -> list[tuple[int, int]]:

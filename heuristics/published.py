@@ -10,6 +10,7 @@ from .one_f_one_b import (
     one_f_one_b_order,
     two_buffered_order,
 )
+from .overlapped import overlapped_interleaved_order, overlapped_one_f_one_b_order
 from .registry import Heuristic
 from .v_building_block import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from .zero_bubble_auto import zb_auto_order
@@ -48,6 +49,20 @@ PUBLISHED: tuple[Heuristic, ...] = (
         placements=("loop",),
         memory="(v + 1)p - 1 chunk activations on the first device, two fewer on each next",
         source="Narayanan et al., arXiv:2104.04473, section 2.2",
+    ),
+    Heuristic(
+        name="1f1b-overlap",
+        make=overlapped_one_f_one_b_order,
+        placements=("linear",),
+        memory="2p activations on the first device, two fewer on each next",
+        source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
+    ),
+    Heuristic(
+        name="interleaved-overlap",
+        make=overlapped_interleaved_order,
+        placements=("loop",),
+        memory="(v + 1)p chunk activations on the first device, two fewer on each next",
+        source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
     ),
     Heuristic(
         name="zb-1p-fixed",

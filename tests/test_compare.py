@@ -16,6 +16,7 @@ from tightpipe import InputError
 from tightpipe.experiments.compare import COLUMNS, parse_memory
 from tightpipe.experiments.row_store import RowStore
 from tightpipe.settings import load_settings
+from tightpipe.solve import METHODS
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SETTINGS = "toy-4x8,6.2B-8x24,1.5B-8x24,6.2B-8x24-swapped"
@@ -99,6 +100,19 @@ def test_busy_links_show_what_contention_costs(tmp_path: Path) -> None:
     rows = read(table)
     assert [r["setting"] for r in rows] == ["toy-4x8"] * 2 + ["toy-4x8 link 9"] * 2
     assert int(rows[2]["cost"]) > int(rows[0]["cost"])
+
+
+def test_every_heuristic_is_compared_on_the_same_model(tmp_path: Path) -> None:
+    """Devices hold the same layers in every placement, so the work is the same."""
+    table = tmp_path / "table.csv"
+    names = [name for name, method in METHODS.items() if method.kind == "heuristic"]
+    arguments = ["--settings", "toy-4x8", "--memory", "5p", "--methods", ",".join(names), "-o", str(table)]
+    done = subprocess.run([TIGHTPIPE, "compare", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = read(table)
+    assert [r["method"] for r in rows] == names
+    assert {r["work"] for r in rows} == {"224"}
+    assert {r["placement"] for r in rows} == {"v", "linear", "loop", "bidirectional"}
 
 
 def test_fresh_keeps_the_old_rows_aside(tmp_path: Path) -> None:

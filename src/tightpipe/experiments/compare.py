@@ -55,9 +55,15 @@ class Task:
         return find_method(self.method).kind != "heuristic"
 
     @property
+    def placement(self) -> str:
+        """The V placement of the settings, or for a method that cannot schedule it, the method's own."""
+        placements = find_method(self.method).placements
+        return "v" if "v" in placements else placements[0]
+
+    @property
     def instance(self) -> Instance:
         """The problem of the row."""
-        free = self.setting.instance(self.m_offset, self.objective)
+        free = self.setting.instance(self.m_offset, self.objective, self.placement)
         return replace(free, costs=replace(free.costs, link_occupancy=self.link_occupancy))
 
     def key_columns(self) -> dict[str, object]:
@@ -77,7 +83,7 @@ class Task:
             "seq": setting.seq,
             "m_offset": self.m_offset,
             "max_mem": setting.memory(self.m_offset).limit,
-            "placement": "v",
+            "placement": self.placement,
             "objective": str(self.objective),
             "method": self.method,
             "workers": options.threads if self.searches else 1,
@@ -139,8 +145,7 @@ def plan(
     """Return the rows of a run in the order in which they are computed, checked before anything runs."""
     check_int("link_occupancy", link_occupancy, 0)
     for method in methods:
-        if "v" not in find_method(method).placements:
-            raise InputError("does not schedule the V placement of the settings", key="methods", value=method)
+        find_method(method)
     return [
         Task(setting, parse_memory(limit, setting.devices), objective, method, options, link_occupancy)
         for setting in settings

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..instance import Instance, Memory, Objective
+from ..placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +43,40 @@ class Setting:
         """What W frees, as a negative delta: -32 hidden."""
         return -32 * self.hidden
 
+    @property
+    def _backward_memory(self) -> int:
+        return -self.forward_memory - self.weight_memory
+
     def memory(self, m_offset: int) -> Memory:
         """Return deltas, and a limit of ``2 devices + m_offset`` forward activations."""
-        forward, weight = self.forward_memory, self.weight_memory
-        return Memory(forward, -forward - weight, weight, forward * (2 * self.devices + m_offset))
+        limit = self.forward_memory * (2 * self.devices + m_offset)
+        return Memory(self.forward_memory, self._backward_memory, self.weight_memory, limit)
 
-    def instance(self, m_offset: int = 0, objective: Objective | str = Objective.DEVICE_SPAN) -> Instance:
-        """Return the setting as an instance in V placement."""
+    def instance(
+        self,
+        m_offset: int = 0,
+        objective: Objective | str = Objective.DEVICE_SPAN,
+        placement: str = "v",
+    ) -> Instance:
+        """Return the setting as an instance.
+
+        A device holds the same layers in every placement: two stages of the setting's times, or one of
+        twice those times and activations, within the same memory.
+        """
+        whole = 2 // Placement(placement, self.devices).stages_per_device
+        memory = self.memory(m_offset)
+        f, b, w = (
+            whole * delta for delta in (self.forward_memory, self._backward_memory, self.weight_memory)
+        )
         return Instance.uniform(
             devices=self.devices,
             microbatches=self.microbatches,
-            forward=self.forward,
-            backward=self.backward,
-            weight=self.weight,
+            forward=whole * self.forward,
+            backward=whole * self.backward,
+            weight=whole * self.weight,
             comm=self.comm,
-            placement="v",
-            memory=self.memory(m_offset),
+            placement=placement,
+            memory=Memory(f, b, w, memory.limit),
             objective=objective,
         )
 
