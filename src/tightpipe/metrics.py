@@ -51,6 +51,17 @@ def bubble_rate(schedule: Schedule) -> float:
     return bubble(schedule) / cost(schedule)
 
 
+def total_time(schedule: Schedule) -> int:
+    """Return last end - first start over all devices, in ticks, whatever the objective."""
+    return int(schedule.end.max() - schedule.start.min())
+
+
+def bubble_over_ideal(schedule: Schedule) -> float:
+    """Return (cost - ideal) / ideal with the devices' mean busy time as ideal: the other rate in use."""
+    ideal = float(busy_times(schedule).mean())
+    return (cost(schedule) - ideal) / ideal
+
+
 def idle_times(schedule: Schedule) -> NDArray[np.int64]:
     """Return each device's span minus its busy time, shape (devices,), in ticks."""
     return np.asarray(device_spans(schedule) - busy_times(schedule))

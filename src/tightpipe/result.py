@@ -99,5 +99,10 @@ class Result:
         """Return the numbers as plain data, without the schedule."""
         keys = ("method", "cost", "work", "bubble", "bubble_rate", "bound", "gap", "peak_memory", "reason")
         numbers = {key: getattr(self, key) for key in keys}
+        if self.schedule is not None:
+            numbers["bubble_over_ideal"] = metrics.bubble_over_ideal(self.schedule)
+            numbers["total_time"] = metrics.total_time(self.schedule)
+            numbers["device_busy"] = metrics.busy_times(self.schedule).tolist()
+            numbers["device_span"] = metrics.device_spans(self.schedule).tolist()
         log = [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in self.log]
         return {"status": str(self.status), **numbers, "seconds": round(self.seconds, 3), "log": log}
