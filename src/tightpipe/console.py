@@ -84,7 +84,9 @@ class _Bar:
         """Count the step as done and write a line about it."""
         self._done += 1
         self._budget, self._begin = seconds_left, time.monotonic()
-        self._console.print(f"[{self._done}/{self._total}] {text}", highlight=False, markup=False)
+        self._console.print(
+            f"[{self._done}/{self._total}] {text}", highlight=False, markup=False, soft_wrap=True
+        )
         self._refresh()
 
     def _watch(self, entry: LogEntry) -> None:
