@@ -53,13 +53,31 @@ def _complete(instance: Instance, ops: list[Operation], target: int) -> Order | 
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
     limit = np.array([LARGE if value is None else value for value in limits])
     paths = _paths(instance, ops, device, took, target)
+    messages = _messages(instance, ops)
+    busy = instance.costs.link_occupancy
     sequence = np.full(len(ops), -1)
-    if (np.diagonal(paths) > 0).any() or not _extend(paths, device, took, delta, limit, sequence, 0):
+    if (np.diagonal(paths) > 0).any() or not _extend(
+        paths, device, took, delta, limit, messages, busy, sequence, 0
+    ):
         return None
     rows: list[list[Operation]] = [[] for _ in range(instance.devices)]
     for i in sequence:
         rows[device[i]].append(ops[i])
     return Order.from_lists(rows)
+
+
+def _messages(instance: Instance, ops: list[Operation]) -> Any:
+    """Columns: the operation that waits for this one's message, -1 if none; its device; the communication."""
+    messages = np.full((len(ops), 3), -1)
+    index = {op: i for i, op in enumerate(ops)}
+    for op, i in index.items():
+        before = _waits_for(instance, op)
+        if before is None:
+            continue
+        here, there = (instance.device(o.stage, o.microbatch) for o in (op, before))
+        if here != there:
+            messages[index[before]] = i, here, instance.comm(there, here)
+    return messages
 
 
 def _paths(instance: Instance, ops: list[Operation], device: Any, took: Any, target: int) -> Any:
@@ -136,7 +154,32 @@ def _decide(paths: Any, device: Any, took: Any) -> bool:
 
 
 @njit(cache=True)
-def _extend(paths: Any, device: Any, took: Any, delta: Any, limit: Any, sequence: Any, depth: int) -> bool:
+def _send(paths: Any, device: Any, took: Any, messages: Any, busy: int, sequence: Any, i: int) -> bool:
+    """Let the message of i arrive no earlier than those before it on its link, and `busy` each, allow."""
+    if messages[i, 0] < 0:
+        return True
+    waited = 0
+    for j in sequence[::-1]:  # the message of j, and those since, leave before that of i
+        if j < 0 or device[j] != device[i] or messages[j, 1] != messages[i, 1]:
+            continue
+        waited += busy
+        if not _insert(paths, j, messages[i, 0], took[j] + waited + messages[i, 2]):
+            return False
+    return True
+
+
+@njit(cache=True)
+def _extend(
+    paths: Any,
+    device: Any,
+    took: Any,
+    delta: Any,
+    limit: Any,
+    messages: Any,
+    busy: int,
+    sequence: Any,
+    depth: int,
+) -> bool:
     """Append one more operation, on the device that can go on earliest; True when all are placed."""
     n = len(device)
     if depth == n:
@@ -158,8 +201,9 @@ def _extend(paths: Any, device: Any, took: Any, delta: Any, limit: Any, sequence
         for j in range(n):
             if fits and not placed[j] and j != i and device[j] == here:
                 fits = _insert(narrowed, i, j, took[i])
+        fits = fits and (busy == 0 or _send(narrowed, device, took, messages, busy, sequence[:depth], i))
         if fits and _decide(narrowed, device, took):
             sequence[depth] = i
-            if _extend(narrowed, device, took, delta, limit, sequence, depth + 1):
+            if _extend(narrowed, device, took, delta, limit, messages, busy, sequence, depth + 1):
                 return True
     return False

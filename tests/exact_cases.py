@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -59,3 +60,9 @@ def tiny_instance(shape: tuple[str, int, int], seed: int, objective: str, *, lim
     least = max(free.smallest_limit(d) for d in range(devices))
     memory = Memory(-b - w, b, w, least + rng.randint(0, 4))
     return Instance.uniform(**sizes, **costs, memory=memory, objective=objective)
+
+
+def with_busy_links(instance: Instance, occupancy: int) -> Instance:
+    """Let every message keep its link busy for `occupancy` ticks."""
+    costs = dataclasses.replace(instance.costs, link_occupancy=occupancy)
+    return dataclasses.replace(instance, costs=costs)

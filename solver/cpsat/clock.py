@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
+
+from tightpipe.options import Options
 
 
 class Clock:
@@ -21,3 +24,7 @@ class Clock:
     def left(self) -> float:
         """Seconds left, at least 0."""
         return float("inf") if self._limit is None else max(0.0, self._limit - self.elapsed)
+
+    def limit(self, options: Options) -> Options:
+        """Return the options with what is left as their time limit."""
+        return options if self._limit is None else replace(options, time_limit=self.left)

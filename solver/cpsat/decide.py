@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
@@ -10,7 +11,7 @@ from tightpipe.schedule import Schedule
 
 from .clock import Clock
 from .lattice.model import LatticeModel
-from .lattice.windows import windows_of, windows_pay
+from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .queues import queues_of
 from .search import search
 
@@ -34,7 +35,7 @@ class Decision:
     reason: str = ""
 
 
-def decide(instance: Instance, target: int, options: Options) -> Decision:
+def decide(instance: Instance, target: int, options: Options, effort: float = inf) -> Decision:
     """Look for a schedule of cost at most `target`, or prove that there is none.
 
     Unlike minimising, where the horizon is the incumbent's cost, the horizon is the target itself: it
@@ -48,20 +49,22 @@ def decide(instance: Instance, target: int, options: Options) -> Decision:
         Cost in ticks.
     options
         Time limit (for all of the work), threads, seed.
+    effort
+        Deterministic time of the search, as in `search`.
     """
     clock = Clock(options.time_limit)
     queues = queues_of(instance)
     if not windows_pay(queues, clock.left):
-        return Decision(None, reason="too large")
+        return Decision(None, reason=TOO_LARGE)
     windows = windows_of(queues, target, clock)
     if not windows.feasible:
         return Decision(False)
-    if clock.left <= 0:
-        return Decision(None)
+    if not model_pays(windows, clock.left):
+        return Decision(None, reason=TOO_LARGE)
     model = LatticeModel(queues, windows, 0, minimise=False)
     if clock.left <= 0:
         return Decision(None)
-    found = search(model, options, clock.left, lambda *_: None)
+    found = search(model, options, clock.left, lambda *_: None, effort=effort)
     if found.schedule is not None:
         return Decision(True, found.schedule)
     return Decision(False if found.exhausted else None, reason=found.reason)

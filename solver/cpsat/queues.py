@@ -6,6 +6,9 @@ the k-th microbatch of the route: every k-th operation still has k-th predecesso
 and times stay the same. So a schedule is an interleaving of queues on each device, a *word*. Fused
 backwards are dominated: B and W back to back take as long, and free memory and successors earlier.
 
+A busy link changes nothing: messages leave in the sequence of the operations that made them, so
+relabelled ones leave when the original ones did.
+
 W's of one device with equal duration and equal memory are interchangeable too, whatever their stage:
 they share a queue, and the l-th of them takes the l-th B of those stages.
 """
@@ -95,6 +98,19 @@ class Queues:
                 found.append((self.backwards_of(q)[0], q, 0))
         return found
 
+    def links(self) -> list[list[tuple[int, int, int]]]:
+        """Return the (q, r, lag) of `precedences` over each directed link that may make a message wait.
+
+        A link is free again before the next message where no sender is shorter than the occupancy.
+        """
+        found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for q, r, lag in self.precedences():
+            ends = self.queues[q].device, self.queues[r].device
+            if ends[0] != ends[1]:
+                found.setdefault(ends, []).append((q, r, lag))
+        busy = self.instance.costs.link_occupancy
+        return [link for link in found.values() if any(self.queues[q].duration < busy for q, _, _ in link)]
+
 
 @lru_cache(maxsize=16)
 def queues_of(instance: Instance) -> Queues:
@@ -148,7 +164,9 @@ def order_of(queues: Queues, words: list[Word]) -> Order:
 
 def _operations(queues: Queues, word: Word) -> list[tuple[int, int, int]]:
     instance = queues.instance
-    per_route = instance.microbatches // len(instance.placement.routes)
+    of_route: dict[int, list[int]] = {}
+    for m in range(instance.microbatches):
+        of_route.setdefault(instance.route(m), []).append(m)
     done = dict.fromkeys(word, 0)
     waiting: dict[int, list[tuple[int, int]]] = {}  # W queue -> (stage, microbatch) of the B's so far
     found = []
@@ -159,7 +177,7 @@ def _operations(queues: Queues, word: Word) -> list[tuple[int, int, int]]:
             stage, microbatch = waiting[q][k]
         else:
             ((route, stage),) = queue.members
-            microbatch = route * per_route + k
+            microbatch = of_route[route][k]
         if queue.kind is OpKind.B:
             waiting.setdefault(queues.index[OpKind.W, route, stage], []).append((stage, microbatch))
         found.append((int(queue.kind), stage, microbatch))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Literal
 
 from tightpipe.instance import Instance
@@ -14,19 +15,20 @@ from tightpipe.schedule import Schedule
 from ..bounds import best_bound
 from .clock import Clock
 from .lattice.model import LatticeModel
-from .lattice.windows import windows_of, windows_pay
+from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .plain.model import PlainModel
 from .progress import Incumbent
 from .queues import queues_of
 from .search import INTERRUPTED, SearchModel, search
 from .start import checked_start, in_queue_order
+from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
-TOO_LARGE = "the model is too large to be built and searched within the time limit"
-_SECONDS_PER_ORDER = 1e-4  # building and presolving one order boolean of the lattice model
-_SECONDS_PER_OPERATION = 2.5e-3  # the same for one operation of the plain model
+_SECONDS_PER_OPERATION = 2.5e-3  # building and presolving one operation of the plain model
 _GAP_LEFT = 0.75  # a new model pays when no more than this share of the gap is left
 _SHARE = 0.5  # of the time limit that building and presolving may take
+_EFFORT = 8.0  # deterministic time of minimising before targets are tried, and at first of each target
+_EFFORT_PER_SECOND = 0.08  # the same per second of a short time limit: about a quarter of it
 
 
 def fifo_is_valid(instance: Instance) -> bool:
@@ -84,7 +86,12 @@ def solve_cpsat(
         if not incumbent.closed and clock.left > 0:
             fifo = fifo_is_valid(instance) if fifo is None else fifo
             build = _lattice if formulation == "lattice" else _plain(fifo)
-            reason = _run(instance, options, incumbent, clock, build)
+            effort = _effort(options)
+            if formulation == "plain":
+                reason = _minimise(instance, options, incumbent, clock, build, inf)
+            else:
+                reason = _minimise(instance, options, incumbent, clock, build, effort)
+                reason = reason or ask_targets(instance, options, incumbent, clock, effort)
     except KeyboardInterrupt:
         reason = INTERRUPTED
     except (MemoryError, RuntimeError) as error:
@@ -95,8 +102,15 @@ def solve_cpsat(
 Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]
 
 
-def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, build: Build) -> str:
-    """Search, again and again from a shorter horizon; return why it ended early.
+def _effort(options: Options) -> float:
+    """Counted in deterministic time, so that one worker does the same in every run."""
+    return _EFFORT if options.time_limit is None else min(_EFFORT, _EFFORT_PER_SECOND * options.time_limit)
+
+
+def _minimise(
+    instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, build: Build, effort: float
+) -> str:
+    """Search, again and again from a shorter horizon; return why it ended early, if not for its effort.
 
     The horizon decides orders before the search begins, so a schedule that takes away a good part of
     the gap is worth a new model.
@@ -107,10 +121,10 @@ def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Cloc
             return TOO_LARGE
         horizon = cost(incumbent.schedule)
         enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
-        found = search(model, options, max(clock.left, 0.01), incumbent.report, enough)
+        found = search(model, options, max(clock.left, 0.01), incumbent.report, enough=enough, effort=effort)
         incumbent.offer(found.schedule)
         incumbent.report(None, cost(incumbent.schedule) if found.exhausted else found.bound)
-        if found.reason:
+        if found.reason or cost(incumbent.schedule) > enough:
             return found.reason
     return ""
 
@@ -122,7 +136,7 @@ def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchMo
     hint = in_queue_order(incumbent.schedule)
     incumbent.offer(hint)
     windows = windows_of(queues, cost(incumbent.schedule), clock)
-    if windows.undecided * _SECONDS_PER_ORDER >= clock.left * _SHARE:
+    if not model_pays(windows, clock.left * _SHARE):
         return None
     model = LatticeModel(queues, windows, incumbent.bound)
     model.add_hint(hint, cost(hint))

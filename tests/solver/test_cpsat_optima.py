@@ -2,7 +2,14 @@
 
 import pytest
 from brute_force import optimum
-from exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance
+from exact_cases import (
+    TINY_SHAPES,
+    plain_memory,
+    table_memory,
+    tiny_instance,
+    v_instance,
+    with_busy_links,
+)
 
 from tightpipe import Instance, Status, retime, validate
 from tightpipe.heuristics import HEURISTICS
@@ -30,6 +37,27 @@ def test_agrees_with_brute_force(
         assert validate(instance, result.schedule) == []
     assert refute(instance, best - 1, OPTIONS) is True
     assert refute(instance, best, OPTIONS) is False
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("occupancy", [3, 12])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+def test_busy_links_agree_with_brute_force(
+    shape: tuple[str, int, int], objective: str, occupancy: int
+) -> None:
+    instance = with_busy_links(tiny_instance(shape, 2, objective, limited=occupancy == 3), occupancy)
+    best = optimum(instance)
+    for formulation in FORMULATIONS:
+        result = solve_cpsat(instance, OPTIONS, formulation=formulation)
+        assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), formulation
+    assert refute(instance, best - 1, OPTIONS) is True
+    assert refute(instance, best, OPTIONS) is False
+
+
+def test_busy_links_make_messages_wait() -> None:
+    free = v_instance(2, 3, (3, 4, 2, 1), plain_memory(8))
+    busy = with_busy_links(free, 9)
+    assert optimum(free) < optimum(busy) == solve_cpsat(busy, OPTIONS).cost
 
 
 @pytest.mark.parametrize("shape", TINY_SHAPES[1:5], ids=lambda shape: "-".join(map(str, shape)))

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from cases import instances, serial_order
-from exact_cases import plain_memory, table_memory, v_instance
+from exact_cases import plain_memory, table_memory, v_instance, with_busy_links
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from tightpipe import (
@@ -25,18 +26,22 @@ from tightpipe import (
     simulate,
     validate,
 )
-from tightpipe.metrics import cost
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.metrics import cost, largest_work
 from tightpipe.operation import OpKind
 from tightpipe.options import Options
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import solve as solve_module
+from tightpipe.solver.cpsat.clock import Clock
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.lattice.windows import windows_of
 from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.progress import Incumbent
 from tightpipe.solver.cpsat.queues import order_of, queues_of, words_of
 from tightpipe.solver.cpsat.search import Found
 from tightpipe.solver.cpsat.start import in_queue_order
+from tightpipe.solver.cpsat.targets import ask_targets
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
@@ -68,8 +73,9 @@ def test_queue_order_keeps_the_schedule_valid_and_no_dearer(instance: Instance) 
 
 
 @settings(max_examples=40, deadline=None)
-@given(instances())
-def test_the_hint_is_complete_and_feasible(instance: Instance) -> None:
+@given(instances(), st.sampled_from([0, 5, 15]))
+def test_the_hint_is_complete_and_feasible(instance: Instance, occupancy: int) -> None:
+    instance = with_busy_links(instance, occupancy)
     hint = in_queue_order(_serial(instance))
     queues = queues_of(instance)
     lattice = LatticeModel(queues, windows_of(queues, cost(hint)), 0)
@@ -130,6 +136,34 @@ def test_one_worker_is_reproducible() -> None:
     assert [(e.cost, e.bound) for e in first.log] == [(e.cost, e.bound) for e in second.log]
 
 
+@pytest.mark.parametrize("effort", [0.1, 8.0])
+def test_targets_close_the_gap_without_minimising(effort: float) -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+    clock, start = Clock(60.0), retime(instance, HEURISTICS["greedy-v"].make(instance))
+    incumbent = Incumbent(start, best_bound(instance).value, clock, lambda _: None)
+    assert ask_targets(instance, Options(workers=1), incumbent, clock, effort) == ""
+    assert incumbent.closed
+    assert cost(incumbent.schedule) - largest_work(instance) == 18
+    assert validate(instance, incumbent.schedule) == []
+
+
+def test_two_directions_over_iterations_without_a_flush() -> None:
+    instance = Instance.uniform(
+        devices=2,
+        microbatches=4,
+        forward=2,
+        backward=3,
+        weight=1,
+        placement="bidirectional",
+        iterations=2,
+        flush=False,
+    )
+    result = solve_cpsat(instance, Options(time_limit=20, workers=2))
+    assert validate(instance, result.schedule) == []
+    assert result.status is Status.OPTIMAL
+    assert not result.reason
+
+
 def test_progress_is_told_as_logged() -> None:
     told: list[Any] = []
     result = solve_cpsat(EASY, Options(time_limit=20, workers=2, progress=told.append))
@@ -152,7 +186,7 @@ def test_the_time_limit_holds_at_paper_scale(formulation: Any) -> None:
 
 @pytest.mark.parametrize("failure", [RuntimeError("out of memory"), KeyboardInterrupt(), MemoryError()])
 def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: BaseException) -> None:
-    def die(*_: Any) -> Found:
+    def die(*_: Any, **__: Any) -> Found:
         raise failure
 
     monkeypatch.setattr(solve_module, "search", die)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
 
@@ -10,6 +11,8 @@ from tightpipe.operation import OpKind
 
 from ..queues import Queues
 from .variables import Variables
+
+Times = Sequence[cp_model.IntVar] | Mapping[int, cp_model.IntVar]
 
 
 class Constraints:
@@ -33,6 +36,7 @@ class Constraints:
         """Add all families."""
         self.sequence()
         self.precedence()
+        self.busy_links()
         self.order_in_time()
         self.lattice()
         self.no_overlap()
@@ -52,20 +56,24 @@ class Constraints:
             for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
                 self.model.add(self.start[j] >= self.start[i] + least)
 
+    def busy_links(self) -> None:
+        """A message leaves after its item, `occupancy` after the one before on its link, then arrives."""
+        v, busy = self.variables, self.variables.occupancy
+        for link in v.links:
+            for q, r, lag in link:
+                for i, j in zip(v.items(q), v.items(r), strict=True):
+                    self.model.add(v.departure[i] >= self.start[i] + self.queues.queues[q].duration)
+                    self.model.add(self.start[j] >= v.departure[i] + lag)
+                for i, j in pairwise(v.items(q)):
+                    self.model.add(v.departure[j] >= v.departure[i] + busy)
+            for (x, _, _), (y, _, _) in combinations(link, 2):
+                self._in_turn(x, y, v.departure, (busy, busy))
+
     def order_in_time(self) -> None:
         """What runs first ends before the other starts."""
-        v = self.variables
-        for x, y in v.pairs():
-            for k, i in enumerate(v.items(x)):
-                ranks = v.open_ranks(i, y)
-                if ranks.start > 0:
-                    self._after(v.first[y] + ranks.start - 1, y, i)
-                if ranks.stop < len(v.items(y)):
-                    self._after(i, x, v.first[y] + ranks.stop)
-                for rank in ranks:
-                    literal, j = v.precedes(x, k, y, rank), v.first[y] + rank
-                    self._after(i, x, j, literal)
-                    self._after(j, y, i, ~literal)
+        for x, y in self.variables.pairs():
+            least = self.queues.queues[x].duration, self.queues.queues[y].duration
+            self._in_turn(x, y, self.start, least)
 
     def lattice(self) -> None:
         """Who precedes an element precedes the next one; who follows an element follows the one before."""
@@ -120,7 +128,16 @@ class Constraints:
             if not isinstance(others, int):
                 self.model.add((k + 1) * queues[x].delta + others <= limit)
 
-    def _after(self, i: int, q: int, j: int, literal: cp_model.LiteralT | None = None) -> None:
-        rule = self.model.add(self.start[j] >= self.start[i] + self.queues.queues[q].duration)
-        if literal is not None:
-            rule.only_enforce_if(literal)
+    def _in_turn(self, x: int, y: int, time: Times, least: tuple[int, int]) -> None:
+        """Keep the times of queues x and y in the sequence of their items: `least` apart, by who is first."""
+        v = self.variables
+        for k, i in enumerate(v.items(x)):
+            ranks = v.open_ranks(i, y)
+            if ranks.start > 0:
+                self.model.add(time[i] >= time[v.first[y] + ranks.start - 1] + least[1])
+            if ranks.stop < len(v.items(y)):
+                self.model.add(time[v.first[y] + ranks.stop] >= time[i] + least[0])
+            for rank in ranks:
+                literal, j = v.precedes(x, k, y, rank), v.first[y] + rank
+                self.model.add(time[j] >= time[i] + least[0]).only_enforce_if(literal)
+                self.model.add(time[i] >= time[j] + least[1]).only_enforce_if(~literal)

@@ -1,4 +1,4 @@
-"""Variables: a start time per item, a boolean per open pair of items."""
+"""Variables: a start time per item, a boolean per open pair, a departure per message that may wait."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ class Variables:
         self.on = [queues.on(d) for d in range(queues.instance.devices)]
         self.start = self._starts(model)
         self._order = self._orders(model)
+        self.links = queues.links()
+        self.occupancy = queues.instance.costs.link_occupancy
+        self.departure = self._departures(model)
 
     def items(self, q: int) -> range:
         """Return the items of queue q, in sequence."""
@@ -72,6 +75,12 @@ class Variables:
             i = self.first[x] + k
             for rank, literal in zip(self.open_ranks(i, y), literals, strict=True):
                 model.add_hint(literal, start[i] < start[self.first[y] + rank])
+        for link in self.links:
+            leaves = -self.windows.horizon
+            sent = [(start[i] + self.queues[q].duration, i) for q, _, _ in link for i in self.items(q)]
+            for end, i in sorted(sent):
+                leaves = max(end, leaves + self.occupancy)
+                model.add_hint(self.departure[i], leaves)
 
     def _starts(self, model: cp_model.CpModel) -> list[cp_model.IntVar]:
         """Times run from the start of frame 0."""
@@ -84,6 +93,19 @@ class Variables:
             for q, queue in enumerate(self.queues)
             for i in self.items(q)
         ]
+
+    def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
+        """Return when the message of each item leaves, for the links on which one may have to wait."""
+        return {
+            i: model.new_int_var(
+                self.start[i].proto.domain[0] + self.queues[q].duration,
+                self.start[j].proto.domain[1] - lag,
+                f"d{q}.{i - self.first[q]}",
+            )
+            for link in self.links
+            for q, r, lag in link
+            for i, j in zip(self.items(q), self.items(r), strict=True)
+        }
 
     def _orders(self, model: cp_model.CpModel) -> dict[tuple[int, int, int], list[cp_model.IntVar]]:
         return {

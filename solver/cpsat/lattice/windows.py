@@ -27,7 +27,9 @@ from ..queues import Queues
 from .propagate import CHANGED, CONTRADICTION, NEVER, propagate
 
 Ints = NDArray[np.int64]
+TOO_LARGE = "the model is too large to be built and searched within the time limit"
 _SECONDS_PER_STEP = 1e-6  # measured, for one frame, item, and item before it on its device
+_SECONDS_PER_ORDER = 1e-4  # building and presolving one order boolean
 
 
 class Net(NamedTuple):
@@ -119,6 +121,11 @@ def windows_pay(queues: Queues, seconds: float) -> bool:
     frames = 1 if instance.objective is Objective.MAKESPAN else instance.devices
     items = sum(queue.count for queue in queues.queues)
     return frames * items * items / instance.devices * _SECONDS_PER_STEP < seconds
+
+
+def model_pays(windows: Windows, seconds: float) -> bool:
+    """Whether the model of these windows is expected to be built and presolved within `seconds`."""
+    return windows.undecided * _SECONDS_PER_ORDER < seconds
 
 
 def _open_orders(net: Net) -> tuple[Ints, Ints]:

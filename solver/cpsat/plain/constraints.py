@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 from tightpipe.instance import Instance
 from tightpipe.operation import Operation, OpKind
 
-from .variables import KINDS, Variables
+from .variables import KINDS, Variables, receiver
 
 
 class Constraints:
@@ -31,13 +31,14 @@ class Constraints:
         self, model: cp_model.CpModel, instance: Instance, variables: Variables, *, fifo: bool
     ) -> None:
         self.model, self.instance, self.fifo = model, instance, fifo
-        self.start, self.interval = variables.start, variables.interval
+        self.variables, self.start, self.interval = variables, variables.start, variables.interval
 
     def add_constraints(self) -> None:
         """Add all families."""
         self.forward_dependency()
         self.backward_dependency()
         self.weight_dependency()
+        self.busy_links()
         self.no_overlap()
         self.memory()
         if self.fifo:
@@ -62,6 +63,18 @@ class Constraints:
         for m in range(self.instance.microbatches):
             for s in range(self.instance.stages):
                 self._follows(Operation(OpKind.B, s, m), Operation(OpKind.W, s, m))
+
+    def busy_links(self) -> None:
+        """Messages leave in the sequence of their operations, `occupancy` apart on one link, then arrive."""
+        departure = self.variables.departure
+        for op, leaves in departure.items():
+            self.model.add(leaves >= self.start[op] + self.instance.duration(op.kind, op.stage))
+            after = receiver(self.instance, op)
+            assert after is not None
+            self.model.add(self.start[after] >= leaves + self._comm(op, after))
+        for (first, second), literal in self.variables.precedes.items():
+            self._leave_in_turn(first, second, literal)
+            self._leave_in_turn(second, first, ~literal)
 
     def no_overlap(self) -> None:
         """A device runs one operation at a time."""
@@ -93,10 +106,21 @@ class Constraints:
                         self.model.add(self.start[second] >= self.start[first] + took)
 
     def _follows(self, first: Operation, second: Operation) -> None:
-        sender = self.instance.device(first.stage, first.microbatch)
-        receiver = self.instance.device(second.stage, second.microbatch)
-        least = self.instance.duration(first.kind, first.stage) + self.instance.comm(sender, receiver)
+        least = self.instance.duration(first.kind, first.stage) + self._comm(first, second)
         self.model.add(self.start[second] >= self.start[first] + least)
+
+    def _comm(self, first: Operation, second: Operation) -> int:
+        return self.instance.comm(
+            self.instance.device(first.stage, first.microbatch),
+            self.instance.device(second.stage, second.microbatch),
+        )
+
+    def _leave_in_turn(self, first: Operation, second: Operation, literal: cp_model.LiteralT) -> None:
+        departure = self.variables.departure
+        busy = self.instance.costs.link_occupancy
+        took = self.instance.duration(first.kind, first.stage)
+        self.model.add(departure[second] >= departure[first] + busy).only_enforce_if(literal)
+        self.model.add(self.start[second] >= self.start[first] + took).only_enforce_if(literal)
 
     def _on(self, device: int) -> list[Operation]:
         return [op for op in self.start if self.instance.device(op.stage, op.microbatch) == device]

@@ -58,7 +58,20 @@ class PlainModel:
             self.model.add_hint(self.variables.begin[device], begin)
             for op, time in zip(operations, times, strict=True):
                 self.model.add_hint(self.variables.start[op], time)
+        self._hint_links(schedule, origin)
         self.model.add_hint(self.cost, cost)
+
+    def _hint_links(self, schedule: Schedule, origin: int) -> None:
+        v, busy = self.variables, self.instance.costs.link_occupancy
+        operations = [op for device in schedule.order.to_lists() for op in device]
+        end = dict(zip(operations, (schedule.end - origin).tolist(), strict=True))
+        for link in v.links:
+            leaves = -busy
+            for op in sorted(link, key=end.__getitem__):
+                leaves = max(end[op], leaves + busy)
+                self.model.add_hint(v.departure[op], leaves)
+        for (first, second), literal in v.precedes.items():
+            self.model.add_hint(literal, end[first] < end[second])
 
     def order(self, start: list[int]) -> Order:
         """Return the order of the operations from their start times."""

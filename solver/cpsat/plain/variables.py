@@ -1,6 +1,8 @@
-"""Variables of the plain formulation: a start time and an interval per operation."""
+"""Variables of the plain formulation: start times, intervals, and departures over busy links."""
 
 from __future__ import annotations
+
+from itertools import combinations
 
 from ortools.sat.python import cp_model
 
@@ -12,6 +14,9 @@ KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
 class Variables:
     """Start times and intervals by operation, and the time at which each device begins.
+
+    Where messages may have to wait for a link: the operations that send over each such link, when their
+    messages leave, and for each two of them whether the first runs before the second.
 
     Parameters
     ----------
@@ -32,4 +37,36 @@ class Variables:
                     op, took = Operation(kind, s, m), instance.duration(kind, s)
                     self.start[op] = model.new_int_var(0, latest - took, f"s{op}")
                     self.interval[op] = model.new_fixed_size_interval_var(self.start[op], took, f"i{op}")
+        self.links = _links(instance)
+        self.departure = {op: model.new_int_var(0, latest, f"d{op}") for link in self.links for op in link}
+        self.precedes = {
+            pair: model.new_bool_var(f"o{pair[0]}<{pair[1]}")
+            for link in self.links
+            for pair in combinations(link, 2)
+        }
         self.begin = [model.new_int_var(0, latest, f"begin{d}") for d in range(instance.devices)]
+
+
+def receiver(instance: Instance, op: Operation) -> Operation | None:
+    """Return the operation on another device that waits for the message of `op`, if there is one."""
+    stage = op.stage + 1 if op.kind is OpKind.F else op.stage - 1
+    if op.kind is OpKind.W or not 0 <= stage < instance.stages:
+        return None
+    apart = instance.device(stage, op.microbatch) != instance.device(op.stage, op.microbatch)
+    return Operation(op.kind, stage, op.microbatch) if apart else None
+
+
+def _links(instance: Instance) -> list[list[Operation]]:
+    """Return the senders of each directed link on which a message may have to wait."""
+    found: dict[tuple[int, int], list[Operation]] = {}
+    for kind in (OpKind.F, OpKind.B):
+        for s in range(instance.stages):
+            for m in range(instance.microbatches):
+                after = receiver(instance, Operation(kind, s, m))
+                if after is not None:
+                    link = instance.device(s, m), instance.device(after.stage, m)
+                    found.setdefault(link, []).append(Operation(kind, s, m))
+    busy = instance.costs.link_occupancy
+    return [
+        link for link in found.values() if any(instance.duration(op.kind, op.stage) < busy for op in link)
+    ]

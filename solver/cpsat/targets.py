@@ -1,0 +1,57 @@
+"""Close a gap by asking for one target after another: the decision version in place of minimising."""
+
+from __future__ import annotations
+
+from tightpipe.instance import Instance
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+
+from .clock import Clock
+from .decide import decide
+from .progress import Incumbent
+
+_FIRST = 1 / 16  # of the gap that the first target is below the incumbent
+_HALF = 1 / 2
+
+
+def ask_targets(
+    instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, effort: float
+) -> str:
+    """Ask whether targets between bound and incumbent can be kept; return why it ended early.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    options
+        Threads and seed.
+    incumbent
+        What is known; a schedule that keeps a target replaces its schedule, a refuted target its bound.
+    clock
+        Ends the last question.
+    effort
+        Deterministic time of each question, as in `search`.
+
+    Notes
+    -----
+    A target just below the incumbent is not harder to refute than a far one, and closes most of the
+    gap. Where a target is kept, the next one is twice as far from the new incumbent; where it stays
+    open, the lower half remains. When nothing is left to ask, all is asked again with twice the effort.
+    """
+    ceiling, share = cost(incumbent.schedule), _FIRST
+    while not incumbent.closed and clock.left > 0:
+        ceiling = min(ceiling, cost(incumbent.schedule))
+        if ceiling <= incumbent.bound:
+            ceiling, share, effort = cost(incumbent.schedule), _FIRST, 2 * effort
+        target = ceiling - max(1, int(share * (ceiling - incumbent.bound)))
+        decision = decide(instance, target, clock.limit(options), effort)
+        if decision.schedule is not None:
+            incumbent.offer(decision.schedule)
+            share = min(_HALF, 2 * share)
+        elif decision.possible is False:
+            incumbent.report(None, target + 1)
+        elif decision.reason:
+            return decision.reason
+        else:
+            ceiling, share = target, _HALF
+    return ""
