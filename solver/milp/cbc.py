@@ -1,0 +1,72 @@
+"""The backend CBC: the program that comes with PuLP."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pulp
+
+from tightpipe.options import Options
+
+from ..cpsat.clock import Clock
+from .backend import INTERRUPTED, OBJECTIVE_GAP, Watch
+from .model import MilpModel
+from .process import LONGEST, ModelFiles, run_process
+
+_NUMBER = r"([-+\d.e]+)"
+_BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)
+_OPTIMAL = re.compile(rf"^Result - Optimal solution found\s+Objective value:\s+{_NUMBER}", re.MULTILINE)
+_LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
+
+
+def run_cbc(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
+    """Solve with CBC; see `Backend`."""
+    with TemporaryDirectory() as folder:
+        return _Run(model, options, clock, watch, Path(folder)).run()
+
+
+class _Run:
+    """One run, with its files in `folder`."""
+
+    def __init__(self, model: MilpModel, options: Options, clock: Clock, watch: Watch, folder: Path) -> None:
+        self.files = ModelFiles(model, folder)
+        self.options, self.clock, self.watch = options, clock, watch
+        self.pulp = pulp.COIN_CMD(path=pulp.PULP_CBC_CMD.pulp_cbc_path, msg=False)
+
+    def run(self) -> str:
+        """Return why CBC ended early, else ""."""
+        self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
+        code, stopped = run_process(self._command(), self.files, self.clock, self._look)
+        if self.files.solution.exists():
+            self._take_solution()
+        elif not stopped:
+            return f"CBC ended with exit status {code}: {self.files.last_line()}"
+        return stopped if stopped == INTERRUPTED else ""
+
+    def _command(self) -> list[str]:
+        settings = {
+            "mips": self.files.start,
+            "timeMode": "elapsed",
+            "sec": f"{min(self.clock.left, LONGEST):.2f}",
+            "threads": self.options.threads,
+            "randomCbcSeed": self.options.seed,
+            "randomSeed": self.options.seed,
+            "ratio": 0,
+            "allow": OBJECTIVE_GAP,
+        }
+        pairs = [word for key, value in settings.items() for word in (f"-{key}", str(value))]
+        files = self.files
+        return [self.pulp.path, str(files.mps), *pairs, "-solve", "-solution", str(files.solution)]
+
+    def _look(self) -> None:
+        """Take the largest bound in the log; every one of them holds."""
+        text = self.files.log.read_text(errors="replace")
+        found = [*("".join(groups) for groups in _BOUND.findall(text)), *_OPTIMAL.findall(text)]
+        self.watch.bound(max((n for n in map(float, found) if n < _LARGEST), default=float("-inf")))
+
+    def _take_solution(self) -> None:
+        files = self.files
+        values = self.pulp.readsol_MPS(str(files.solution), files.problem, *files.names[:3])[1]
+        self.watch.solution(lambda variable: float(values[variable.name]))

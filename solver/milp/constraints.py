@@ -1,0 +1,176 @@
+"""The constraint families of the mixed-integer model."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pulp
+
+from tightpipe.operation import OpKind
+
+from ..cpsat.queues import Queues
+from .linear import Linear, Variable
+from .variables import Variables
+
+
+class Constraints:
+    """Adds the constraints of the model, one method per family.
+
+    Notation: s_i start and d_i duration of item i, b the start of its device's frame, T the horizon,
+    o_ij = 1 where i runs before j, h_i and t_i head and tail of i in that frame.
+
+    Parameters
+    ----------
+    problem
+        Receives the constraints.
+    queues
+        The problem.
+    variables
+        Its variables.
+    """
+
+    def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
+        self.problem, self.queues, self.variables = problem, queues, variables
+        self.start, self.begin = variables.start, variables.begin
+        self.head = variables.windows.head.tolist()
+        self.tail = variables.windows.tail.tolist()
+        self.horizon = variables.windows.horizon
+
+    def add_constraints(self) -> None:
+        """Add all families."""
+        self.sequence()
+        self.precedence()
+        self.windows()
+        self.order_in_time()
+        self.lattice()
+        self.work()
+        self.weight_after_backward()
+        self.memory()
+
+    def sequence(self) -> None:
+        """Elements of a queue run one after another."""
+        for q, queue in enumerate(self.queues.queues):
+            for i, j in pairwise(self.variables.items(q)):
+                self._after(i, j, queue.duration)
+
+    def precedence(self) -> None:
+        """An item starts after the item that it waits for, plus communication."""
+        for q, r, lag in self.queues.precedences():
+            least = self.queues.queues[q].duration + lag
+            for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
+                self._after(i, j, least)
+
+    def windows(self) -> None:
+        """Every item keeps head and tail: ``h_i <= s_i - b <= T - d_i - t_i``."""
+        for q, queue in enumerate(self.queues.queues):
+            frame = self.variables.frame[queue.device]
+            for i in self.variables.items(q) if frame else ():
+                since = Linear().plus(self.start[i]).plus(self.begin[frame], -1)
+                since.at_least(self.problem, self.head[frame][i])
+                until = Linear().plus(self.start[i], -1).plus(self.begin[frame])
+                until.at_least(self.problem, queue.duration + self.tail[frame][i] - self.horizon)
+
+    def order_in_time(self) -> None:
+        """What runs first ends before the other starts: ``s_j >= s_i + d_i - (T - t_i - h_j)(1 - o_ij)``.
+
+        In every schedule within the horizon s_j - s_i >= h_j - (T - d_i - t_i), so the row says nothing
+        that does not hold where o_ij = 0, and no smaller big-M follows from the windows.
+        """
+        v = self.variables
+        for (x, y, k), binaries in v.order.items():
+            i = v.first[x] + k
+            ranks = v.open_ranks(i, y)
+            if ranks.start > 0:
+                self._after(v.first[y] + ranks.start - 1, i, self.queues.queues[y].duration)
+            if ranks.stop < len(v.items(y)):
+                self._after(i, v.first[y] + ranks.stop, self.queues.queues[x].duration)
+            for rank, binary in zip(ranks, binaries, strict=True):
+                self._one_after_other(x, i, y, v.first[y] + rank, binary)
+
+    def lattice(self) -> None:
+        """Who precedes an element precedes the next one; who follows an element follows the one before."""
+        v = self.variables
+        for x, y in v.pairs():
+            for k, i in enumerate(v.items(x)):
+                ranks = v.open_ranks(i, y)
+                for rank in ranks:
+                    binary = v.precedes(x, k, y, rank)
+                    if rank + 1 < ranks.stop:
+                        following = v.precedes(x, k, y, rank + 1)
+                        Linear().plus(following).plus(binary, -1).at_least(self.problem, 0)
+                    if k > 0 and rank in v.open_ranks(i - 1, y):
+                        earlier = v.precedes(x, k - 1, y, rank)
+                        Linear().plus(earlier).plus(binary, -1).at_least(self.problem, 0)
+
+    def work(self) -> None:
+        """What a device runs before and after an item fits before and after it.
+
+        ``s_i - b >= sum of d_j o_ji`` and ``b + cost - s_i - d_i >= sum of d_j (1 - o_ji)`` over the other
+        items j of the device. The big-M rows alone give a relaxation that ignores the device's work.
+        """
+        v = self.variables
+        for device, on in enumerate(v.on):
+            begin = self.begin[v.frame[device]]
+            total = sum(self.queues.queues[q].duration * len(v.items(q)) for q in on)
+            for x in on:
+                for k, i in enumerate(v.items(x)):
+                    since = Linear().plus(self.start[i]).plus(begin, -1)
+                    until = Linear().plus(self.start[i], -1).plus(begin).plus(v.cost)
+                    self._add_work_before(since, -1, x, k, on)
+                    self._add_work_before(until, 1, x, k, on)
+                    since.at_least(self.problem, 0)
+                    until.at_least(self.problem, total)
+
+    def weight_after_backward(self) -> None:
+        """The k-th W of a pool has k + 1 of the pool's B's before it."""
+        for q, queue in enumerate(self.queues.queues):
+            if queue.kind is OpKind.W and len(queue.members) > 1:
+                for k in range(queue.count):
+                    ready = Linear()
+                    for y in self.queues.backwards_of(q):
+                        self.variables.add_count_before(ready, 1, q, k, y)
+                    ready.at_least(self.problem, k + 1)
+
+    def memory(self) -> None:
+        """When an F has started, the device's memory is within its limit."""
+        for device, on in enumerate(self.variables.on):
+            limit = self.queues.instance.memory_limit(device)
+            if limit is None:
+                continue
+            for x in on:
+                if self.queues.queues[x].delta > 0:
+                    self._memory_at(x, on, limit)
+
+    def _memory_at(self, x: int, on: list[int], limit: int) -> None:
+        queues = self.queues.queues
+        for k in range(queues[x].count):
+            free = Linear(limit - (k + 1) * queues[x].delta)
+            for y in on:
+                if y != x:
+                    self.variables.add_count_before(free, -queues[y].delta, x, k, y)
+            free.at_least(self.problem, 0)
+
+    def _add_work_before(self, expression: Linear, sign: int, x: int, k: int, on: list[int]) -> None:
+        expression.constant += sign * k * self.queues.queues[x].duration
+        for y in on:
+            if y != x:
+                weight = sign * self.queues.queues[y].duration
+                self.variables.add_count_before(expression, weight, x, k, y)
+
+    def _one_after_other(self, x: int, i: int, y: int, j: int, binary: Variable) -> None:
+        """Add both big-M rows of items i of queue x and j of queue y."""
+        first, second = self.queues.queues[x].duration, self.queues.queues[y].duration
+        slack = self._slack(x, i, j)
+        self._difference(i, j).plus(binary, -slack).at_least(self.problem, first - slack)
+        self._difference(j, i).plus(binary, self._slack(x, j, i)).at_least(self.problem, second)
+
+    def _slack(self, q: int, i: int, j: int) -> int:
+        """Return T - t_i - h_j, at least 0, in the frame of the device of queue q."""
+        frame = self.variables.frame[self.queues.queues[q].device]
+        return int(max(0, self.horizon - self.tail[frame][i] - self.head[frame][j]))
+
+    def _difference(self, i: int, j: int) -> Linear:
+        return Linear().plus(self.start[j]).plus(self.start[i], -1)
+
+    def _after(self, i: int, j: int, least: int) -> None:
+        self._difference(i, j).at_least(self.problem, least)

@@ -1,0 +1,71 @@
+"""The backend HiGHS, through highspy."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tightpipe.options import Options
+
+from ..cpsat.clock import Clock
+from .backend import INTERRUPTED, OBJECTIVE_GAP, Watch
+from .model import MilpModel
+from .process import LONGEST, ModelFiles, run_process
+
+_PROGRAM = Path(__file__).with_name("highs_program.py")
+
+
+def run_highs(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
+    """Solve with HiGHS; see `Backend`."""
+    with TemporaryDirectory() as folder:
+        return _Run(model, options, clock, watch, Path(folder)).run()
+
+
+class _Run:
+    """One run, with its files in `folder`."""
+
+    def __init__(self, model: MilpModel, options: Options, clock: Clock, watch: Watch, folder: Path) -> None:
+        self.files = ModelFiles(model, folder)
+        self.options, self.clock, self.watch = options, clock, watch
+        self.read = 0
+        self.status = ""
+
+    def run(self) -> str:
+        """Return why HiGHS ended early, else ""."""
+        start = {self.files.column(v): v.varValue for v in self.files.problem.variables()}
+        settings = {
+            "time_limit": min(self.clock.left, LONGEST),
+            "threads": self.options.threads,
+            "random_seed": self.options.seed,
+            "mip_rel_gap": 0.0,
+            "mip_abs_gap": OBJECTIVE_GAP,
+        }
+        self.files.start.write_text(json.dumps({"start": start, "options": settings}))
+        command = [sys.executable, "-P", str(_PROGRAM), str(self.files.mps), str(self.files.start)]
+        code, stopped = run_process(command, self.files, self.clock, self._look)
+        if stopped:
+            return stopped if stopped == INTERRUPTED else ""
+        if self.status not in ("Optimal", "Time limit reached"):
+            return f"HiGHS ended with {self.status or f'exit status {code}'}: {self.files.last_line()}"
+        return ""
+
+    def _look(self) -> None:
+        """Take what is new in the log: whole lines, each a JSON object."""
+        with self.files.log.open() as log:
+            log.seek(self.read)
+            new = log.read()
+        whole = new[: new.rfind("\n") + 1]
+        self.read += len(whole)
+        for line in whole.splitlines():
+            self._take(**json.loads(line))
+
+    def _take(
+        self, bound: float | None = None, solution: dict[str, float] | None = None, status: str = ""
+    ) -> None:
+        self.status = status or self.status
+        if bound is not None:
+            self.watch.bound(bound)
+        if solution is not None:
+            self.watch.solution(lambda variable: solution.get(self.files.column(variable), 0.0))

@@ -1,0 +1,89 @@
+"""The mixed-integer model: queues, open order binaries, windows from a horizon.
+
+References
+----------
+Qi et al., arXiv:2401.10241, appendix: order binaries with big-M rows for one stage per device. Here the
+microbatches of a queue are in sequence, so the binaries of two queues are monotone in both ranks, and
+the big-M of each row comes from heads and tails under the cost of a known schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pulp
+
+from tightpipe.schedule import Order, Schedule
+
+from ..cpsat.lattice.windows import Windows
+from ..cpsat.queues import Queues, Word, order_of, words_of
+from .constraints import Constraints
+from .linear import Variable
+from .objective import minimise_cost
+from .variables import Variables
+
+Value = Callable[[Variable], float]
+
+
+class MilpModel:
+    """Find the cheapest schedule of cost at most the horizon of `windows`.
+
+    Parameters
+    ----------
+    queues
+        The problem.
+    windows
+        Feasible windows.
+    lower_bound
+        A proven bound of the cost.
+    """
+
+    def __init__(self, queues: Queues, windows: Windows, lower_bound: int) -> None:
+        self.queues, self.instance = queues, queues.instance
+        self.problem = pulp.LpProblem("tightpipe", pulp.LpMinimize)
+        self.variables = Variables(self.problem, queues, windows, lower_bound)
+        Constraints(self.problem, queues, self.variables).add_constraints()
+        minimise_cost(self.problem, queues, self.variables)
+
+    def set_start(self, schedule: Schedule, cost: int) -> None:
+        """Start from a complete schedule in queue order, backwards split."""
+        v = self.variables
+        start = [0] * v.first[-1]
+        done = [0] * len(self.queues.queues)
+        begin = [int(schedule.start.max())] * len(v.begin)
+        for device, word in enumerate(words_of(self.queues, schedule.order)):
+            times = schedule.start[schedule.order.rows(device)].tolist()
+            frame = v.frame[device]
+            begin[frame] = min(begin[frame], times[0])
+            for q, time in zip(word, times, strict=True):
+                start[v.first[q] + done[q]] = time
+                done[q] += 1
+        origin = begin[0]
+        v.set_start([time - origin for time in start], [time - origin for time in begin], cost)
+
+    def order(self, value: Value) -> Order:
+        """Return the order that the binaries of a solution say, whatever its start times.
+
+        An item's position on its device is the number of items before it.
+        """
+        return order_of(self.queues, [self._word(on, value) for on in self.variables.on])
+
+    def _word(self, on: list[int], value: Value) -> Word:
+        v = self.variables
+        position = {i: k for q in on for k, i in enumerate(v.items(q))}
+        for x in on:
+            for y in on:
+                if x < y:
+                    self._count_pairs(x, y, value, position)
+        queue_of = {i: q for q in on for i in v.items(q)}
+        return [queue_of[i] for i in sorted(position, key=lambda i: (position[i], i))]
+
+    def _count_pairs(self, x: int, y: int, value: Value, position: dict[int, int]) -> None:
+        """Add to each position of queues x and y how many elements of the other one come before."""
+        v = self.variables
+        for k, i in enumerate(v.items(x)):
+            ranks = v.open_ranks(i, y)
+            open_before = [value(o) > 0.5 for o in v.order[x, y, k]]
+            for rank, j in enumerate(v.items(y)):
+                first = rank >= ranks.stop or (rank in ranks and open_before[rank - ranks.start])
+                position[j if first else i] += 1

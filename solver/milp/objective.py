@@ -1,0 +1,27 @@
+"""The objective: every frame is at most as long as the cost."""
+
+from __future__ import annotations
+
+import pulp
+
+from tightpipe.operation import OpKind
+
+from ..cpsat.queues import Queues
+from .linear import Linear
+from .variables import Variables
+
+
+def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
+    """Minimise the cost: ``b <= s_i`` and ``s_i + d_i <= b + cost`` on every device.
+
+    A frame starts with an F and ends with a W; `device_span` has one frame per device, the makespan one
+    for all devices, so the cost is the largest frame in both.
+    """
+    for queue, items in zip(queues.queues, map(variables.items, range(len(queues.queues))), strict=True):
+        begin = variables.begin[variables.frame[queue.device]]
+        if queue.kind is OpKind.F:
+            Linear().plus(variables.start[items[0]]).plus(begin, -1).at_least(problem, 0)
+        if queue.kind is OpKind.W:
+            span = Linear().plus(begin).plus(variables.cost).plus(variables.start[items[-1]], -1)
+            span.at_least(problem, queue.duration)
+    problem.setObjective(pulp.LpAffineExpression([(variables.cost, 1)]))

@@ -1,0 +1,104 @@
+"""Run a backend as a process of its own: its files, its time limit, Ctrl-C.
+
+Two reasons. A solver that is killed or crashes takes nothing with it, and the libraries of OR-Tools and
+highspy, two versions of HiGHS under one name, cannot be loaded by the same process.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..cpsat.clock import Clock
+from .backend import INTERRUPTED
+from .linear import Variable
+from .model import MilpModel
+
+POLL = 0.2  # seconds between two looks at what the process has written
+LONGEST = 1e8  # seconds; stands for no time limit
+_LATE = 1.0  # seconds over its time limit after which a process is told to stop
+_GRACE = 3.0  # seconds that it has then to write what it has
+
+
+class ModelFiles:
+    """The files of one run.
+
+    Parameters
+    ----------
+    model
+        Written as MPS.
+    folder
+        Where they lie.
+    """
+
+    def __init__(self, model: MilpModel, folder: Path) -> None:
+        self.problem = model.problem
+        self.mps, self.start, self.solution, self.log, self.errors = (
+            folder / name for name in ("model.mps", "start", "solution", "log", "errors")
+        )
+        self.names: Any = self.problem.writeMPS(str(self.mps), rename=1)
+
+    def column(self, variable: Variable) -> str:
+        """Return the name of a variable in the MPS file."""
+        return str(self.names[1][variable.name])
+
+    def last_line(self) -> str:
+        """Return the last line of what the process wrote about its troubles."""
+        text = self.errors.read_text(errors="replace") or self.log.read_text(errors="replace")
+        return (text.strip().splitlines() or [""])[-1][:200]
+
+
+def run_process(
+    command: list[str], files: ModelFiles, clock: Clock, look: Callable[[], None]
+) -> tuple[int, str]:
+    """Run until the process ends or time is up; return its exit status and why it was stopped, else "".
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    files
+        The process writes to `log` and `errors`.
+    clock
+        The time limit, which the process has been told too.
+    look
+        Called now and then, and once at the end, to read what the process has written.
+    """
+    with files.log.open("w") as log, files.errors.open("w") as errors:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=errors, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            stopped = _wait(process, clock, look)
+        finally:
+            process.kill()
+            process.wait()
+    look()
+    return process.returncode, stopped
+
+
+def _wait(process: subprocess.Popen[bytes], clock: Clock, look: Callable[[], None]) -> str:
+    try:
+        while clock.left > 0:
+            if _ended(process, min(POLL, clock.left)):
+                return ""
+            look()
+        if _ended(process, _LATE):
+            return ""
+        stopped = "out of time"
+    except KeyboardInterrupt:
+        stopped = INTERRUPTED
+    process.send_signal(signal.SIGINT)
+    _ended(process, _GRACE)
+    return stopped
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

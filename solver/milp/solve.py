@@ -1,0 +1,157 @@
+"""The method ``milp``: prove or improve a schedule with a mixed-integer solver."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pulp
+
+from tightpipe.errors import DeadlockError
+from tightpipe.instance import Instance
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.result import Result, Status
+from tightpipe.retime import retime
+from tightpipe.schedule import Schedule
+from tightpipe.validate import validate
+
+from ..bounds import best_bound
+from ..cpsat.clock import Clock
+from ..cpsat.lattice.windows import Windows, windows_of, windows_pay
+from ..cpsat.progress import Incumbent
+from ..cpsat.queues import Queues, queues_of
+from ..cpsat.start import checked_start, in_queue_order
+from .backend import INTERRUPTED, Backend, proven_cost
+from .cbc import run_cbc
+from .estimate import pairs_of, refuse_if_not_modelled, refuse_if_too_large, size_of
+from .highs import run_highs
+from .model import MilpModel, Value
+
+BackendName = Literal["highs", "cbc"]
+BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
+TOO_LARGE = "the model is too large to be built and solved within the time limit"
+_SECONDS_FOR_WINDOWS = 20.0  # that an estimate is worth
+_SECONDS_PER_BINARY = 2e-4  # building the rows of one order binary and handing them to the backend
+_SHARE = 0.5  # of the time limit that building may take
+
+
+def solve_milp(
+    instance: Instance,
+    options: Options,
+    warm_start: Schedule | None = None,
+    lower_bound: int | None = None,
+    *,
+    backend: BackendName = "highs",
+) -> Result:
+    """Find the cheapest schedule that a mixed-integer solver can find and prove within the limits.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    options
+        Time limit, threads, seed, progress. The time limit covers all of the work; Ctrl-C ends it early.
+    warm_start
+        A valid schedule; it is the first incumbent, and its cost makes every big-M. Without one,
+        microbatch after microbatch is.
+    lower_bound
+        A proven bound of the cost, used if it is better than those of `bounds`.
+    backend
+        `highs`, or `cbc`, the program that comes with PuLP.
+
+    Raises
+    ------
+    InputError
+        If the instance is too large, with an estimate of the model's size; if it has what the model leaves
+        out; if the warm start is not a valid schedule of it.
+    """
+    clock = Clock(options.time_limit)
+    refuse_if_not_modelled(instance)
+    reason = instance.infeasibility()
+    if reason is not None:
+        return Result(instance, "milp", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
+    start = checked_start(instance, warm_start)
+    bound = max(best_bound(instance).value, lower_bound or 0)
+    incumbent = Incumbent(start, bound, clock, options.progress)
+    try:
+        if not incumbent.closed and clock.left > 0:
+            reason = _run(instance, options, incumbent, clock, BACKENDS[backend])
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
+    except (MemoryError, RuntimeError, OSError, pulp.PulpError) as error:
+        reason = f"{backend} failed: {error or type(error).__name__}"
+    return _result(instance, incumbent, clock, reason or "")
+
+
+def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, backend: Backend) -> str:
+    """Build and solve the model; return why it ended early."""
+    queues = queues_of(instance)
+    windows = _windows(queues, incumbent, clock)
+    if windows is None or windows.undecided * _SECONDS_PER_BINARY > clock.left * _SHARE:
+        return TOO_LARGE
+    model = MilpModel(queues, windows, incumbent.bound)
+    model.set_start(in_queue_order(incumbent.schedule), cost(incumbent.schedule))
+    if clock.left <= 0:
+        return ""
+    watch = _Watch(model, incumbent)
+    return backend(model, options, clock, watch) or watch.problem
+
+
+def _windows(queues: Queues, incumbent: Incumbent, clock: Clock) -> Windows | None:
+    """Return the windows under the incumbent's cost; None where there is no time for them.
+
+    Raises
+    ------
+    InputError
+        If the model that they leave is too large. Windows that would take long are not made: the
+        estimate then counts all pairs.
+    """
+    known = windows_pay(queues, _SECONDS_FOR_WINDOWS)
+    if not known:
+        refuse_if_too_large(size_of(queues, pairs_of(queues)))
+    if not windows_pay(queues, clock.left * _SHARE):
+        return None
+    incumbent.offer(in_queue_order(incumbent.schedule))
+    windows = windows_of(queues, cost(incumbent.schedule), clock)
+    refuse_if_too_large(size_of(queues, windows.undecided))
+    return windows
+
+
+class _Watch:
+    """Re-times, checks and keeps what a backend finds."""
+
+    def __init__(self, model: MilpModel, incumbent: Incumbent) -> None:
+        self._model, self._incumbent = model, incumbent
+        self.problem = ""
+
+    def solution(self, value: Value) -> None:
+        """Offer the schedule of a solution to the incumbent."""
+        instance = self._model.instance
+        try:
+            schedule = retime(instance, self._model.order(value))
+        except (DeadlockError, LookupError) as error:  # a LookupError where a W is before its B
+            self.problem = f"the backend returned an order that deadlocks: {error}"
+            return
+        violations = validate(instance, schedule)
+        if violations:
+            self.problem = f"the backend returned an invalid schedule: {violations[0]}"
+        else:
+            self._incumbent.offer(schedule)
+
+    def bound(self, value: float) -> None:
+        """Offer a dual bound to the incumbent."""
+        self._incumbent.report(None, proven_cost(value))
+
+
+def _result(instance: Instance, incumbent: Incumbent, clock: Clock, reason: str) -> Result:
+    status = Status.OPTIMAL if incumbent.closed else Status.FEASIBLE
+    return Result(
+        instance,
+        "milp",
+        status,
+        incumbent.schedule,
+        incumbent.bound,
+        clock.elapsed,
+        tuple(incumbent.log),
+        "" if incumbent.closed else reason,
+    )

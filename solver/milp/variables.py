@@ -1,0 +1,108 @@
+"""Variables: continuous start times, device starts, the cost, and a binary per open pair of items."""
+
+from __future__ import annotations
+
+import pulp
+
+from ..cpsat.lattice.windows import Windows
+from ..cpsat.queues import Queues
+from .linear import Linear, Variable
+
+
+class Variables:
+    """The variables of the model, and the linear expressions that constraints speak of.
+
+    Only the cost and the orders are integers: with those fixed, what remains is a system of difference
+    constraints with integer data, which has an integer solution whenever it has any.
+
+    Parameters
+    ----------
+    problem
+        Receives the variables.
+    queues
+        The problem.
+    windows
+        What is decided already: no binary is made for it.
+    lower_bound
+        A proven bound of the cost.
+    """
+
+    def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:
+        self.queues, self.windows = queues.queues, windows
+        self.before, self.after = windows.before.tolist(), windows.after.tolist()
+        self.first, self.slot = windows.net.first.tolist(), windows.net.slot.tolist()
+        self.frame = windows.net.frame.tolist()
+        self.on = [queues.on(d) for d in range(queues.instance.devices)]
+        self.cost = problem.add_variable("cost", lower_bound, windows.horizon, cat="Integer")
+        self.begin = self._begins(problem)
+        self.start = self._starts(problem)
+        self.order = self._orders(problem)
+
+    def items(self, q: int) -> range:
+        """Return the items of queue q, in sequence."""
+        return range(self.first[q], self.first[q + 1])
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of different queues of one device, each once."""
+        return [(x, y) for on in self.on for x in on for y in on if x < y]
+
+    def open_ranks(self, i: int, y: int) -> range:
+        """Return the ranks of the elements of queue y whose order with item i is open."""
+        slot = self.slot[y]
+        return range(self.before[i][slot], self.after[i][slot])
+
+    def precedes(self, x: int, k: int, y: int, rank: int) -> Variable:
+        """Return the binary of "the k-th of queue x runs before the rank-th of queue y", x < y, open."""
+        return self.order[x, y, k][rank - self.open_ranks(self.first[x] + k, y).start]
+
+    def add_count_before(self, expression: Linear, weight: int, x: int, k: int, y: int) -> None:
+        """Add `weight` times the number of elements of queue y that run before the k-th of queue x."""
+        ranks = self.open_ranks(self.first[x] + k, y)
+        expression.constant += weight * ranks.start
+        if x > y:
+            for rank in ranks:
+                expression.plus(self.precedes(y, rank, x, k), weight)
+        else:
+            expression.constant += weight * len(ranks)
+            for rank in ranks:
+                expression.plus(self.precedes(x, k, y, rank), -weight)
+
+    def set_start(self, start: list[int], begin: list[int], cost: int) -> None:
+        """Give every variable its value in a feasible schedule: start times per item and per frame."""
+        self.cost.setInitialValue(cost)
+        for frame, time in zip(self.begin, begin, strict=True):
+            frame.setInitialValue(time)
+        for var, time in zip(self.start, start, strict=True):
+            var.setInitialValue(time)
+        for (x, y, k), binaries in self.order.items():
+            i = self.first[x] + k
+            for rank, binary in zip(self.open_ranks(i, y), binaries, strict=True):
+                binary.setInitialValue(int(start[i] < start[self.first[y] + rank]))
+
+    def _begins(self, problem: pulp.LpProblem) -> list[Variable]:
+        """Start of every frame; times run from the start of frame 0."""
+        far = self.windows.horizon * (len(self.on) + 1)
+        frames = len(self.windows.head)
+        return [problem.add_variable(f"b{e}", -far if e else 0, far if e else 0) for e in range(frames)]
+
+    def _starts(self, problem: pulp.LpProblem) -> list[Variable]:
+        far = self.windows.horizon * (len(self.on) + 1)
+        earliest = self.windows.head[0].clip(-far).tolist()
+        tail = self.windows.tail[0].clip(-far).tolist()
+        return [
+            problem.add_variable(
+                f"s{q}_{i - self.first[q]}", earliest[i], self.windows.horizon - queue.duration - tail[i]
+            )
+            for q, queue in enumerate(self.queues)
+            for i in self.items(q)
+        ]
+
+    def _orders(self, problem: pulp.LpProblem) -> dict[tuple[int, int, int], list[Variable]]:
+        return {
+            (x, y, k): [
+                problem.add_variable(f"o{x}_{k}_{y}_{rank}", 0, 1, cat="Integer")
+                for rank in self.open_ranks(i, y)
+            ]
+            for x, y in self.pairs()
+            for k, i in enumerate(self.items(x))
+        }

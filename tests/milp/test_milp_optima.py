@@ -1,0 +1,90 @@
+"""The mixed-integer model against known optima and against CP-SAT, with both backends."""
+
+from typing import Any
+
+import pytest
+from cases import instances, serial_order
+from exact_cases import TINY_SHAPES, plain_memory, tiny_instance, v_instance
+from hypothesis import given, settings
+
+from tightpipe import Instance, Status, retime, validate
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.cpsat import solve_cpsat
+from tightpipe.solver.milp import solve_milp
+
+BACKENDS: tuple[Any, ...] = ("highs", "cbc")
+OPTIONS = Options(time_limit=60, workers=2)
+
+
+def one_stage(p: int, n: int, costs: tuple[int, int, int, int], limit: int) -> Instance:
+    f, b, w, c = costs
+    return Instance.uniform(
+        devices=p,
+        microbatches=n,
+        forward=f,
+        backward=b,
+        weight=w,
+        comm=c,
+        placement="linear",
+        memory=plain_memory(limit),
+    )
+
+
+COMMON = {
+    "2x4 (10,10,10,0)": (one_stage(2, 4, (10, 10, 10, 0), 8), 120),
+    "2x4 (10,12,8,1)": (one_stage(2, 4, (10, 12, 8, 1), 4), 138),
+    "3x6 (10,12,8,1)": (one_stage(3, 6, (10, 12, 8, 1), 6), 216),
+    "4x4 (10,12,8,1)": (one_stage(4, 4, (10, 12, 8, 1), 8), 168),
+    "4x8 (10,12,8,1)": (one_stage(4, 8, (10, 12, 8, 1), 8), 294),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", COMMON)
+def test_common_set(name: str, backend: Any) -> None:
+    instance, best = COMMON[name]
+    warm_start = retime(instance, HEURISTICS["zb-auto"].make(instance))
+    result = solve_milp(instance, OPTIONS, warm_start, backend=backend)
+    assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
+    assert validate(instance, result.schedule) == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["2x4 (10,10,10,0)", "2x4 (10,12,8,1)", "4x4 (10,12,8,1)"])
+def test_common_set_without_a_warm_start(name: str, backend: Any) -> None:
+    instance, best = COMMON[name]
+    result = solve_milp(instance, OPTIONS, backend=backend)
+    assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
+
+
+def test_optimum_above_every_analytic_bound() -> None:
+    instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+    warm_start = retime(instance, HEURISTICS["greedy-v"].make(instance))
+    result = solve_milp(instance, OPTIONS, warm_start)
+    assert best_bound(instance).value < result.bound == result.cost < cost(warm_start)
+    assert result.bubble == 6
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+def test_agrees_with_cpsat(shape: tuple[str, int, int], objective: str) -> None:
+    instance = tiny_instance(shape, 3, objective, limited=True)
+    best = solve_cpsat(instance, OPTIONS).cost
+    for backend in BACKENDS:
+        result = solve_milp(instance, OPTIONS, backend=backend)
+        assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), backend
+
+
+@settings(max_examples=12, deadline=None)
+@given(instances(max_devices=3, max_microbatches=3))
+def test_bound_is_below_optimum_is_below_warm_start(instance: Instance) -> None:
+    warm_start = retime(instance, serial_order(instance))
+    exact = solve_cpsat(instance, Options(time_limit=5, workers=2), warm_start)
+    result = solve_milp(instance, Options(time_limit=2, workers=2), warm_start)
+    assert best_bound(instance).value <= result.bound <= exact.cost
+    assert exact.bound <= result.cost <= cost(warm_start)
+    assert validate(instance, result.schedule) == []
+    assert result.status is (Status.OPTIMAL if result.bound == result.cost else Status.FEASIBLE)

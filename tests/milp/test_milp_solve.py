@@ -1,0 +1,212 @@
+"""What solve_milp promises besides optima: limits, refusals, interruption, honesty."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cases import instances, serial_order
+from exact_cases import plain_memory, table_memory, v_instance
+from hypothesis import given, settings
+
+from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, simulate, validate
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.cpsat.lattice.windows import windows_of
+from tightpipe.solver.cpsat.queues import queues_of
+from tightpipe.solver.cpsat.start import in_queue_order
+from tightpipe.solver.milp import solve as solve_module
+from tightpipe.solver.milp import solve_milp
+from tightpipe.solver.milp.backend import proven_cost
+from tightpipe.solver.milp.estimate import pairs_of, size_of
+from tightpipe.solver.milp.model import MilpModel
+
+BACKENDS: tuple[Any, ...] = ("highs", "cbc")
+HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
+EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+
+
+def _serial(instance: Instance) -> Schedule:
+    return retime(instance, serial_order(instance))
+
+
+def _model(instance: Instance, start: Schedule) -> MilpModel:
+    queues = queues_of(instance)
+    model = MilpModel(queues, windows_of(queues, cost(start)), 0)
+    model.set_start(start, cost(start))
+    return model
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances())
+def test_a_schedule_is_a_solution_of_its_model(instance: Instance) -> None:
+    start = in_queue_order(_serial(instance))
+    model = _model(instance, start)
+    assert all(v.valid(1e-9) for v in model.problem.variables())
+    assert model.problem.valid(1e-9)
+    assert model.order(lambda variable: variable.varValue) == start.order
+
+
+def test_a_schedule_over_the_memory_limit_is_none() -> None:
+    start = in_queue_order(_serial(EASY))
+    tight = Instance(EASY.placement, EASY.microbatches, EASY.costs, plain_memory(6))
+    assert _model(EASY, start).problem.valid(1e-9)
+    greedy = in_queue_order(retime(EASY, HEURISTICS["greedy-v"].make(EASY)))
+    assert validate(tight, Schedule(tight, greedy.order, greedy.start, greedy.end))
+    queues = queues_of(tight)
+    model = MilpModel(queues, windows_of(queues, cost(start)), 0)
+    model.set_start(in_queue_order(greedy), cost(greedy))
+    assert not model.problem.valid(1e-9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_time_returns_the_warm_start_with_its_bound(backend: Any) -> None:
+    warm_start = simulate(HARD, serial_order(HARD))
+    result = solve_milp(HARD, Options(time_limit=0), warm_start, backend=backend)
+    assert result.schedule.order == warm_start.order
+    assert result.cost <= cost(warm_start)
+    assert result.bound == best_bound(HARD).value
+    assert (result.status, result.method) == (Status.FEASIBLE, "milp")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_time_limit_holds_and_the_warm_start_is_kept(backend: Any) -> None:
+    warm_start = _serial(HARD)
+    begun = time.perf_counter()
+    result = solve_milp(HARD, Options(time_limit=3, workers=2), warm_start, backend=backend)
+    assert time.perf_counter() - begun < 8
+    assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
+    assert validate(HARD, result.schedule) == []
+    assert (result.status, result.reason) == (Status.FEASIBLE, "")
+
+
+def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
+    warm_start = _serial(HARD)
+    result = solve_milp(HARD, Options(), warm_start, lower_bound=cost(warm_start))
+    assert result.status is Status.OPTIMAL
+    assert len(result.log) == 1
+
+
+def test_infeasible_memory_is_said() -> None:
+    instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
+    result = solve_milp(instance, Options(time_limit=5))
+    assert (result.status, result.schedule) == (Status.INFEASIBLE, None)
+    assert result.reason == instance.infeasibility()
+
+
+def test_an_invalid_warm_start_is_refused() -> None:
+    schedule = _serial(EASY)
+    broken = Schedule(EASY, schedule.order, schedule.start + 1, schedule.end)
+    with pytest.raises(InputError, match="warm start"):
+        solve_milp(EASY, Options(time_limit=5), broken)
+
+
+def test_sizes_that_do_not_fit_are_refused_with_an_estimate() -> None:
+    instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
+    size = size_of(queues_of(instance), pairs_of(queues_of(instance)))
+    begun = time.perf_counter()
+    with pytest.raises(InputError, match=r"order binaries.*constraints.*MB; the cap is 4096 MB") as error:
+        solve_milp(instance, Options(time_limit=60), _serial(instance))
+    assert time.perf_counter() - begun < 20
+    assert error.value.key == "instance"
+    assert str(size) in str(error.value)
+
+
+def test_the_estimate_is_close() -> None:
+    queues = queues_of(HARD)
+    windows = windows_of(queues, cost(_serial(HARD)))
+    size = size_of(queues, windows.undecided)
+    problem = MilpModel(queues, windows, 0).problem
+    kinds = [variable.cat for variable in problem.variables()]
+    assert kinds.count("Integer") == size.binaries + 1
+    assert abs(problem.numConstraints() / size.constraints - 1) < 0.1
+    assert windows.undecided <= pairs_of(queues)
+
+
+def test_what_the_model_leaves_out_is_refused() -> None:
+    costs = EASY.costs
+    for key, entry in {"overlapped": {"overlapped": 20}, "link_occupancy": {"link_occupancy": 11}}.items():
+        with pytest.raises(InputError) as error:
+            solve_milp(replace(EASY, costs=replace(costs, **entry)), Options(time_limit=5))
+        assert error.value.key == key
+    with pytest.raises(InputError) as error:
+        solve_milp(replace(EASY, iterations=2), Options(time_limit=5))
+    assert error.value.key == "iterations"
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("out of memory"), KeyboardInterrupt(), MemoryError()])
+def test_a_failure_leaves_the_warm_start(monkeypatch: Any, failure: BaseException) -> None:
+    def die(*_: Any) -> str:
+        raise failure
+
+    monkeypatch.setitem(solve_module.BACKENDS, "highs", die)
+    warm_start = _serial(HARD)
+    result = solve_milp(HARD, Options(time_limit=20), warm_start)
+    assert result.status is Status.FEASIBLE
+    assert result.cost <= cost(warm_start)
+    assert result.reason
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_process_that_dies_leaves_the_warm_start(monkeypatch: Any, backend: Any) -> None:
+    module = sys.modules[f"tightpipe.solver.milp.{backend}"]
+    real = module.run_process  # type: ignore[attr-defined]
+    killed = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+    monkeypatch.setattr(module, "run_process", lambda _, *rest: real(killed, *rest))
+    result = solve_milp(HARD, Options(time_limit=20), _serial(HARD), backend=backend)
+    assert result.status is Status.FEASIBLE
+    assert "exit status -9" in result.reason
+
+
+def test_wrong_claims_of_a_backend_are_not_believed(monkeypatch: Any) -> None:
+    def lie(model: Any, options: Any, clock: Any, watch: Any) -> str:
+        watch.solution(lambda variable: 0.0)
+        return ""
+
+    monkeypatch.setitem(solve_module.BACKENDS, "highs", lie)
+    result = solve_milp(HARD, Options(time_limit=20), _serial(HARD))
+    assert result.status is Status.FEASIBLE
+    assert result.reason.startswith("the backend returned an")
+
+
+@pytest.mark.parametrize(
+    ("dual", "cost"), [(119.2, 120), (120.00001, 120), (119.99999, 120), (120.01, 121), (float("-inf"), None)]
+)
+def test_dual_bounds_are_rounded_with_a_tolerance(dual: float, cost: int | None) -> None:
+    assert proven_cost(dual) == cost
+
+
+INTERRUPTED = """
+import sys
+from tightpipe import Instance, Memory
+from tightpipe.options import Options
+from tightpipe.solver.milp import solve_milp
+hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
+                        memory=Memory(2, -1, -1, 16))
+easy = Instance.uniform(devices=2, microbatches=2, forward=10, backward=12, weight=8, comm=1)
+solve_milp(easy, Options(time_limit=20))  # compile first
+print("searching", flush=True)
+result = solve_milp(hard, Options(time_limit=120, workers=2), backend=sys.argv[1])
+print(result.status, result.cost, result.reason, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_interrupt_returns_the_best_schedule_so_far(backend: str) -> None:
+    program = [sys.executable, "-c", INTERRUPTED, backend]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "searching\n"
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    line = process.stdout.readline()
+    assert line.startswith("feasible")
+    assert line.endswith("interrupted\n")
+    assert process.wait(10) == 0
