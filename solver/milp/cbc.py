@@ -22,7 +22,7 @@ _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 
 def run_cbc(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
-    """Solve with CBC; see `Backend`."""
+    """Solve with CBC, in one thread: with several it now and then waits forever; see `Backend`."""
     with TemporaryDirectory() as folder:
         return _Run(model, options, clock, watch, Path(folder)).run()
 
@@ -50,7 +50,6 @@ class _Run:
             "mips": self.files.start,
             "timeMode": "elapsed",
             "sec": f"{min(self.clock.left, LONGEST):.2f}",
-            "threads": self.options.threads,
             "randomCbcSeed": self.options.seed,
             "randomSeed": self.options.seed,
             "ratio": 0,
