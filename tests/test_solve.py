@@ -89,12 +89,25 @@ def test_a_warm_start_of_another_instance_is_refused() -> None:
         solve(tight, "cpsat", warm_start=schedule)
 
 
-@pytest.mark.parametrize(
-    "change", [{"overlapped": 12}, {"iterations": 2}, {"link_occupancy": 11}], ids=lambda c: next(iter(c))
-)
+@pytest.mark.parametrize("change", [{"overlapped": 12}, {"iterations": 2}], ids=lambda c: next(iter(c)))
 def test_what_an_exact_method_does_not_model_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="cpsat does not"):
         solve(v_instance(2, 4, 4, **change), "cpsat")
+
+
+def test_a_backend_goes_with_milp_alone() -> None:
+    with pytest.raises(InputError, match="goes with method milp, not with cpsat"):
+        solve(v_instance(2, 4, 4), "cpsat", backend="highs")
+    with pytest.raises(InputError, match="backend = 'magic': must be one of highs, cbc"):
+        solve(v_instance(2, 4, 4), "milp", backend="magic")
+
+
+def test_a_busy_link_costs_what_it_must() -> None:
+    instance = v_instance(2, 3, 4, link_occupancy=30)
+    result = solve(instance, "cpsat", time_limit=30)
+    assert result.schedule is not None
+    assert validate(instance, result.schedule) == []
+    assert result.cost >= solve(v_instance(2, 3, 4), "cpsat").cost
 
 
 def test_a_link_that_no_message_waits_for_is_modelled() -> None:

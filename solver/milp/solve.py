@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pulp
 
-from tightpipe.errors import DeadlockError
+from tightpipe.errors import DeadlockError, InputError
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
@@ -27,7 +25,6 @@ from .estimate import pairs_of, refuse_if_not_modelled, refuse_if_too_large, siz
 from .highs import run_highs
 from .model import MilpModel, Value
 
-BackendName = Literal["highs", "cbc"]
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
 TOO_LARGE = "the model is too large to be built and solved within the time limit"
 _SECONDS_FOR_WINDOWS = 20.0  # that an estimate is worth
@@ -41,7 +38,7 @@ def solve_milp(
     warm_start: Schedule | None = None,
     lower_bound: int | None = None,
     *,
-    backend: BackendName = "highs",
+    backend: str = "highs",
 ) -> Result:
     """Find the cheapest schedule that a mixed-integer solver can find and prove within the limits.
 
@@ -62,10 +59,12 @@ def solve_milp(
     Raises
     ------
     InputError
-        If the instance is too large, with an estimate of the model's size; if it has what the model leaves
+        If the backend is unknown; if the instance is too large, with an estimate of the model's size; if it has what the model leaves
         out; if the warm start is not a valid schedule of it.
     """
     clock = Clock(options.time_limit)
+    if backend not in BACKENDS:
+        raise InputError(f"must be one of {', '.join(BACKENDS)}", key="backend", value=backend)
     refuse_if_not_modelled(instance)
     reason = instance.infeasibility()
     if reason is not None:

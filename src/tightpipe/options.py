@@ -30,6 +30,8 @@ class Options:
         as long as it is not the time limit that ends it.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
+    backend
+        Solver behind a method that has several; None takes its first.
     progress
         Called with each new incumbent or bound.
     """
@@ -37,6 +39,7 @@ class Options:
     time_limit: float | None = None
     workers: int | None = None
     seed: int = 0
+    backend: str | None = None
     progress: Progress = _ignore
 
     def __post_init__(self) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
+from tightpipe.solver.milp import solve_milp
 
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance, Memory
 from .metrics import cost
-from .operation import OpKind
 from .options import Options, Progress
 from .placement import PLACEMENTS
 from .result import LogEntry, Result, Status
@@ -49,6 +50,7 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     warm_start: WarmStart = "best",
+    backend: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Solve an instance with one method.
@@ -68,6 +70,8 @@ def solve(
     warm_start
         For methods that take one: a schedule of the instance, the name of a heuristic, "best" for
         the best of all heuristics that fit, or None for none.
+    backend
+        Solver behind `milp`: `highs` (the default) or `cbc`.
     progress
         Called with each new incumbent or bound.
 
@@ -81,7 +85,9 @@ def solve(
     InputError
         If the method is unknown or does not fit the placement, or an option is out of range.
     """
-    options = Options(time_limit, workers, seed)
+    options = Options(time_limit, workers, seed, backend)
+    if backend is not None and method != "milp":
+        raise InputError(f"goes with method milp, not with {method}", key="backend", value=backend)
     if progress is not None:
         options = replace(options, progress=progress)
     chosen = find_method(method)
@@ -166,15 +172,27 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
 
 
 def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    begin = time.perf_counter()
     _refuse_unmodelled(instance)
+    return _run_exact("cpsat", solve_cpsat, instance, options, warm_start)
+
+
+def _run_milp(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+    solver = partial(solve_milp, backend=options.backend or "highs")
+    return _run_exact("milp", solver, instance, options, warm_start)
+
+
+def _run_exact(
+    name: str, solver: Callable[..., Result], instance: Instance, options: Options, warm_start: WarmStart
+) -> Result:
+    """Run a solver on what the time limit leaves after the warm start was found."""
+    begin = time.perf_counter()
     reason = instance.infeasibility()
     if reason is not None:
-        return Result(instance, "cpsat", Status.INFEASIBLE, None, None, 0.0, reason=reason)
+        return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
     start = _resolve(instance, warm_start)
     spent = time.perf_counter() - begin
     left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
-    result = solve_cpsat(instance, replace(options, time_limit=left), start, best_bound(instance).value)
+    result = solver(instance, replace(options, time_limit=left), start, best_bound(instance).value)
     return replace(result, seconds=time.perf_counter() - begin)
 
 
@@ -183,10 +201,6 @@ def _refuse_unmodelled(instance: Instance) -> None:
     if instance.costs.overlapped is not None:
         rule = "cpsat does not overlap operations; leave it out, or use a heuristic that does"
         raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
-    shortest = min(instance.duration(k, s) for k in (OpKind.F, OpKind.B) for s in range(instance.stages))
-    if instance.costs.link_occupancy > shortest:  # up to that, no message ever waits for another
-        rule = f"cpsat does not model busy links: must be at most {shortest}, the shortest F or B"
-        raise InputError(rule, key="link_occupancy", value=instance.costs.link_occupancy)
     if instance.iterations > 1 and instance.flush:
         rule = "cpsat does not flush between iterations; solve one iteration, or set flush to false"
         raise InputError(rule, key="iterations", value=instance.iterations)
@@ -223,6 +237,21 @@ def _heuristic_method(heuristic: Heuristic) -> Method:
 
 METHODS: dict[str, Method] = {
     **{heuristic.name: _heuristic_method(heuristic) for heuristic in HEURISTICS.values()},
-    "cpsat": Method("cpsat", "exact", PLACEMENTS, "any limit", "Google OR-Tools CP-SAT", _run_cpsat),
+    "cpsat": Method(
+        "cpsat",
+        "exact",
+        PLACEMENTS,
+        "any limit",
+        "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
+        _run_cpsat,
+    ),
+    "milp": Method(
+        "milp",
+        "exact",
+        PLACEMENTS,
+        "any limit",
+        "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS or CBC",
+        _run_milp,
+    ),
 }
 """All methods by name."""

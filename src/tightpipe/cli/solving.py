@@ -28,6 +28,7 @@ from .common import check_writable, cli, json_option, search_options
 @click.option(
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
+@click.option("--backend", help="Solver behind milp: highs or cbc. [default: highs]")
 @click.option("-o", "--output", metavar="SCHEDULE", help="Write the schedule to this file.")
 @search_options(60.0)
 @json_option
@@ -37,6 +38,7 @@ def _solve(
     instance: str,
     method: str,
     warm_start: str,
+    backend: str | None,
     output: str | None,
     time_limit: float,
     workers: int | None,
@@ -55,6 +57,7 @@ def _solve(
             workers=workers,
             seed=seed,
             warm_start=_warm_start(warm_start),
+            backend=backend,
             progress=bar.begin(method),
         )
     if output is not None and result.schedule is not None:
