@@ -27,8 +27,10 @@ Formulation = Literal["lattice", "plain"]
 _SECONDS_PER_OPERATION = 2.5e-3  # building and presolving one operation of the plain model
 _GAP_LEFT = 0.75  # a new model pays when no more than this share of the gap is left
 _SHARE = 0.5  # of the time limit that building and presolving may take
-_EFFORT = 8.0  # deterministic time of minimising before targets are tried, and at first of each target
-_EFFORT_PER_SECOND = 0.08  # the same per second of a short time limit: about a quarter of it
+_EFFORT_TO_MINIMISE = 6.0  # deterministic time, before targets are asked for
+_MINIMISE_PER_SECOND = 0.04  # the same per second of a short time limit: about an eighth of it
+_EFFORT_PER_TARGET = 24.0
+_TARGET_PER_SECOND = 0.16  # the same per second of the time limit: about half of it
 
 
 def fifo_is_valid(instance: Instance) -> bool:
@@ -86,12 +88,12 @@ def solve_cpsat(
         if not incumbent.closed and clock.left > 0:
             fifo = fifo_is_valid(instance) if fifo is None else fifo
             build = _lattice if formulation == "lattice" else _plain(fifo)
-            effort = _effort(options)
+            minimising, asking = _efforts(options)
             if formulation == "plain":
                 reason = _minimise(instance, options, incumbent, clock, build, inf)
             else:
-                reason = _minimise(instance, options, incumbent, clock, build, effort)
-                reason = reason or ask_targets(instance, options, incumbent, clock, effort)
+                reason = _minimise(instance, options, incumbent, clock, build, minimising)
+                reason = reason or ask_targets(instance, options, incumbent, clock, asking)
     except KeyboardInterrupt:
         reason = INTERRUPTED
     except (MemoryError, RuntimeError) as error:
@@ -102,9 +104,12 @@ def solve_cpsat(
 Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]
 
 
-def _effort(options: Options) -> float:
-    """Counted in deterministic time, so that one worker does the same in every run."""
-    return _EFFORT if options.time_limit is None else min(_EFFORT, _EFFORT_PER_SECOND * options.time_limit)
+def _efforts(options: Options) -> tuple[float, float]:
+    """Return those of minimising and of each target; not in seconds, so that one worker is reproducible."""
+    limit = options.time_limit
+    if limit is None:
+        return _EFFORT_TO_MINIMISE, _EFFORT_PER_TARGET
+    return min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * limit), _TARGET_PER_SECOND * limit
 
 
 def _minimise(

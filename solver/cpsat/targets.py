@@ -8,6 +8,7 @@ from tightpipe.options import Options
 
 from .clock import Clock
 from .decide import decide
+from .lattice.windows import TOO_LARGE
 from .progress import Incumbent
 
 _FIRST = 1 / 16  # of the gap that the first target is below the incumbent
@@ -39,6 +40,7 @@ def ask_targets(
     open, the lower half remains. When nothing is left to ask, all is asked again with twice the effort.
     """
     ceiling, share = cost(incumbent.schedule), _FIRST
+    asked = False
     while not incumbent.closed and clock.left > 0:
         ceiling = min(ceiling, cost(incumbent.schedule))
         if ceiling <= incumbent.bound:
@@ -51,7 +53,9 @@ def ask_targets(
         elif decision.possible is False:
             incumbent.report(None, target + 1)
         elif decision.reason:
-            return decision.reason
+            # what is too large now was not before: time is nearly up
+            return "" if asked and decision.reason == TOO_LARGE else decision.reason
         else:
             ceiling, share = target, _HALF
+        asked = True
     return ""

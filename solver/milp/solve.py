@@ -59,8 +59,8 @@ def solve_milp(
     Raises
     ------
     InputError
-        If the backend is unknown; if the instance is too large, with an estimate of the model's size; if it has what the model leaves
-        out; if the warm start is not a valid schedule of it.
+        If the backend is unknown; if the instance is too large, with an estimate of the model's size; if
+        it has what the model leaves out; if the warm start is not a valid schedule of it.
     """
     clock = Clock(options.time_limit)
     if backend not in BACKENDS:
