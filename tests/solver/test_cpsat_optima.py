@@ -17,7 +17,7 @@ from tightpipe.options import Options
 from tightpipe.solver.bounds import all_bounds
 from tightpipe.solver.cpsat import refute, solve_cpsat
 
-OPTIONS = Options(time_limit=60, workers=2)
+OPTIONS = Options(time_limit=150, workers=2)  # far more than a quiet machine needs
 FORMULATIONS = ("lattice", "plain")
 
 
@@ -102,6 +102,10 @@ KNOWN_BUBBLES = {
     "2x4 (8,14,8,2)": (v_instance(2, 4, (8, 14, 8, 2), plain_memory(8)), 12),
     "3x6 (10,12,8,1)": (v_instance(3, 6, (10, 12, 8, 1), plain_memory(12)), 18),
     "3x9 (3,3,2,0)": (v_instance(3, 9, (3, 3, 2, 0), table_memory(3)), 2),
+    "4x8 (10,12,8,1)": (v_instance(4, 8, (10, 12, 8, 1), plain_memory(16)), 32),
+    "4x8 (8,14,8,2)": (v_instance(4, 8, (8, 14, 8, 2), plain_memory(16)), 52),
+    "4x8 (10,20,5,1)": (v_instance(4, 8, (10, 20, 5, 1), plain_memory(16)), 94),
+    "4x8 (6,4,4,1)": (v_instance(4, 8, (6, 4, 4, 1), table_memory(4)), 20),
 }
 
 
