@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tightpipe.metrics import cost
 from tightpipe.options import Progress
-from tightpipe.result import LogEntry
+from tightpipe.result import LogEntry, Result, Status
 from tightpipe.schedule import Schedule
 
 from .clock import Clock
@@ -36,6 +36,19 @@ class Incumbent:
     def closed(self) -> bool:
         """Whether the schedule is proven optimal."""
         return self.bound >= cost(self.schedule)
+
+    def result(self, method: str, reason: str) -> Result:
+        """Return what a method has come to; `reason` says why it ended early, if it did."""
+        return Result(
+            self.schedule.instance,
+            method,
+            Status.OPTIMAL if self.closed else Status.FEASIBLE,
+            self.schedule,
+            self.bound,
+            self._clock.elapsed,
+            tuple(self.log),
+            "" if self.closed else reason,
+        )
 
     def offer(self, schedule: Schedule | None) -> None:
         """Keep the schedule if it is cheaper."""

@@ -12,12 +12,12 @@ from ortools.sat.python import cp_model, cp_model_helper
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
+from tightpipe.result import INTERRUPTED
 from tightpipe.retime import retime
 from tightpipe.schedule import Order, Schedule
 from tightpipe.validate import validate
 
 Report = Callable[[int | None, int | None], None]
-INTERRUPTED = "interrupted"
 LONGEST = 1e8  # seconds; stands for no time limit
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import Result, Status
+from tightpipe.result import INTERRUPTED, Result, Status
 from tightpipe.schedule import Schedule
 
 from ..bounds import best_bound
@@ -19,7 +19,7 @@ from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .plain.model import PlainModel
 from .progress import Incumbent
 from .queues import queues_of
-from .search import INTERRUPTED, SearchModel, search
+from .search import SearchModel, search
 from .start import checked_start, in_queue_order
 from .targets import ask_targets
 
@@ -98,7 +98,7 @@ def solve_cpsat(
         reason = INTERRUPTED
     except (MemoryError, RuntimeError) as error:
         reason = f"CP-SAT failed: {error}"
-    return _result(instance, incumbent, clock, reason or "")
+    return incumbent.result("cpsat", reason or "")
 
 
 Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]
@@ -160,17 +160,3 @@ def _plain(fifo: bool) -> Build:
         return model
 
     return build
-
-
-def _result(instance: Instance, incumbent: Incumbent, clock: Clock, reason: str) -> Result:
-    status = Status.OPTIMAL if incumbent.closed else Status.FEASIBLE
-    return Result(
-        instance,
-        "cpsat",
-        status,
-        incumbent.schedule,
-        incumbent.bound,
-        clock.elapsed,
-        tuple(incumbent.log),
-        "" if incumbent.closed else reason,
-    )

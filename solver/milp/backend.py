@@ -11,7 +11,6 @@ from tightpipe.options import Options
 from ..cpsat.clock import Clock
 from .model import MilpModel, Value
 
-INTERRUPTED = "interrupted"
 OBJECTIVE_GAP = 0.9  # costs are integers: a bound that is closer than 1 to a cost proves it
 
 

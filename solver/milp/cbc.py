@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 import pulp
 
 from tightpipe.options import Options
+from tightpipe.result import INTERRUPTED
 
 from ..cpsat.clock import Clock
-from .backend import INTERRUPTED, OBJECTIVE_GAP, Watch
+from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import LONGEST, ModelFiles, run_process
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tightpipe.options import Options
+from tightpipe.result import INTERRUPTED
 
 from ..cpsat.clock import Clock
-from .backend import INTERRUPTED, OBJECTIVE_GAP, Watch
+from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import LONGEST, ModelFiles, run_process
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tightpipe.result import INTERRUPTED
+
 from ..cpsat.clock import Clock
-from .backend import INTERRUPTED
 from .linear import Variable
 from .model import MilpModel
 

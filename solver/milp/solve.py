@@ -8,7 +8,7 @@ from tightpipe.errors import DeadlockError, InputError
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import Result, Status
+from tightpipe.result import INTERRUPTED, Result, Status
 from tightpipe.retime import retime
 from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
@@ -19,7 +19,7 @@ from ..cpsat.lattice.windows import Windows, windows_of, windows_pay
 from ..cpsat.progress import Incumbent
 from ..cpsat.queues import Queues, queues_of
 from ..cpsat.start import checked_start, in_queue_order
-from .backend import INTERRUPTED, Backend, proven_cost
+from .backend import Backend, proven_cost
 from .cbc import run_cbc
 from .estimate import pairs_of, refuse_if_not_modelled, refuse_if_too_large, size_of
 from .highs import run_highs
@@ -79,7 +79,7 @@ def solve_milp(
         reason = INTERRUPTED
     except (MemoryError, RuntimeError, OSError, pulp.PulpError) as error:
         reason = f"{backend} failed: {error or type(error).__name__}"
-    return _result(instance, incumbent, clock, reason or "")
+    return incumbent.result("milp", reason or "")
 
 
 def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, backend: Backend) -> str:
@@ -140,17 +140,3 @@ class _Watch:
     def bound(self, value: float) -> None:
         """Offer a dual bound to the incumbent."""
         self._incumbent.report(None, proven_cost(value))
-
-
-def _result(instance: Instance, incumbent: Incumbent, clock: Clock, reason: str) -> Result:
-    status = Status.OPTIMAL if incumbent.closed else Status.FEASIBLE
-    return Result(
-        instance,
-        "milp",
-        status,
-        incumbent.schedule,
-        incumbent.bound,
-        clock.elapsed,
-        tuple(incumbent.log),
-        "" if incumbent.closed else reason,
-    )

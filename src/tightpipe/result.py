@@ -10,6 +10,9 @@ from . import metrics
 from .instance import Instance
 from .schedule import Schedule
 
+INTERRUPTED = "interrupted"
+"""`Result.reason` of a solve that Ctrl-C ended early."""
+
 
 class Status(StrEnum):
     """How a method ended."""

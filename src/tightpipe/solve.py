@@ -192,7 +192,7 @@ def _run_exact(
     start = _resolve(instance, warm_start)
     spent = time.perf_counter() - begin
     left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
-    result = solver(instance, replace(options, time_limit=left), start, best_bound(instance).value)
+    result = solver(instance, replace(options, time_limit=left), start)
     return replace(result, seconds=time.perf_counter() - begin)
 
 

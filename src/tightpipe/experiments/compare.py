@@ -13,7 +13,7 @@ from importlib.metadata import version
 from ..errors import InputError
 from ..instance import Instance, Objective, check_int
 from ..options import Options, Progress
-from ..result import Result
+from ..result import INTERRUPTED, Result
 from ..settings import Setting, load_settings
 from ..solve import find_method, solve
 from .row_store import Row, RowStore
@@ -24,7 +24,6 @@ COLUMNS = (
     *("gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
     *("ortools_version", "host_cpus", "finished_at"),
 )
-INTERRUPTED = "interrupted"  # Result.reason of a solve that Ctrl-C ended early
 
 # what makes two rows the same experiment: a row that agrees in these is not computed again
 _KEY = (
