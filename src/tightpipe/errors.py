@@ -49,3 +49,7 @@ class NoScheduleError(Exception):
 
 class DeadlockError(Exception):
     """An order in which operations wait for each other in a circle; the message names them."""
+
+
+class StoppedError(Exception):
+    """Work that could not go on, e.g. on a full disk; what was finished is kept."""

@@ -44,7 +44,7 @@ def load_schedule(path: str | Path) -> ScheduleFile:
     """
     data = read_json(path)
     try:
-        return _from_dict(data)
+        return schedule_from_dict(data)
     except InputError as error:
         raise error.at(str(path)) from None
 
@@ -88,7 +88,8 @@ def schedule_to_dict(
     }
 
 
-def _from_dict(data: Any) -> ScheduleFile:
+def schedule_from_dict(data: Any) -> ScheduleFile:
+    """Build a schedule from the content of its file."""
     check_keys(data, _REQUIRED, _OPTIONAL)
     instance = instance_from_dict(data["instance"], "instance.")
     devices = data["devices"]

@@ -1,0 +1,1 @@
+"""Studies: what is made of a sweep's rows, tables and figures for a paper."""

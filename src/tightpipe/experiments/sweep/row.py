@@ -1,0 +1,83 @@
+"""Row: what is known of one solve of a sweep, the one place that names the columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from types import UnionType
+from typing import Any, Literal, get_args, get_type_hints
+
+State = Literal["pending", "running", "done", "failed"]
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One solve: where it stands in the grid, under which conditions it ran, and what came of it.
+
+    What is not known (yet) is None. Times are in ticks, memory in the instance's unit.
+    """
+
+    key: str  #: hash of all that decides the result
+    problem: str  #: name of the setting, or of the instance's file
+    p: int
+    n: int
+    placement: str
+    objective: str
+    uneven: str  #: how stages were made unlike, e.g. ``first 0.5 last 1.5``; empty: not at all
+    comm: str  #: as the experiment writes it, e.g. ``0.25f``
+    comm_ticks: int  #: largest entry
+    memory: str  #: as the experiment writes it, e.g. ``2p``
+    memory_limit: int | None  #: largest entry
+    method: str
+    costs: str  #: ``true``, or ``median`` where the method saw the stages' median costs
+    warm_start: str | None  #: None for methods that take none
+    time_limit: float | None  #: seconds; None for methods that do not search
+    seed: int
+    threads: int
+    instance_hash: str
+    state: State
+    status: str | None = None
+    cost: int | None = None
+    work: int | None = None
+    bubble: int | None = None
+    bubble_rate: float | None = None
+    bound: int | None = None
+    gap: float | None = None
+    peak_memory: int | None = None
+    seconds: float | None = None
+    trace: str | None = None  #: JSON list of [seconds, incumbent cost, bound]
+    reason: str | None = None  #: why there is no schedule, or why the method ended early
+    error: str | None = None  #: why the solve failed
+    attempts: int = 0
+    host: str | None = None
+    cores: int | None = None
+    tightpipe_version: str | None = None
+    ortools_version: str | None = None
+    python_version: str | None = None
+    finished_at: str | None = None  #: UTC, ISO 8601
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+"""Names of the columns, in order."""
+
+_HINTS = get_type_hints(Row)
+
+
+def column_type(name: str) -> type:
+    """Return the Python type of a column's values: int, float or str."""
+    hint: Any = _HINTS[name]
+    if isinstance(hint, UnionType):
+        hint = get_args(hint)[0]
+    return hint if isinstance(hint, type) else str
+
+
+def row_from_text(cells: dict[str, str]) -> Row:
+    """Read a row of a CSV file; an empty cell of a column that may be None is None."""
+    values = {name: _value(name, cells[name]) for name in COLUMNS}
+    return Row(**values)  # type: ignore[arg-type]  # the types are those of the columns
+
+
+def _value(name: str, text: str) -> Value:
+    if text == "" and type(None) in get_args(_HINTS[name]):
+        return None
+    return column_type(name)(text)  # type: ignore[no-any-return]

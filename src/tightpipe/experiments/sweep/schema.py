@@ -1,0 +1,84 @@
+"""The tables of a sweep's store, and which files are such stores."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from ...errors import InputError
+from .row import COLUMNS, column_type
+
+VERSION = 1
+"""Version of the tables; `PRAGMA user_version` of every store."""
+
+_APPLICATION = 0x74706970  # "tpip": tells our stores from other SQLite files
+_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
+_TABLE = f"""
+CREATE TABLE solve (
+    {", ".join(f"{name} {_TYPES[column_type(name)]}" for name in COLUMNS)},
+    position INTEGER,       -- place in the experiment's grid; NULL once the experiment no longer has it
+    payload TEXT NOT NULL,  -- from which any process can run the solve
+    owner TEXT,             -- the process that runs it
+    lease REAL,             -- unix time until which the owner's claim holds
+    schedule BLOB,          -- deflated JSON
+    PRIMARY KEY (key)
+) STRICT
+"""
+
+_MIGRATIONS: dict[int, str] = {}
+"""SQL by the version that it starts from; each leads to the next version."""
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables in an empty file, or check that the file's tables are this version's.
+
+    Raises
+    ------
+    InputError
+        If it is another program's file, or a store of another version.
+    """
+    application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
+    if application == 0 and found == 0 and not _has_tables(connection):
+        # one transaction: of two processes that create the store at once, the second finds it made
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_TABLE.replace('CREATE TABLE', 'CREATE TABLE IF NOT EXISTS')};"
+            f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        )
+    elif application != _APPLICATION:
+        raise InputError("is not the store of a sweep; move it away to start anew", source=str(path))
+    elif found != VERSION:
+        rule = f"is a store of version {found}, this tightpipe reads version {VERSION}"
+        what = "run `tightpipe sweep --migrate` on the experiment" if found < VERSION else "update tightpipe"
+        raise InputError(f"{rule}: {what}", source=str(path))
+
+
+def migrate(path: Path) -> tuple[int, int]:
+    """Bring a store to this version, keeping the old file as ``.bak``; return the versions from and to.
+
+    Raises
+    ------
+    InputError
+        If there is no store, or no way leads from its version to this one.
+    """
+    if not path.exists():
+        raise InputError("no such store; run the sweep without --migrate", source=str(path))
+    with sqlite3.connect(path) as connection:
+        found = _pragma(connection, "user_version")
+        missing = [step for step in range(found, VERSION) if step not in _MIGRATIONS]
+        if _pragma(connection, "application_id") != _APPLICATION or found > VERSION or missing:
+            rule = f"version {found} cannot be brought to version {VERSION}; move it away to start anew"
+            raise InputError(rule, source=str(path))
+        if found < VERSION:
+            with sqlite3.connect(path.with_name(f"{path.name}.bak")) as copy:
+                connection.backup(copy)
+        for step in range(found, VERSION):
+            connection.executescript(f"BEGIN; {_MIGRATIONS[step]}; PRAGMA user_version = {step + 1}; COMMIT;")
+    return found, VERSION
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])

@@ -1,0 +1,163 @@
+"""Store: the solves of one experiment in a file that survives kill -9, power loss and several writers.
+
+SQLite, because it is embedded, lets several processes write at once (DuckDB lets one), and with a
+write-ahead log that is synchronised at every commit loses no committed row to a crash of the process or
+of the machine. All writers are on one machine, as the log's index is shared memory; solves on other
+machines return their results to a process here.
+
+A process claims a solve by a lease that it renews. A lease that has run out is anyone's to claim, so
+what a killed process had in work is run again, and what it had finished is not.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ...errors import InputError, StoppedError
+from .row import COLUMNS, Row, Value
+from .schema import prepare
+from .task import Task
+
+LEASE = 30.0  # seconds; owners renew theirs several times in it
+MOST_ATTEMPTS = 3  # a solve that took its sweep down this often is not tried again by itself
+_WAIT = 30.0  # seconds that one writer waits for another
+
+
+class Store:
+    """The solves of one experiment.
+
+    Parameters
+    ----------
+    path
+        The file; created when it is not there.
+    lease
+        Seconds for which a claim holds unless it is renewed.
+
+    Raises
+    ------
+    InputError
+        If the file is no store, or one of another version, or cannot be opened.
+    """
+
+    def __init__(self, path: Path, lease: float = LEASE) -> None:
+        self.path, self._lease = path, lease
+        try:
+            self._connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            prepare(self._connection, path)
+        except sqlite3.Error as error:
+            raise InputError(f"cannot be opened as a store: {error}", source=str(path)) from None
+
+    def close(self) -> None:
+        """Close the file; the last process to do so folds the log into it."""
+        self._connection.close()
+
+    def enrol(self, tasks: Sequence[Task]) -> None:
+        """Make the store's grid these tasks; results of others are kept but no longer shown."""
+        known = ", ".join(COLUMNS)
+        marks = ", ".join("?" * (len(COLUMNS) + 2))
+        with self._writing() as connection:
+            connection.execute("UPDATE solve SET position = NULL")
+            connection.executemany(
+                f"INSERT INTO solve ({known}, position, payload) VALUES ({marks}) "
+                "ON CONFLICT (key) DO UPDATE SET position = excluded.position",
+                ((*_values(task.row), place, task.payload) for place, task in enumerate(tasks)),
+            )
+
+    def claim(self, owner: str) -> Task | None:
+        """Take the next solve that is pending, or whose owner has let its lease run out; None: no such."""
+        now = time.time()
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE solve SET state = 'failed', error = ? "
+                "WHERE state = 'running' AND lease < ? AND attempts >= ?",
+                (f"its sweep was killed {MOST_ATTEMPTS} times in it", now, MOST_ATTEMPTS),
+            )
+            found = connection.execute(
+                "UPDATE solve SET state = 'running', owner = ?, lease = ?, attempts = attempts + 1 "
+                "WHERE key = (SELECT key FROM solve WHERE position IS NOT NULL "
+                "AND (state = 'pending' OR (state = 'running' AND lease < ?)) ORDER BY position LIMIT 1) "
+                f"RETURNING {', '.join(COLUMNS)}, payload",
+                (owner, now + self._lease, now),
+            ).fetchone()
+        return None if found is None else Task(Row(*found[:-1]), found[-1])
+
+    def renew(self, owner: str) -> None:
+        """Let all leases of `owner` begin anew."""
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE solve SET lease = ? WHERE owner = ? AND state = 'running'",
+                (time.time() + self._lease, owner),
+            )
+
+    def release(self, owner: str) -> None:
+        """Give back what `owner` has claimed and not finished; it does not count as an attempt."""
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE solve SET state = 'pending', owner = NULL, lease = NULL, attempts = attempts - 1 "
+                "WHERE owner = ? AND state = 'running'",
+                (owner,),
+            )
+
+    def finish(self, key: str, owner: str, values: Mapping[str, Value], schedule: bytes | None) -> bool:
+        """Write a solve's result; False, and nothing is written, if the claim went to another owner."""
+        cells = ", ".join(f"{name} = ?" for name in values)
+        with self._writing() as connection:
+            written = connection.execute(
+                f"UPDATE solve SET {cells}, schedule = ?, lease = NULL "
+                "WHERE key = ? AND owner = ? AND state = 'running'",
+                (*values.values(), schedule, key, owner),
+            )
+        return written.rowcount == 1
+
+    def retry_failed(self) -> int:
+        """Make the failed solves pending again and return how many there were."""
+        with self._writing() as connection:
+            return connection.execute(
+                "UPDATE solve SET state = 'pending', attempts = 0, error = NULL "
+                "WHERE state = 'failed' AND position IS NOT NULL"
+            ).rowcount
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the grid, in its order."""
+        query = f"SELECT {', '.join(COLUMNS)} FROM solve WHERE position IS NOT NULL ORDER BY position"
+        return [Row(*cells) for cells in self._connection.execute(query)]
+
+    def schedule(self, key: str) -> bytes | None:
+        """Return the packed schedule of a solve; None where there is none."""
+        found = self._connection.execute("SELECT schedule FROM solve WHERE key = ?", (key,)).fetchone()
+        return None if found is None else found[0]
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Write in one transaction that waits for other writers at its beginning."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self._roll_back()
+            raise StoppedError(f"{self.path}: {error}") from None
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+@contextmanager
+def open_store(path: Path, lease: float = LEASE) -> Iterator[Store]:
+    """Open a store and close it at the end."""
+    with closing(Store(path, lease)) as store:
+        yield store
+
+
+def _values(row: Row) -> Iterable[Value]:
+    return (getattr(row, name) for name in COLUMNS)

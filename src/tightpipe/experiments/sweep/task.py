@@ -1,0 +1,61 @@
+"""Task: one solve of a sweep, as text that any process can run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+from ...instance import Instance
+from ...instance_file import instance_to_dict
+from .row import Row
+
+TIGHTPIPE, ORTOOLS = version("tightpipe"), version("ortools")
+_LABELS = ("problem", "uneven", "comm", "memory", "costs")
+_OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One solve.
+
+    Parameters
+    ----------
+    row
+        The row as it is before the solve; its key is that of the task.
+    payload
+        JSON with the instance, the instance that the method is shown (null: the same), and the options.
+    """
+
+    row: Row
+    payload: str
+
+
+def make_task(row: Row, instance: Instance, shown: Instance | None) -> Task:
+    """Return the task of a row whose key and instance hash are still to be filled in."""
+    data: dict[str, Any] = {
+        "instance": instance_to_dict(instance),
+        "shown": None if shown is None else instance_to_dict(shown),
+        **{name: getattr(row, name) for name in _OPTIONS},
+    }
+    labels = {name: getattr(row, name) for name in _LABELS}
+    # rows of another version are not taken for this one's
+    key = _hash({**data, **labels, "versions": [TIGHTPIPE, ORTOOLS]})
+    filled = replace(
+        row,
+        key=key,
+        instance_hash=_hash(data["instance"]),
+        tightpipe_version=TIGHTPIPE,
+        ortools_version=ORTOOLS,
+    )
+    return Task(filled, _canonical(data))
+
+
+def _canonical(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def _hash(data: Any) -> str:
+    return hashlib.sha256(_canonical(data).encode()).hexdigest()[:16]
