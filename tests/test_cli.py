@@ -261,6 +261,17 @@ def test_a_schedule_is_lowered_and_replayed(solved: Path, tmp_path: Path) -> Non
     assert busy["cost"] > 246
 
 
+def test_a_program_that_deadlocks_is_not_written(solved: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.json"
+    published = ("lower", solved, "--order", "published", "-o", program)
+    done = call(*published, "--semantics", "blocking")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "device 0 at SEND_FORWARD of stage 0, microbatch 0, waits for device 1 to receive it" in done.stderr
+    assert not program.exists()
+    assert json.loads(call(*published, "--json").stdout)["replayed"] == "asynchronous"
+    assert call("replay", program, "--semantics", "blocking").returncode == 1
+
+
 @pytest.mark.parametrize("target", ["torch-csv", "megatron-json", "colossalai-json", "chrome-trace", "csv"])
 def test_schedules_are_exported(solved: Path, tmp_path: Path, target: str) -> None:
     done = call("export", solved, "--target", target, "-o", tmp_path / "out")

@@ -105,6 +105,11 @@ class Order:
         """Rows of `operations` (and of a schedule's times) that belong to `device`."""
         return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
 
+    def operation_at(self, row: int) -> Operation:
+        """Return the operation of a row."""
+        kind, stage, microbatch = self.operations[row].tolist()
+        return Operation(OpKind(kind), stage, microbatch)
+
     def to_lists(self) -> list[list[Operation]]:
         """Return the operations of each device."""
         flat = [Operation(OpKind(k), s, m) for k, s, m in self.operations.tolist()]
@@ -133,9 +138,21 @@ def parse_slot(text: str) -> tuple[Operation, ...]:
     InputError
         If it is neither an operation nor an F joined with a B or BW.
     """
-    slot = tuple(Operation.parse(word) for word in text.split("+"))
+    return check_slot(Operation.parse(word) for word in text.split("+"))
+
+
+def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return the operations as a slot.
+
+    Raises
+    ------
+    InputError
+        If there are several and they are not an F and a B or BW.
+    """
+    slot = tuple(operations)
     if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
-        raise InputError("only an F and a B or BW run together, written F0.0+BW1.2", value=text)
+        rule = "only an F and a B or BW run together, written F0.0+BW1.2"
+        raise InputError(rule, value=slot_text(slot))
     return slot
 
 

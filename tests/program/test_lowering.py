@@ -12,9 +12,9 @@ from cases import instances, random_order, serial_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, Order, retime, simulate
+from tightpipe import InputError, Instance, Memory, Order, retime, simulate
 from tightpipe.heuristics.greedy_v import greedy_v_order
-from tightpipe.program import NodeType, check_program, lower
+from tightpipe.program import MessageOrder, NodeType, check_program, lower
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data/vschedule_settings.json").read_text())
 
@@ -34,22 +34,30 @@ def golden_instance(row: dict[str, Any]) -> Instance:
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda r: f"p{r['p']}-n{r['n']}-{r['f']}-m{r['m_offset']}")
 def test_golden_program(row: dict[str, Any]) -> None:
     problem = golden_instance(row)
-    program = lower(simulate(problem, greedy_v_order(problem)))
+    program = lower(simulate(problem, greedy_v_order(problem)), order="published")
     assert program.sha256 == row["program_sha256"]
     if "program" in row:
         assert str(program).splitlines() == row["program"]
 
 
 @settings(deadline=None)
-@given(instances(), st.integers(0, 999), st.booleans(), st.booleans(), st.booleans())
+@given(instances(), st.integers(0, 999), st.sampled_from(MessageOrder), st.booleans(), st.booleans())
 def test_any_schedule_becomes_a_complete_program_of_the_same_order(
-    problem: Instance, seed: int, validation: bool, overlap: bool, waits: bool
+    problem: Instance, seed: int, messages: MessageOrder, validation: bool, waits: bool
 ) -> None:
     order = random_order(problem, seed)
     for schedule in (simulate(problem, order), retime(problem, order)):
-        program = lower(schedule, validation=validation, overlap_receives=overlap, waits=waits)
+        program = lower(schedule, order=messages, validation=validation, waits=waits)
         check_program(program)
         assert program.order == order
+
+
+def test_an_unknown_message_order_lists_the_orders() -> None:
+    problem = Instance.uniform(devices=2, microbatches=1, forward=1, backward=1, weight=1)
+    with pytest.raises(
+        InputError, match="order = 'seed': must be one of early-receives, in-order, published"
+    ):
+        lower(simulate(problem, serial_order(problem)), order="seed")
 
 
 def test_neighbours_on_one_device_do_not_communicate() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from cases import instances, random_order, serial_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import DeadlockError, InputError, Instance, Order, metrics, retime, simulate
+from tightpipe import DeadlockError, InputError, Instance, Order, Schedule, metrics, retime, simulate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.placement import PLACEMENTS
-from tightpipe.program import NodeType, Program, Semantics, lower, replay
+from tightpipe.program import MessageOrder, NodeType, Program, Semantics, lower, replay
 
 
 @settings(deadline=None)
@@ -34,26 +36,37 @@ def test_busy_links_delay_replay_and_simulation_alike(problem: Instance, seed: i
     assert late.start.tolist() == aware.start.tolist()
 
 
+Timed = Callable[[Instance, Order], Schedule]
+EVERY_REPLAY = list(product(Semantics, (False, True)))
+GUARANTEED = [order for order in MessageOrder if order is not MessageOrder.PUBLISHED]
+
+
 @settings(deadline=None)
-@given(instances(), st.integers(0, 999), st.sampled_from(Semantics), st.booleans(), st.booleans())
-def test_one_message_sequence_never_deadlocks(
-    problem: Instance, seed: int, semantics: Semantics, fuse: bool, validation: bool
+@given(
+    instances(max_devices=4),
+    st.integers(0, 999),
+    st.sampled_from(GUARANTEED),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([simulate, retime]),
+)
+def test_no_program_deadlocks(
+    problem: Instance, seed: int, order: MessageOrder, validation: bool, waits: bool, time: Timed
 ) -> None:
-    schedule = simulate(problem, random_order(problem, seed))
-    program = lower(schedule, validation=validation, overlap_receives=False)
-    assert replay(program, semantics, fuse=fuse).schedule.order == schedule.order
-    without_validation = lower(schedule, validation=False)
-    replay(without_validation, semantics, fuse=fuse)
+    schedule = time(problem, random_order(problem, seed))
+    program = lower(schedule, order=order, validation=validation, waits=waits)
+    for semantics, fuse in EVERY_REPLAY:
+        assert replay(program, semantics, fuse=fuse).schedule.order == schedule.order
 
 
 @settings(deadline=None)
 @given(instances(), st.integers(0, 999), st.sampled_from(["buffered", "asynchronous"]), st.booleans())
-def test_buffered_communication_never_deadlocks(
+def test_the_published_order_needs_sends_that_return_at_once(
     problem: Instance, seed: int, semantics: str, fuse: bool
 ) -> None:
     schedule = simulate(problem, random_order(problem, seed))
     for waits in (False, True):
-        late = replay(lower(schedule, waits=waits), semantics, fuse=fuse)
+        late = replay(lower(schedule, order="published", waits=waits), semantics, fuse=fuse)
         assert (late.schedule.start >= schedule.start).all()
 
 
@@ -68,10 +81,10 @@ def test_every_method_runs(name: str, place: str) -> None:
     )
     schedule = retime(problem, HEURISTICS[name].make(problem))
     assert replay(lower(schedule, validation=False)).schedule == schedule
-    for semantics in ("buffered", "asynchronous"):
-        for fuse in (False, True):
-            replay(lower(schedule), semantics, fuse=fuse)
-    replay(lower(schedule, overlap_receives=False), "blocking")
+    for order in GUARANTEED:
+        program = lower(schedule, order=order)
+        for semantics, fuse in EVERY_REPLAY:
+            assert replay(program, semantics, fuse=fuse).schedule.order == schedule.order
 
 
 def small() -> Program:
@@ -112,12 +125,18 @@ def test_a_deadlock_names_the_cycle() -> None:
     )
 
 
-def test_validation_can_deadlock_when_blocking_and_one_sequence_cures_it() -> None:
+@pytest.mark.parametrize("fuse", [False, True])
+def test_the_published_order_deadlocks_in_post_validation_where_sends_wait(fuse: bool) -> None:
     problem = Instance.uniform(devices=2, microbatches=2, forward=3, backward=2, weight=1, comm=1)
     schedule = simulate(problem, serial_order(problem))
-    with pytest.raises(DeadlockError, match="SEND_POST_VALIDATION"):
-        replay(lower(schedule), "blocking")
-    replay(lower(schedule, overlap_receives=False), "blocking")
+    with pytest.raises(DeadlockError) as error:
+        replay(lower(schedule, order="published"), "blocking", fuse=fuse)
+    assert str(error.value) == (
+        "devices wait for each other: "
+        "device 0 at SEND_FORWARD of stage 0, microbatch 0, waits for device 1 to receive it; "
+        "device 1 at SEND_POST_VALIDATION of stage 1, microbatch 0, waits for device 0 to receive it"
+    )
+    replay(lower(schedule), "blocking", fuse=fuse)
 
 
 def test_blocking_costs_what_the_sender_waits() -> None:
@@ -126,7 +145,7 @@ def test_blocking_costs_what_the_sender_waits() -> None:
     )
     order = Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 B1.0 W1.0 F1.1 B1.1 W1.1")
     schedule = simulate(problem, order)
-    program = lower(schedule, validation=False, overlap_receives=False)
+    program = lower(schedule, validation=False, order="in-order")
     assert replay(program, "asynchronous").schedule.start.tolist()[:2] == [0, 1]
     # F0.0 ends at 1 and its send returns with the transfer, at 3: F0.1 starts then
     assert replay(program, "blocking").schedule.start.tolist()[:2] == [0, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..export import EXPORTS, export
 from ..instance import Objective
 from ..instance_file import save_instance
 from ..placement import PLACEMENTS
-from ..program import Semantics, load_program, lower, replay, save_program
+from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
 from ..program.passes import DEFAULT_PASSES, load_tasks, run_passes, save_tasks, visualize_overlap
 from ..runtime import (
     MODELS,
@@ -25,37 +26,55 @@ from ..runtime import (
     run_schedule,
 )
 from ..runtime.profile import DTYPES, TransformerShape, profile_stages
-from .common import check_writable, cli, json_option, valid_schedule
+from .common import Command, check_writable, cli, json_option, valid_schedule
 
 _output = click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
+
+
+def _semantics(text: str, **more: Any) -> Callable[[Command], Command]:
+    return click.option("--semantics", type=click.Choice([str(s) for s in Semantics]), help=text, **more)
 
 
 @cli.command("lower")
 @click.argument("schedule")
 @_output
+@click.option(
+    "--order",
+    type=click.Choice([str(o) for o in MessageOrder]),
+    default=str(MessageOrder.EARLY_RECEIVES),
+    show_default=True,
+    help="Where messages stand; published: exactly as the zero-bubble runtimes have them.",
+)
 @click.option("--no-validation", is_flag=True, help="Leave out the post-validation of the optimizer step.")
-@click.option("--in-order-receives", is_flag=True, help="Keep receives behind running computations.")
 @click.option("--waits", is_flag=True, help="Put a wait behind each receive.")
+@_semantics("Replayed before it is written. [default: blocking, the strictest; published: asynchronous]")
 @json_option
 def _lower(
-    schedule: str, output: str, no_validation: bool, in_order_receives: bool, waits: bool, as_json: bool
+    schedule: str,
+    output: str,
+    order: str,
+    no_validation: bool,
+    waits: bool,
+    semantics: str | None,
+    as_json: bool,
 ) -> None:
-    """Lower the file SCHEDULE to a program with sends, receives and post-validation."""
+    """Lower the file SCHEDULE to a program with sends, receives and post-validation.
+
+    The program is replayed first; one that deadlocks is not written (exit status 1, with the cycle).
+    """
     check_writable(output)
-    program = lower(
-        valid_schedule(schedule).schedule,
-        validation=not no_validation,
-        overlap_receives=not in_order_receives,
-        waits=waits,
-    )
+    program = lower(valid_schedule(schedule).schedule, order=order, validation=not no_validation, waits=waits)
+    if semantics is None:
+        semantics = "asynchronous" if order == MessageOrder.PUBLISHED else "blocking"
+    replay(program, semantics)
     save_program(program, output)
     nodes = sum(map(len, program.devices))
-    _show({"output": output, "nodes": nodes, "sha256": program.sha256}, as_json)
+    _show({"output": output, "nodes": nodes, "replayed": semantics, "sha256": program.sha256}, as_json)
 
 
 @cli.command("replay")
 @click.argument("program")
-@click.option("--semantics", type=click.Choice([str(s) for s in Semantics]), default="asynchronous")
+@_semantics("What sends and receives wait for.", default="asynchronous", show_default=True)
 @click.option("--fuse", is_flag=True, help="Issue neighbouring sends and receives as one batch.")
 @click.option(
     "--link-occupancy", type=int, help="Ticks that a message keeps its link. [default: the instance's]"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..errors import InputError
 from ..operation import Operation
-from ..schedule import Order, is_pair, slot_text
+from ..schedule import Order, check_slot
 
 
 def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
@@ -29,9 +29,3 @@ def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
         else:
             devices[device].append([operation])
     return Order.from_slots(devices)
-
-
-def check_slot(slot: list[Operation]) -> None:
-    """Raise unless the slot is one operation, or an F and a B or BW."""
-    if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
-        raise InputError("only an F and a B or BW run together", value=slot_text(slot))

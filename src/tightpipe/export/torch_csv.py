@@ -11,8 +11,7 @@ import re
 from ..errors import InputError
 from ..operation import Operation, OpKind
 from ..retime import retime
-from ..schedule import Order, Schedule
-from .rows import check_slot
+from ..schedule import Order, Schedule, check_slot
 from .target import Target
 from .torch_costs import merge_adjacent, with_torch_stage0
 
@@ -66,9 +65,7 @@ def _cell(slot: tuple[Operation, ...]) -> str:
 
 def _slot(cell: str, rank: int) -> tuple[Operation, ...]:
     pair = _PAIR.fullmatch(cell)
-    slot = [_operation(part, rank) for part in (pair.groups() if pair else (cell,))]
-    check_slot(slot)
-    return tuple(slot)
+    return check_slot(_operation(part, rank) for part in (pair.groups() if pair else (cell,)))
 
 
 def _operation(cell: str, rank: int) -> Operation:

@@ -2,6 +2,7 @@
 
 from .check import check_program
 from .lowering import lower
+from .message_order import MessageOrder
 from .node import Message, Node, NodeType
 from .program import Program
 from .program_file import load_program, program_to_dict, save_program
@@ -9,6 +10,7 @@ from .replay import Replay, Semantics, replay
 
 __all__ = [
     "Message",
+    "MessageOrder",
     "Node",
     "NodeType",
     "Program",

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..errors import InputError
 from ..instance import Instance
 from ..operation import Operation
 from ..schedule import Schedule
+from .message_order import MessageOrder
 from .node import Node, NodeType, chunks
 from .post_validation import post_validation
 from .program import Program
@@ -28,7 +30,11 @@ class Item(NamedTuple):
 
 
 def lower(
-    schedule: Schedule, *, validation: bool = True, overlap_receives: bool = True, waits: bool = False
+    schedule: Schedule,
+    *,
+    order: MessageOrder | str = MessageOrder.EARLY_RECEIVES,
+    validation: bool = True,
+    waits: bool = False,
 ) -> Program:
     """Return the program of a schedule.
 
@@ -36,34 +42,46 @@ def lower(
     ----------
     schedule
         A valid schedule.
+    order
+        Where sends and receives stand among the computations. See the notes.
     validation
         Whether the devices validate the previous optimizer step during warm-up (post-validation).
-    overlap_receives
-        Whether a receive whose message is sent during a computation is issued before that
-        computation. See the notes.
     waits
         Whether each receive of activations or gradients is followed by a wait of its own, for the
         overlap passes; otherwise an operation waits for its input by itself.
 
+    Raises
+    ------
+    InputError
+        If there is no such message order.
+
     Notes
     -----
-    Where sends return at once no lowered program deadlocks: every node stands at a time of the
-    schedule, and what it waits for at an earlier one, or at the same time and before it.
+    Programs in the orders `early-receives` and `in-order` never deadlock, whether sends return at
+    once or wait for their receives, one by one or in batches. Sort all devices' nodes by time,
+    messages before computations: every device's program is a subsequence of that one sequence, both
+    ends of a message stand at the same place of it, and whatever a node waits for stands before it.
+    So the first node that has not run can run: all its device has before it is done, and so is all
+    that the peer has before the other end. A batch only begins nodes sooner. A receive that is moved
+    before the computation during which its message is sent keeps the argument: that computation moves
+    behind the message, and nothing up to there needs its result, as it ends no earlier.
 
-    Where a send waits for its receive, both must meet. Without `overlap_receives` both stand at the
-    same place of one sequence of all devices' nodes, ordered by time, so that the first node that has
-    not run can always run. Moving a receive before a computation that ends no earlier than the
-    message is sent keeps such a sequence: that computation moves behind the message. Post-validation
-    breaks it, because a device's send and its neighbour's receive stand at two different times; such
-    programs need sends that return at once, or ``overlap_receives=False``, which places both alike.
+    In the order `published` the two ends of a post-validation message stand at two times, those of its
+    two devices. Between them the receiver may have to send to a device that is still busy sending to
+    it, so where sends wait for their receives such programs deadlock. Where sends return at once they
+    do not: each node waits only for what stands at an earlier time, or at the same time before it.
     """
+    try:
+        order = MessageOrder(order)
+    except ValueError:
+        raise InputError(f"must be one of {', '.join(MessageOrder)}", key="order", value=order) from None
     items = _computations(schedule)
     _add_messages(schedule, items)
     if validation:
-        for device, nodes in enumerate(post_validation(schedule, one_sequence=not overlap_receives)):
+        for device, nodes in enumerate(post_validation(schedule, published=order is MessageOrder.PUBLISHED)):
             items[device] += [Item((node.start, _COMMUNICATION, (-1, rank)), (node,)) for rank, node in nodes]
     sequences = [sorted(mine, key=lambda item: item.key) for mine in items]
-    if overlap_receives:
+    if order is not MessageOrder.IN_ORDER:
         sequences = [_receives_before_computations(mine) for mine in sequences]
     devices = [[node for item in mine for node in item.nodes] for mine in sequences]
     devices = _mark_rollback(devices)

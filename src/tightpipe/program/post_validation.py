@@ -15,13 +15,14 @@ from .node import Node, NodeType, chunks
 Ranked = tuple[int, Node]  # rank among the validation nodes of all devices at the same time
 
 
-def post_validation(schedule: Schedule, *, one_sequence: bool) -> list[list[Ranked]]:
+def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]]:
     """Return for each device its receive, send and validation, with their ranks.
 
-    With `one_sequence` a send stands at the time of its receive, so that blocking communication meets.
+    A device receives the norm when the next one sends it; in the `published` order only when it
+    validates itself, which is no earlier.
     """
     times = _times(schedule)
-    return [_of_device(schedule.instance, device, times, one_sequence) for device in range(len(times))]
+    return [_of_device(schedule.instance, device, times, published) for device in range(len(times))]
 
 
 def _times(schedule: Schedule) -> list[int]:
@@ -57,7 +58,7 @@ def _comm_from_next(instance: Instance, device: int) -> int:
     return instance.comm(device, device - 1) if device else 0
 
 
-def _of_device(instance: Instance, device: int, times: list[int], one_sequence: bool) -> list[Ranked]:
+def _of_device(instance: Instance, device: int, times: list[int], published: bool) -> list[Ranked]:
     stage, time, last = _first_stage(instance, device), times[device], instance.devices - 1
     chunk = chunks(instance.placement)[device][stage]
     rank = 3 * (last - device)
@@ -68,10 +69,10 @@ def _of_device(instance: Instance, device: int, times: list[int], one_sequence: 
 
     if device < last:
         sender = _first_stage(instance, device + 1)
-        add(rank, NodeType.RECV_POST_VALIDATION, sender, time, device + 1)
-    if device and one_sequence:
-        add(rank + 3, NodeType.SEND_POST_VALIDATION, stage, times[device - 1], device - 1)
-    elif device:
+        # both ends of a message have the sender's time and rank, wherever sends and receives must meet
+        at, received = (rank, time) if published else (rank - 2, times[device + 1])
+        add(at, NodeType.RECV_POST_VALIDATION, sender, received, device + 1)
+    if device:
         add(rank + 1, NodeType.SEND_POST_VALIDATION, stage, time, device - 1)
     add(rank + 2, NodeType.POST_VALIDATION, stage, time, None)
     return nodes
