@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .instance import Instance, Objective
-from .schedule import Schedule
+from .schedule import Ints, Schedule
 from .simulate import memory_trace
 
 
@@ -65,6 +65,20 @@ def bubble_over_ideal(schedule: Schedule) -> float:
 def idle_times(schedule: Schedule) -> NDArray[np.int64]:
     """Return each device's span minus its busy time, shape (devices,), in ticks."""
     return np.asarray(device_spans(schedule) - busy_times(schedule))
+
+
+def charged_windows(schedule: Schedule) -> tuple[Ints, Ints]:
+    """Return from when to when each device's idle time counts, two arrays of shape (devices,), in ticks.
+
+    From a device's first start to its last end for `device_span`, the schedule's for `makespan`.
+    """
+    order = schedule.order
+    if schedule.instance.objective is Objective.MAKESPAN:
+        times = schedule.start.min(), schedule.end.max()
+        return np.full(order.devices, times[0]), np.full(order.devices, times[1])
+    rows = [order.rows(d) for d in range(order.devices)]
+    first = np.array([schedule.start[r].min() for r in rows])
+    return first, np.array([schedule.end[r].max() for r in rows])
 
 
 def peak_memory(schedule: Schedule) -> NDArray[np.int64]:

@@ -116,7 +116,7 @@ def _predecessor_end(kind: int, stage: int, m: int, end: Any, sent: Any) -> int:
 
 
 @njit(cache=True)
-def _departure(end: int, receiver: int, last: Any, occupancy: int) -> int:
+def departure(end: int, receiver: int, last: Any, occupancy: int) -> int:
     """Return when a message to `receiver` leaves: at once, or when the link from its device is free."""
     if receiver < 0 or occupancy == 0:
         return end
@@ -175,7 +175,7 @@ def _earliest(
                     start[j], end[j] = begin, until
                     ends[kind, stage, m] = until
                     receiver = peers[kind, route[m], stage]
-                    sent[kind, stage, m] = _departure(until, receiver, last[device], occupancy)
+                    sent[kind, stage, m] = departure(until, receiver, last[device], occupancy)
                 free[device] = until
                 head[device] += count
                 done += count

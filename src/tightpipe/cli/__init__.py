@@ -9,10 +9,10 @@ import click
 
 from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from ..runtime import RunError
-from . import comparing, drawing, programs, solving
+from . import comparing, drawing, explaining, programs, solving
 from .common import cli
 
-__all__ = ["cli", "comparing", "drawing", "main", "programs", "solving"]
+__all__ = ["cli", "comparing", "drawing", "explaining", "main", "programs", "solving"]
 
 _INTERRUPTED = 130
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from numpy.typing import NDArray
 
-from ..instance import Objective
+from ..metrics import charged_windows
 from ..schedule import Ints, Schedule
 from . import style
 from .lanes import lanes, looks
@@ -48,7 +48,7 @@ def draw_bars(
     """
     top, bottom = _heights(schedule)
     common: dict[str, Any] = {"rasterized": dense, "antialiased": not dense}
-    charged = _charged(schedule)
+    charged = charged_windows(schedule)
     every_device = np.arange(schedule.order.devices)
     idle = _boxes(*charged, every_device - _BAR_HEIGHT / 2, every_device + _BAR_HEIGHT / 2)
     axes.add_collection(PolyCollection(idle, facecolor=style.IDLE, linewidth=0, **common))
@@ -66,16 +66,6 @@ def draw_bars(
         sized = [(c, m, _fitting_size(schedule, m, tick_points)) for c, m in groups]
         largest = 0.75 * row_points * float((bottom - top).min())
         _draw_numbers(axes, schedule, (top + bottom) / 2, sized, largest)
-
-
-def _charged(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return from when to when each device's idle time counts."""
-    devices = range(schedule.order.devices)
-    if schedule.instance.objective is Objective.MAKESPAN:
-        return np.full(len(devices), schedule.start.min()), np.full(len(devices), schedule.end.max())
-    rows = [schedule.order.rows(d) for d in devices]
-    first = np.array([schedule.start[r].min() for r in rows])
-    return first, np.array([schedule.end[r].max() for r in rows])
 
 
 def _heights(schedule: Schedule) -> tuple[Floats, Floats]:

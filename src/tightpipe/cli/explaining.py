@@ -1,0 +1,94 @@
+"""The command ``explain``."""
+
+from __future__ import annotations
+
+import click
+
+from ..console import show_json, show_table
+from ..explain import Explanation, Idle, Phase, Reason, explain, legs
+from ..metrics import bubble, bubble_rate, cost
+from .common import cli, json_option, valid_schedule
+
+
+@cli.command("explain")
+@click.argument("schedule")
+@click.option(
+    "--longest", type=click.IntRange(0), default=10, show_default=True, help="Idle intervals to list."
+)
+@click.option("--no-relax", is_flag=True, help="Do not compute what weaker constraints would give.")
+@json_option
+def _explain(schedule: str, longest: int, no_relax: bool, as_json: bool) -> None:
+    """Say where the schedule in the file SCHEDULE idles, what for, and what would help."""
+    content = valid_schedule(schedule)
+    found = explain(content.schedule, content.method, relax=not no_relax)
+    if as_json:
+        show_json({"schedule": schedule, "method": content.method, **found.to_dict()})
+        return
+    numbers = f"cost {cost(content.schedule):,}, bubble {bubble(content.schedule):,}"
+    print(f"{numbers}, bubble rate {bubble_rate(content.schedule):.6f}; all times in ticks")
+    _show_devices(found)
+    _show_reasons(found)
+    _show_longest(found, longest)
+    _show_critical(found)
+    _show_relaxations(found)
+
+
+def _show_devices(found: Explanation) -> None:
+    print("\nIdle time by device and phase")
+    show_table(["device", "charged", "busy", "idle", *Phase], [
+        [d.device, *map(_ticks, (d.charged, d.busy, d.idle, *d.by_phase.values()))] for d in found.devices
+    ])  # fmt: skip
+
+
+def _show_reasons(found: Explanation) -> None:
+    met = [reason for reason in Reason if any(d.by_reason[reason] for d in found.devices)]
+    print("\nIdle time by what the device waits for")
+    rows = [[str(d.device), *(_ticks(d.by_reason[reason]) for reason in met)] for d in found.devices]
+    total = ["all", *(_ticks(sum(d.by_reason[reason] for d in found.devices)) for reason in met)]
+    show_table(["device", *met], [*rows, total])
+
+
+def _show_longest(found: Explanation, count: int) -> None:
+    intervals = sorted(found.idle, key=lambda i: -i.ticks)[:count]
+    if not intervals:
+        return
+    print(f"\nLongest idle intervals ({len(intervals)} of {len(found.idle)})")
+    show_table(["device", "from", "ticks", "phase", "waits for", ""], [
+        [i.device, _ticks(i.start), _ticks(i.ticks), i.phase, i.reason, describe(i)] for i in intervals
+    ])  # fmt: skip
+
+
+def describe(idle: Idle) -> str:
+    """Say what an idle interval waits for."""
+    texts = {
+        Reason.DEPENDENCY: f"{idle.next} needs {idle.awaits}, which has not ended",
+        Reason.LINK: f"{idle.next} needs {idle.awaits}, whose message waits for its link",
+        Reason.COMMUNICATION: f"{idle.next} needs {idle.awaits}, which is on its way",
+        Reason.MEMORY: f"{idle.ready} could run, but memory is full until {idle.frees} ends",
+        Reason.ORDER: f"{idle.ready} could run, but the order has {idle.next} first",
+        Reason.LATE: f"{idle.next} could start",
+        Reason.FINISHED: "nothing is left to do",
+    }
+    return texts[idle.reason]
+
+
+def _show_critical(found: Explanation) -> None:
+    print("\nCritical path: each leg starts when the one before ends; their ticks sum to the cost")
+    columns = ["from", "ticks", "computing", "messages", "late", "devices", "operations"]
+    show_table(columns, [
+        [*map(_ticks, (leg.start, leg.ticks, leg.computing, leg.messages, leg.late)), leg.devices, leg]
+        for leg in legs(found.critical)
+    ])  # fmt: skip
+
+
+def _show_relaxations(found: Explanation) -> None:
+    if not found.relaxations:
+        return
+    print("\nWhat weaker constraints would give")
+    show_table(["relaxed", "how", "cost", "saved", "the same way without it"], [
+        [r.name, r.how, *map(_ticks, (r.cost, r.saved, r.unrelaxed))] for r in found.relaxations
+    ])  # fmt: skip
+
+
+def _ticks(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"

@@ -1,0 +1,26 @@
+"""Why a schedule costs what it costs: where its devices idle, what for, and what would help."""
+
+from .arrivals import Arrivals, arrivals
+from .critical import Link, Step, critical_path
+from .explanation import DeviceTime, Explanation, explain
+from .idle import Idle, Reason
+from .legs import Leg, legs
+from .phases import Phase
+from .relax import Relaxation
+
+__all__ = [
+    "Arrivals",
+    "DeviceTime",
+    "Explanation",
+    "Idle",
+    "Leg",
+    "Link",
+    "Phase",
+    "Reason",
+    "Relaxation",
+    "Step",
+    "arrivals",
+    "critical_path",
+    "explain",
+    "legs",
+]

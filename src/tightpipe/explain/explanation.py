@@ -1,0 +1,101 @@
+"""Why a schedule costs what it costs: idle time, critical path, relaxations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..metrics import bubble_rate, busy_times, charged_windows, cost
+from ..schedule import Schedule
+from .arrivals import arrivals
+from .critical import Step, critical_path
+from .idle import Idle, Reason, idle_times
+from .phases import Phase
+from .relax import Relaxation, relaxations
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """How a device spends the time that the objective charges, in ticks."""
+
+    device: int
+    charged: int  #: busy + idle
+    busy: int
+    idle: int
+    by_phase: dict[Phase, int]
+    by_reason: dict[Reason, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        times = {key: getattr(self, key) for key in ("device", "charged", "busy", "idle")}
+        phases = {str(key): ticks for key, ticks in self.by_phase.items()}
+        return {**times, "phases": phases, "reasons": {str(k): ticks for k, ticks in self.by_reason.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a schedule's time goes.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    devices
+        One entry per device; `idle` is the charged time less the busy time, to the tick.
+    idle
+        Every idle interval.
+    critical
+        The critical path; its lengths sum to the cost.
+    relaxations
+        What weaker constraints would give; empty if they were not asked for.
+    """
+
+    schedule: Schedule
+    devices: tuple[DeviceTime, ...]
+    idle: tuple[Idle, ...]
+    critical: tuple[Step, ...]
+    relaxations: tuple[Relaxation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        numbers = {"cost": cost(self.schedule), "bubble_rate": bubble_rate(self.schedule)}
+        lists = {key: getattr(self, key) for key in ("devices", "idle", "critical", "relaxations")}
+        return numbers | {key: [entry.to_dict() for entry in entries] for key, entries in lists.items()}
+
+
+def explain(schedule: Schedule, method: str | None = None, *, relax: bool = True) -> Explanation:
+    """Explain a valid schedule.
+
+    Parameters
+    ----------
+    schedule
+        The schedule; `tightpipe.validate` must find nothing in it.
+    method
+        Name of the method that made it: which heuristic to run with more memory.
+    relax
+        Whether to compute the relaxations, which runs heuristics.
+    """
+    inputs = arrivals(schedule)
+    idle = tuple(idle_times(schedule, inputs))
+    weaker = relaxations(schedule, method) if relax else ()
+    return Explanation(schedule, _devices(schedule, idle), idle, critical_path(schedule, inputs), weaker)
+
+
+def _devices(schedule: Schedule, idle: Iterable[Idle]) -> tuple[DeviceTime, ...]:
+    by_device: list[list[Idle]] = [[] for _ in range(schedule.order.devices)]
+    for interval in idle:
+        by_device[interval.device].append(interval)
+    opens, closes = charged_windows(schedule)
+    charged, busy = (closes - opens).tolist(), busy_times(schedule).tolist()
+    return tuple(
+        DeviceTime(
+            device,
+            charged[device],
+            busy[device],
+            sum(i.ticks for i in mine),
+            {phase: sum(i.ticks for i in mine if i.phase is phase) for phase in Phase},
+            {reason: sum(i.ticks for i in mine if i.reason is reason) for reason in Reason},
+        )
+        for device, mine in enumerate(by_device)
+    )

@@ -1,0 +1,71 @@
+"""The critical path in legs that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from .critical import Link, Step
+
+_LONG_STAY = 3  # operations in a row on one device that are a leg of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Consecutive steps: a stay on one device, or a way over several devices."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def start(self) -> int:
+        """When it starts, in ticks."""
+        return self.steps[0].start
+
+    @property
+    def ticks(self) -> int:
+        """Length."""
+        return self.steps[-1].end - self.start
+
+    @property
+    def computing(self) -> int:
+        """Ticks in operations."""
+        return sum(step.ticks for step in self.steps if step.runs)
+
+    @property
+    def messages(self) -> int:
+        """Ticks in which messages are on their way or wait for their link."""
+        return sum(step.ticks for step in self.steps if step.link in (Link.LINK, Link.COMMUNICATION))
+
+    @property
+    def late(self) -> int:
+        """Ticks that nothing asks for."""
+        return sum(step.ticks for step in self.steps if step.link is Link.LATE)
+
+    @property
+    def devices(self) -> str:
+        """The devices that it turns at, e.g. ``0-7-0``."""
+        path = [device for device, _ in groupby(step.device for step in self.steps)]
+        ends = [False] + [(b - a) * (c - b) > 0 for (a, b), (_, c) in pairwise(pairwise(path))] + [False]
+        return "-".join(str(d) for d, passes in zip(path, ends[: len(path)], strict=True) if not passes)
+
+    def __str__(self) -> str:
+        names = [str(step.operation) for step in self.steps if step.runs]
+        if not names:
+            return f"{'after' if self.messages else 'before'} {self.steps[0].operation}"
+        return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} operations)"
+
+
+def legs(path: Iterable[Step]) -> tuple[Leg, ...]:
+    """Cut a critical path into long stays on one device and the ways between them."""
+    stays = [tuple(steps) for _, steps in groupby(path, key=lambda step: (step.runs, step.device))]
+    cut: list[tuple[Step, ...]] = []
+    joinable = False
+    for steps in stays:
+        long = steps[0].runs and len(steps) >= _LONG_STAY
+        if joinable and not long:
+            cut[-1] += steps
+        else:
+            cut.append(steps)
+        joinable = not long
+    return tuple(map(Leg, cut))

@@ -1,0 +1,225 @@
+"""Idle time, reasons and critical paths are true: checked by the validator, on schedules of every placement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from cases import instances, random_order
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Memory, Operation, Order, Schedule, retime, simulate, solve, validate
+from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs
+from tightpipe.metrics import busy_times, cost, device_spans, peak_memory, total_time
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Random orders within the memory limit, earliest, re-timed or late, with and without busy links."""
+    instance = draw(instances())
+    costs = replace(instance.costs, link_occupancy=draw(st.sampled_from([0, 0, 1, 5])))
+    instance = replace(instance, costs=costs)
+    schedule = retime(instance, random_order(instance, draw(st.integers(0, 999))))
+    if instance.memory is not None:
+        extra = draw(st.integers(0, 3))
+        limit = tuple((peak_memory(schedule) + extra).tolist())
+        instance = replace(instance, memory=replace(instance.memory, limit=limit))
+    slow = instance
+    if draw(st.booleans()):  # times that are later than they need be
+        comm = tuple(tuple(c + 3 for c in row) for row in instance.costs.comm)
+        slow = replace(instance, costs=replace(instance.costs, comm=comm))
+    timed = simulate(slow, schedule.order) if draw(st.booleans()) else retime(slow, schedule.order)
+    schedule = Schedule(instance, timed.order, timed.start, timed.end)
+    assume(not validate(instance, schedule))
+    return schedule
+
+
+def without(schedule: Schedule, op: Operation, device: int, before: Operation, start: int) -> Schedule:
+    """The same schedule with `op` right before `before` and starting at `start`, all else in its place."""
+    times = dict(zip(flat(schedule), zip(schedule.start, schedule.end, strict=True), strict=True))
+    begin, end = times[op]
+    times[op] = start, start + end - begin
+    lists = schedule.order.to_lists()
+    lists[device].remove(op)
+    lists[device].insert(lists[device].index(before), op)
+    order = Order.from_lists(lists)
+    start_end = np.array([times[o] for device_ops in lists for o in device_ops])
+    return Schedule(schedule.instance, order, start_end[:, 0], start_end[:, 1])
+
+
+def flat(schedule: Schedule) -> list[Operation]:
+    return [op for ops in schedule.order.to_lists() for op in ops]
+
+
+def broken_rules(schedule: Schedule) -> set[str]:
+    return {violation.rule for violation in validate(schedule.instance, schedule)}
+
+
+def claims_hold(schedule: Schedule, idle: Idle) -> None:
+    """Check an interval's reason against the rules of the model."""
+    ends = dict(zip(flat(schedule), schedule.end.tolist(), strict=True))
+    if idle.reason is Reason.FINISHED:
+        assert idle.next is None
+        return
+    assert idle.next is not None
+    if idle.reason is Reason.DEPENDENCY:
+        assert idle.awaits is not None
+        assert ends[idle.awaits] >= idle.end
+    if idle.reason in (Reason.LINK, Reason.COMMUNICATION):
+        assert idle.awaits is not None
+        assert ends[idle.awaits] <= idle.start
+    if idle.reason is Reason.LATE:
+        starts = dict(zip(flat(schedule), schedule.start.tolist(), strict=True))
+        row = flat(schedule).index(idle.next)
+        start, end = schedule.start.copy(), schedule.end.copy()
+        start[row], end[row] = idle.start, idle.start + end[row] - start[row]
+        assert starts[idle.next] == idle.end
+        assert broken_rules(Schedule(schedule.instance, schedule.order, start, end)) == set()
+    if idle.reason is Reason.ORDER:
+        assert idle.ready is not None
+        filled = without(schedule, idle.ready, idle.device, idle.next, idle.start)
+        # a message that leaves before another one can delay it where links are busy
+        allowed = {"link_capacity"} if schedule.instance.costs.link_occupancy else set()
+        assert broken_rules(filled) <= allowed
+    if idle.reason is Reason.MEMORY:
+        assert idle.ready is not None
+        assert idle.frees is not None
+        assert moved_peak(schedule, idle, idle.next) > schedule.instance.memory_limit(idle.device)
+        ops = schedule.order.to_lists()[idle.device]
+        after = ops[ops.index(idle.frees) + 1]
+        assert moved_peak(schedule, idle, after) <= schedule.instance.memory_limit(idle.device)
+
+
+def moved_peak(schedule: Schedule, idle: Idle, before: Operation) -> int:
+    """Peak memory of the device if its order had the ready operation right before `before`."""
+    lists = schedule.order.to_lists()
+    ops = [op for op in lists[idle.device] if op != idle.ready]
+    place = ops.index(before) if before in ops else lists[idle.device].index(before)
+    ops.insert(place, idle.ready)
+    held, peak = 0, 0
+    for op in ops:
+        delta = schedule.instance.memory_delta(op.kind, op.stage)
+        peak = max(peak, held + max(delta, 0))
+        held += delta
+    return peak
+
+
+@given(schedules())
+def test_idle_time_sums_to_what_the_objective_charges(schedule: Schedule) -> None:
+    found = explain(schedule, relax=False)
+    makespan = schedule.instance.objective == "makespan"
+    charged = np.full(schedule.order.devices, total_time(schedule)) if makespan else device_spans(schedule)
+    idle = charged - busy_times(schedule)
+    assert [d.idle for d in found.devices] == idle.tolist()
+    for device in found.devices:
+        assert sum(device.by_phase.values()) == sum(device.by_reason.values()) == device.idle
+        assert device.charged == device.busy + device.idle
+        mine = [i for i in found.idle if i.device == device.device]
+        assert all(a.end <= b.start for a, b in pairwise(mine))
+        assert all(i.ticks > 0 for i in mine)
+
+
+@given(schedules())
+def test_every_reason_is_true(schedule: Schedule) -> None:
+    for idle in explain(schedule, relax=False).idle:
+        claims_hold(schedule, idle)
+
+
+@given(schedules())
+def test_the_critical_path_leaves_no_time_out_and_sums_to_the_cost(schedule: Schedule) -> None:
+    path = critical_path(schedule, arrivals(schedule))
+    assert sum(step.ticks for step in path) == cost(schedule)
+    assert all(a.end == b.start for a, b in pairwise(path))
+    assert sum(leg.ticks for leg in legs(path)) == cost(schedule)
+    ends = dict(zip(flat(schedule), schedule.end.tolist(), strict=True))
+    running = [step for step in path if step.runs]
+    assert [step.end for step in running] == [ends[step.operation] for step in running]
+    for before, step in pairwise(path):
+        if step.link is Link.DEVICE:
+            assert before.end == step.start
+            assert before.link is Link.LATE or before.device == step.device
+
+
+@given(schedules())
+def test_earliest_times_have_no_late_path(schedule: Schedule) -> None:
+    instance = replace(schedule.instance, objective="makespan")
+    earliest = simulate(instance, schedule.order)
+    path = critical_path(earliest, arrivals(earliest))
+    assert Link.LATE not in {step.link for step in path}
+    assert path[0].link is Link.FIRST
+    assert Reason.LATE not in {idle.reason for idle in explain(earliest, relax=False).idle}
+
+
+def test_every_reason_and_phase_occurs(greedy: Schedule) -> None:
+    """Each reason on a schedule that is built to have it, so that the properties above are not empty."""
+    met: Counter[Reason] = Counter()
+    line = Instance.uniform(
+        devices=2, microbatches=2, forward=4, backward=4, weight=4, comm=1, placement="linear",
+        memory=Memory(2, -1, -1, 2), objective="makespan",
+    )  # fmt: skip
+    tight = simulate(line, Order.parse("F0.0 B0.0 W0.0 F0.1 B0.1 W0.1\nF1.0 B1.0 W1.0 F1.1 B1.1 W1.1"))
+    found = explain(tight, relax=False)
+    memory = next(i for i in found.idle if i.reason is Reason.MEMORY)
+    assert [str(op) for op in (memory.next, memory.awaits, memory.ready, memory.frees)] == [
+        "B0.0", "B1.0", "F0.1", "W0.0",
+    ]  # fmt: skip
+    met.update(i.reason for i in found.idle)
+    wide = replace(line, memory=None, costs=replace(line.costs, link_occupancy=9))
+    met.update(i.reason for i in explain(simulate(wide, tight.order), relax=False).idle)
+    burst = Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 F1.1 B1.0 W1.0 B1.1 W1.1")
+    slow = replace(wide, costs=replace(wide.costs, backward=30))  # B does not fit in while F waits
+    met.update(i.reason for i in explain(simulate(slow, burst), relax=False).idle)
+    late = simulate(replace(wide, costs=replace(wide.costs, comm=7)), burst)
+    met.update(i.reason for i in explain(Schedule(wide, late.order, late.start, late.end), relax=False).idle)
+    assert set(met) == set(Reason)
+    assert {i.phase for i in explain(greedy, relax=False).idle} == set(Phase)
+
+
+@pytest.fixture(scope="module")
+def greedy() -> Schedule:
+    instance = Instance.uniform(
+        devices=4, microbatches=8, forward=10, backward=12, weight=8, comm=2, memory=Memory(2, -1, -1, 12)
+    )
+    schedule = solve(instance, "greedy-v").schedule
+    assert schedule is not None
+    return schedule
+
+
+def test_relaxations_are_computed(greedy: Schedule) -> None:
+    found = {r.name: r for r in explain(greedy, "greedy-v").relaxations}
+    free = replace(greedy.instance, costs=replace(greedy.instance.costs, comm=0))
+    assert found["no communication"].cost == cost(retime(free, greedy.order))
+    assert found["no communication"].cost < found["half the communication"].cost < cost(greedy)
+    memory = greedy.instance.memory
+    assert memory is not None
+    more = replace(greedy.instance, memory=replace(memory, limit=14))
+    again = found["memory +1 activation"]
+    assert (again.how, again.cost) == ("greedy-v run anew", solve(more, "greedy-v").cost)
+    assert again.unrelaxed == cost(greedy)
+    best = {r.name: r for r in explain(greedy, "cpsat").relaxations}["memory +1 activation"]
+    assert best.how == "best of all heuristics"
+    assert best.cost is not None
+    assert best.cost <= again.cost
+
+
+def test_relaxations_that_do_not_apply_are_left_out(greedy: Schedule) -> None:
+    bare = replace(greedy.instance, memory=None, costs=replace(greedy.instance.costs, comm=0))
+    found = explain(retime(bare, greedy.order), "greedy-v").relaxations
+    assert [r.name for r in found] == ["nothing"]
+
+
+def test_pairs_wait_together() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=4, forward=3, backward=3, weight=3, placement="bidirectional", comm=1
+    )
+    schedule = solve(instance, "dualpipe").schedule
+    assert schedule is not None
+    assert schedule.order.pairs.any()
+    found = explain(schedule, relax=False)
+    assert sum(step.ticks for step in found.critical) == cost(schedule)
+    for idle in found.idle:
+        claims_hold(schedule, idle) if idle.reason is not Reason.ORDER else None
