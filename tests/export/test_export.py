@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,64 @@ def test_chrome_trace_has_durations_flows_and_memory() -> None:
     counters = [e["args"]["held"] for e in events if e["ph"] == "C" and e["pid"] == 0]
     assert (counters[0], max(counters), counters[-1]) == (3, 3, 0)
     assert EXPORTS["chrome-trace"].read(export_text(paired(), "chrome-trace")).to_slots() == PAIRED.to_slots()
+
+
+def traced(
+    events: list[dict[str, Any]], phase: str, *keys: str
+) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Events of a phase by the given keys."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for event in events:
+        if event["ph"] == phase:
+            groups.setdefault(tuple(event[key] for key in keys), []).append(event)
+    return groups
+
+
+@pytest.mark.parametrize(
+    ("method", "place"), [("greedy-v", "v"), ("1f1b", "linear"), ("dualpipe", "bidirectional")]
+)
+def test_a_chrome_trace_keeps_the_rules_that_viewers_import_by(method: str, place: str) -> None:
+    problem = Instance.uniform(
+        devices=12,
+        microbatches=24,
+        forward=3,
+        backward=4,
+        weight=2,
+        comm=1,
+        placement=place,
+        memory=Memory(2, -1, -1, None),
+    )
+    events = json.loads(export_text(retime(problem, HEURISTICS[method].make(problem)), "chrome-trace"))[
+        "traceEvents"
+    ]
+    assert {event["ph"] for event in events} == {"M", "X", "C", "s", "f"}
+    slices = traced(events, "X", "pid", "tid")
+    # one thread is not in two processes, and none is taken for a process's main thread
+    assert len({tid for _, tid in slices}) == len(slices)
+    assert all(tid not in (0, pid) for pid, tid in slices)
+    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    assert set(slices) == named
+    for track in slices.values():
+        track.sort(key=lambda e: e["ts"])
+        assert all(e["dur"] > 0 for e in track)
+        assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in pairwise(track))
+    starts, ends = (traced(events, phase, "cat", "name", "id") for phase in "sf")
+    assert starts.keys() == ends.keys()
+    for key, (start,) in starts.items():
+        (end,) = ends[key]
+        sender, receiver = key[1].split(" to ")
+        for event, name in ((start, sender), (end, receiver)):
+            around = [
+                e for e in slices[event["pid"], event["tid"]] if e["ts"] <= event["ts"] < e["ts"] + e["dur"]
+            ]
+            assert [e["name"] for e in around] == [name]
+        assert start["ts"] < end["ts"]
+    for (_, name), values in traced(events, "C", "pid", "name").items():
+        assert name == "memory"
+        assert [e["ts"] for e in values] == sorted({e["ts"] for e in values})
+    names = [e["args"]["name"] for e in events if e["name"] == "process_name"]
+    assert names == sorted(names)
+    assert len(names) == problem.devices
 
 
 def test_csv_has_memory_and_pairs() -> None:

@@ -35,16 +35,25 @@ def _write(schedule: Schedule) -> str:
 
 
 def _names(schedule: Schedule) -> Iterator[Event]:
+    tracks = ("operations", "run together")[: 1 + bool(schedule.order.pairs.any())]
+    digits = len(str(schedule.order.devices - 1))  # Perfetto sorts processes by name
     for device in range(schedule.order.devices):
-        name = {"name": f"device {device}"}
-        yield {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": name}
-        yield {
-            "ph": "M",
-            "name": "process_sort_index",
-            "pid": device,
-            "tid": 0,
-            "args": {"sort_index": device},
-        }
+        yield _name("process_name", device, 0, {"name": f"device {device:0{digits}}"})
+        yield _name("process_sort_index", device, 0, {"sort_index": device})
+        for second, track in enumerate(tracks):
+            yield _name("thread_name", device, second, {"name": track})
+
+
+def _name(kind: str, device: int, second: int, args: dict[str, Any]) -> Event:
+    return {"ph": "M", "name": kind, **_track(device, second), "args": args}
+
+
+def _track(device: int, second: int) -> dict[str, int]:
+    """Return the track of a device's operations, or of those that are the second of two that run together.
+
+    Perfetto takes a thread 0, and one with its process's number, for the process's main thread.
+    """
+    return {"pid": device, "tid": 2 * device + 1 + second}
 
 
 def _rows(schedule: Schedule) -> Iterator[tuple[int, int, Operation, int, int]]:
@@ -58,20 +67,19 @@ def _rows(schedule: Schedule) -> Iterator[tuple[int, int, Operation, int, int]]:
 
 def _operations(schedule: Schedule) -> Iterator[Event]:
     joined = schedule.order.pairs.tolist()
-    second = False
+    second = 0
     for row, device, op, start, end in _rows(schedule):
         yield {
             "ph": "X",
             "name": str(op),
             "cat": op.kind.name,
             "cname": _COLOURS[op.kind],
-            "pid": device,
-            "tid": int(second),  # of two that run together the second has a track of its own
+            **_track(device, second),
             "ts": start,
             "dur": end - start,
             "args": {"stage": op.stage, "microbatch": op.microbatch, "row": row, "joined": bool(joined[row])},
         }
-        second = bool(joined[row])
+        second = joined[row]
 
 
 def _memory(schedule: Schedule) -> Iterator[Event]:
@@ -86,21 +94,21 @@ def _memory(schedule: Schedule) -> Iterator[Event]:
         held = 0
         for time in sorted(deltas):
             held += deltas[time]
-            yield {"ph": "C", "name": "memory", "pid": device, "tid": 0, "ts": time, "args": {"held": held}}
+            yield {"ph": "C", "name": "memory", "pid": device, "ts": time, "args": {"held": held}}
 
 
 def _flows(schedule: Schedule) -> Iterator[Event]:
     """Yield start and finish of every message between two devices."""
     rows = {op: (row, device, start, end) for row, device, op, start, end in _rows(schedule)}
-    tracks = [0, *schedule.order.pairs.tolist()]  # the second of two that run together is on track 1
+    second = [0, *schedule.order.pairs.tolist()]
     for receiver, (row, device, start, _) in rows.items():
         sender = next((op for op in _senders(receiver) if op in rows), None)
         if sender is None or rows[sender][1] == device:
             continue
         sent_in, there, _, ended = rows[sender]
         message = {"cat": "message", "name": f"{sender} to {receiver}", "id": row}
-        yield {"ph": "s", **message, "pid": there, "tid": tracks[sent_in], "ts": ended - _JUST_BEFORE}
-        yield {"ph": "f", "bp": "e", **message, "pid": device, "tid": tracks[row], "ts": start}
+        yield {"ph": "s", **message, **_track(there, second[sent_in]), "ts": ended - _JUST_BEFORE}
+        yield {"ph": "f", "bp": "e", **message, **_track(device, second[row]), "ts": start}
 
 
 def _senders(op: Operation) -> Iterator[Operation]:
