@@ -7,12 +7,12 @@ from typing import NoReturn
 
 import click
 
-from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
+from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError, StoppedError
 from ..runtime import RunError
-from . import comparing, drawing, explaining, programs, solving
+from . import comparing, drawing, explaining, programs, solving, sweeping
 from .common import cli
 
-__all__ = ["cli", "comparing", "drawing", "explaining", "main", "programs", "solving"]
+__all__ = ["cli", "comparing", "drawing", "explaining", "main", "programs", "solving", "sweeping"]
 
 _INTERRUPTED = 130
 
@@ -32,5 +32,7 @@ def main() -> None:
         _fail(str(error), 2)
     except (InfeasibleError, NoScheduleError, DeadlockError, RunError) as error:
         _fail(str(error), 1)
+    except StoppedError as error:
+        _fail(f"{error}; what was finished is kept, the same command continues", 1)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted; what was finished is kept, the same command continues", _INTERRUPTED)

@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InputError, StoppedError
@@ -24,7 +25,36 @@ from .task import Task
 
 LEASE = 30.0  # seconds; owners renew theirs several times in it
 MOST_ATTEMPTS = 3  # a solve that took its sweep down this often is not tried again by itself
+_SECONDS_OF_A_HEURISTIC = 3.0  # about, with the start of its process
 _WAIT = 30.0  # seconds that one writer waits for another
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How far a sweep is.
+
+    Parameters
+    ----------
+    total, done, running, failed
+        Numbers of solves.
+    best_gap, mean_gap
+        Over the solves that have one; None where none has.
+    seconds_left
+        What the others take one after another, at most, about.
+    """
+
+    total: int
+    done: int
+    running: int
+    failed: int
+    best_gap: float | None
+    mean_gap: float | None
+    seconds_left: float
+
+    @property
+    def unfinished(self) -> int:
+        """Solves that are neither done nor failed."""
+        return self.total - self.done - self.failed
 
 
 class Store:
@@ -123,6 +153,16 @@ class Store:
                 "WHERE state = 'failed' AND position IS NOT NULL"
             ).rowcount
 
+    def tally(self) -> Tally:
+        """Count the grid's solves."""
+        counts = self._connection.execute(
+            "SELECT count(*), total(state = 'done'), total(state = 'running'), total(state = 'failed'), "
+            "min(gap), avg(gap), total(CASE WHEN state IN ('pending', 'running') "
+            "THEN coalesce(time_limit, ?) END) FROM solve WHERE position IS NOT NULL",
+            (_SECONDS_OF_A_HEURISTIC,),
+        ).fetchone()
+        return Tally(*map(int, counts[:4]), *counts[4:])
+
     def rows(self) -> list[Row]:
         """Return the rows of the grid, in its order."""
         query = f"SELECT {', '.join(COLUMNS)} FROM solve WHERE position IS NOT NULL ORDER BY position"
@@ -157,6 +197,11 @@ def open_store(path: Path, lease: float = LEASE) -> Iterator[Store]:
     """Open a store and close it at the end."""
     with closing(Store(path, lease)) as store:
         yield store
+
+
+def seconds_at_most(rows: Iterable[Row]) -> float:
+    """Return what the solves of the rows take one after another, at most, about."""
+    return sum(row.time_limit or _SECONDS_OF_A_HEURISTIC for row in rows)
 
 
 def _values(row: Row) -> Iterable[Value]:

@@ -1,0 +1,90 @@
+"""Progress of a sweep on stderr: a bar in a terminal, else one line per solve."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from ..experiments.sweep.guard import Outcome
+from ..experiments.sweep.row import Row, Value
+from ..experiments.sweep.store import Store, Tally
+from ..experiments.sweep.task import Task
+
+
+def percent(gap: Value) -> str:
+    """Write a gap; a dash where there is none."""
+    return "-" if gap is None else f"{float(gap):.2%}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time, e.g. ``4 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def title(row: Row) -> str:
+    """Name a solve by what tells it from others."""
+    words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, row.method]
+    if row.costs != "true":
+        words.append(f"{row.costs} costs")
+    if row.warm_start is not None:
+        words.append(f"from {row.warm_start}")
+    return " ".join(word for word in words if word and word != "own")
+
+
+class _SweepBar:
+    def __init__(self, store: Store, quiet: bool) -> None:
+        self._store, self._quiet = store, quiet
+        self._console = Console(file=sys.stderr)
+        self._progress = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("")
+
+    def __enter__(self) -> _SweepBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def watch(self, task: Task, outcome: Outcome | None, slots: int) -> None:
+        """Show that a task began (no outcome) or ended; `slots` run at once."""
+        tally = self._store.tally()
+        if outcome is not None and not self._quiet:
+            self._console.print(_line(task, outcome, tally), highlight=False, markup=False, soft_wrap=True)
+        left = duration(tally.seconds_left / max(1, slots))
+        text = (
+            f"{tally.running} running, {tally.failed} failed, gap best {percent(tally.best_gap)} "
+            f"mean {percent(tally.mean_gap)}, at most {left} left"
+        )
+        self._progress.update(
+            self._task, completed=tally.done + tally.failed, total=tally.total, description=text
+        )
+
+
+def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
+    values = outcome.values
+    if values["state"] == "failed":
+        said = f"failed: {values['error']}"
+    else:
+        said = f"{values['status']}, cost {values['cost']}, gap {percent(values['gap'])}"
+    return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {said}"
+
+
+@contextmanager
+def sweep_bar(store: Store, quiet: bool) -> Iterator[_SweepBar]:
+    """Show how a sweep goes on."""
+    with _SweepBar(store, quiet) as bar:
+        yield bar

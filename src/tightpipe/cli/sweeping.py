@@ -1,0 +1,180 @@
+"""The commands ``sweep`` and ``status``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from ..console import show_json, show_pairs
+from ..errors import InputError
+from ..experiments.study.folder import write_conditions, write_parquet, write_rows
+from ..experiments.study.load import ROWS, STORE
+from ..experiments.sweep.engine import (
+    EngineContext,
+    dask_engine,
+    local_engine,
+    slurm_engine,
+    workers_that_fit,
+)
+from ..experiments.sweep.experiment import Experiment
+from ..experiments.sweep.experiment_file import load_experiment
+from ..experiments.sweep.grid import plan
+from ..experiments.sweep.guard import Limits
+from ..experiments.sweep.runner import run_sweep
+from ..experiments.sweep.schema import migrate
+from ..experiments.sweep.store import Store, open_store, seconds_at_most
+from ..solve import compile_kernels
+from .common import cli, json_option
+from .sweep_bar import duration, sweep_bar, title
+
+_folder_option = click.option(
+    "-o", "--output", metavar="FOLDER", help="Where the results go. [default: results/<name of the file>]"
+)
+
+
+@cli.command("sweep")
+@click.argument("experiment")
+@_folder_option
+@click.option("--workers", type=click.IntRange(1), help="Solves at once. [default: as many as fit the cores]")
+@click.option("--engine", type=click.Choice(["local", "dask", "slurm"]), default="local", show_default=True)
+@click.option("--scheduler", metavar="ADDRESS", help="Of --engine dask, e.g. tcp://10.0.0.1:8786.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Of --engine slurm.")
+@click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
+@click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
+@click.option("--migrate", "migrate_only", is_flag=True, help="Bring the store to this version, and stop.")
+@click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@json_option
+def _sweep(
+    experiment: str,
+    output: str | None,
+    workers: int | None,
+    engine: str,
+    scheduler: str | None,
+    jobs: int,
+    retry_failed: bool,
+    dry_run: bool,
+    migrate_only: bool,
+    parquet: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run the grid of solves that the file EXPERIMENT (TOML) declares, each once.
+
+    What is done lies in the store of the results' folder: an interrupted sweep goes on where it
+    stopped, and several may work on one store at the same time.
+    """
+    folder = _folder(experiment, output)
+    if migrate_only:
+        before, after = migrate(folder / STORE)
+        return _say({"store": str(folder / STORE), "from": before, "to": after}, as_json)
+    declared = load_experiment(experiment)
+    tasks = plan(declared, experiment)
+    where = _engine(engine, workers, scheduler, jobs, declared)
+    if dry_run:
+        return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
+    _make(folder)
+    with open_store(folder / STORE) as store, _sigterm_as_interrupt():
+        store.enrol(tasks)
+        if retry_failed:
+            store.retry_failed()
+        if not quiet:
+            _say_size(store, (workers or workers_that_fit(declared.threads)) if engine == "local" else None)
+        _run(store, where, declared, folder, quiet or as_json)
+        write_conditions(Path(experiment), folder)
+        if parquet:
+            write_parquet(store.rows(), folder)
+        if as_json or not quiet:
+            _say({**_progress(store), "rows": str(folder / ROWS)}, as_json)
+
+
+def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path, quiet: bool) -> None:
+    if store.tally().unfinished:
+        compile_kernels()  # so that no solve spends its time limit on it
+    limits = Limits(declared.hard_limit, declared.memory_cap, declared.threads)
+    try:
+        with sweep_bar(store, quiet) as bar:
+            run_sweep(store, where, limits, bar.watch)
+    finally:
+        write_rows(store.rows(), folder)  # also where the sweep ends early
+
+
+def _engine(
+    name: str, workers: int | None, scheduler: str | None, jobs: int, declared: Experiment
+) -> EngineContext:
+    if (scheduler is not None) != (name == "dask"):
+        rule = "goes with --engine dask, which needs it"
+        raise InputError(rule, key="scheduler", value=scheduler)
+    if name == "dask":
+        return dask_engine(str(scheduler))
+    return slurm_engine(jobs, declared.slurm) if name == "slurm" else local_engine(workers)
+
+
+def _folder(experiment: str, output: str | None) -> Path:
+    return Path(output) if output is not None else Path("results") / Path(experiment).stem
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made: {error.strerror}", source=str(folder)) from None
+
+
+def _say(pairs: dict[str, object], as_json: bool) -> None:
+    show_json(pairs) if as_json else show_pairs(pairs)
+
+
+def _say_size(store: Store, workers: int | None) -> None:
+    tally = store.tally()
+    where = "of solving" if workers is None else f"on {workers} workers"
+    seconds = duration(tally.seconds_left / (workers or 1))
+    print(f"{tally.total} solves, {tally.unfinished} to run: at most {seconds} {where}", file=sys.stderr)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """End as for Ctrl-C when a batch system ends the job."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@cli.command("status")
+@click.argument("experiment")
+@_folder_option
+@json_option
+def _status(experiment: str, output: str | None, as_json: bool) -> None:
+    """Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after."""
+    path = _folder(experiment, output) / STORE
+    if not path.exists():
+        raise InputError("no such store: the sweep has not begun", source=str(path))
+    with open_store(path) as store:
+        rows = store.rows()
+        running = [title(row) for row in rows if row.state == "running"]
+        failed = {title(row): row.error for row in rows if row.state == "failed"}
+        if as_json:
+            return show_json({**_progress(store), "running_now": running, "errors": failed})
+        show_pairs(_progress(store))
+        for name in running:
+            print(f"running: {name}")
+        for name, error in failed.items():
+            print(f"failed: {name}: {error}")
+
+
+def _progress(store: Store) -> dict[str, object]:
+    tally = asdict(store.tally())
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in tally.items()}

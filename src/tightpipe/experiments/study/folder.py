@@ -1,0 +1,64 @@
+"""What a sweep leaves in its folder: rows, configuration, environment, summary, table and figure."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+import psutil
+
+from ...errors import InputError
+from ...instance_file import read_text, write_text
+from ..sweep.row import COLUMNS, Row
+from .load import ROWS
+
+_PACKAGES = ("tightpipe", "ortools", "highspy", "pulp", "numba", "numpy")
+
+
+def write_rows(rows: Sequence[Row], folder: Path) -> None:
+    """Write the rows as CSV."""
+    write_text(folder / ROWS, _frame(rows).to_csv(index=False, lineterminator="\n"))
+
+
+def write_parquet(rows: Sequence[Row], folder: Path) -> None:
+    """Write the rows as Parquet.
+
+    Raises
+    ------
+    InputError
+        If pyarrow is not installed.
+    """
+    partial = folder / f"rows.parquet.{os.getpid()}.tmp"
+    try:
+        _frame(rows).to_parquet(partial, index=False)
+    except ImportError:
+        rule = "needs pyarrow: pip install 'tightpipe[parquet]'"
+        raise InputError(rule, key="parquet") from None
+    partial.replace(folder / "rows.parquet")
+
+
+def write_conditions(experiment: Path, folder: Path) -> None:
+    """Write a copy of the experiment and the environment that it was run in."""
+    write_text(folder / "experiment.toml", read_text(experiment))
+    environment = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in _PACKAGES},
+    }
+    write_text(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
+
+
+def _frame(rows: Sequence[Row]) -> pd.DataFrame:
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
+    return frame.convert_dtypes()  # whole numbers stay whole beside missing ones

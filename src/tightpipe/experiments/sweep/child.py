@@ -1,0 +1,102 @@
+"""One solve in a process of its own: a task on standard input, JSON lines on standard output.
+
+Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end, ``{"values": ..., "schedule": ...}``.
+Standard input stays open while the parent lives; when it closes, this process ends itself and all
+that it has started, so that a killed sweep leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import sys
+import threading
+from typing import IO, Any
+
+from ...instance import Instance
+from ...instance_file import instance_from_dict
+from ...result import LogEntry, Result
+from ...retime import retime
+from ...schedule import Schedule
+from ...solve import solve
+from .packed import pack
+
+_RESULTS = ("cost", "work", "bubble", "bubble_rate", "bound", "gap", "peak_memory", "seconds", "reason")
+
+
+def main() -> None:
+    """Run the task of standard input."""
+    with _answers() as answers:
+        data = json.loads(sys.stdin.readline())
+        threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+        def tell(**line: Any) -> None:
+            answers.write(json.dumps(line) + "\n")
+            answers.flush()
+
+        result = _run(data, lambda entry: tell(trace=_entry(entry)))
+        tell(values=_values(result), schedule=_packed(result))
+
+
+def _answers() -> IO[str]:
+    """Keep standard output for the answers; what solvers print there goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def _end_with_the_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os.killpg(0, signal.SIGKILL)  # the parent made this process the leader of a group
+
+
+def _run(data: dict[str, Any], progress: Any) -> Result:
+    instance = instance_from_dict(data["instance"])
+    if data["shown"] is None:
+        return _solve(instance, data, data["warm_start"], progress)
+    shown = _solve(instance_from_dict(data["shown"]), data, data["warm_start"])
+    return shown if shown.schedule is None else _judged(instance, shown, shown.schedule, data)
+
+
+def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[str, Any]) -> Result:
+    """Give the order that was found for other costs its best times, its cost and its bound under these."""
+    retimed = retime(instance, schedule.order)
+    # no search: the schedule with the bound that is known without one
+    judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)
+    return Result(
+        instance, shown.method, judged.status, retimed, judged.bound, shown.seconds, reason=shown.reason
+    )
+
+
+def _solve(instance: Instance, data: dict[str, Any], warm_start: Any, progress: Any = None) -> Result:
+    return solve(
+        instance,
+        data["method"],
+        time_limit=data["time_limit"],
+        workers=data["threads"],
+        seed=data["seed"],
+        warm_start=None if warm_start == "none" else warm_start,
+        progress=progress,
+    )
+
+
+def _entry(entry: LogEntry) -> list[float | int | None]:
+    return [round(entry.seconds, 3), entry.cost, entry.bound]
+
+
+def _values(result: Result) -> dict[str, Any]:
+    values = {name: getattr(result, name) for name in _RESULTS}
+    return {**values, "status": str(result.status), "reason": result.reason or None}
+
+
+def _packed(result: Result) -> str | None:
+    if result.schedule is None:
+        return None
+    return base64.b64encode(pack(result.schedule, result.method, result.bound)).decode()
+
+
+if __name__ == "__main__":
+    main()

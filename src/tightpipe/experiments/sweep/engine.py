@@ -1,0 +1,133 @@
+"""Engines: where the solves of a sweep run, here, on a Dask cluster, or in jobs of Slurm.
+
+Each is an executor of the standard library's kind and a number of solves that it takes at once; what
+is queued, sent and restarted on other machines is Dask's business.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError
+from .guard import Limits, Outcome, run_guarded
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A running engine.
+
+    Parameters
+    ----------
+    submit
+        Starts the payload of a task.
+    slots
+        Returns how many tasks it can hold at the moment.
+    """
+
+    submit: Callable[[str], Future[Outcome]]
+    slots: Callable[[], int]
+
+
+EngineContext = Callable[[Limits], AbstractContextManager[Engine]]
+
+
+def local_engine(workers: int | None) -> EngineContext:
+    """Return an engine on this machine; None takes as many workers as fit the cores."""
+
+    @contextmanager
+    def start(limits: Limits) -> Iterator[Engine]:
+        count = workers or workers_that_fit(limits.threads)
+        stop = threading.Event()
+        with ThreadPoolExecutor(count) as executor:
+            try:
+                yield Engine(
+                    lambda payload: executor.submit(run_guarded, payload, limits, stop), lambda: count
+                )
+            finally:
+                stop.set()  # leaving the executor then waits for solves that end at once
+
+    return start
+
+
+def workers_that_fit(threads: int) -> int:
+    """Return how many solves of so many threads the cores of this process hold."""
+    return max(1, len(os.sched_getaffinity(0)) // threads)
+
+
+def dask_engine(scheduler: str) -> EngineContext:
+    """Return an engine on the workers of a running Dask scheduler, one solve per thread of a worker.
+
+    Raises
+    ------
+    InputError
+        If Dask is not installed, or when the engine starts and nothing answers at the address.
+    """
+    distributed = _needed("distributed")
+
+    @contextmanager
+    def start(limits: Limits) -> Iterator[Engine]:
+        try:
+            client = distributed.Client(scheduler, set_as_default=False)
+        except (OSError, ValueError) as error:
+            rule = f"no Dask scheduler answers there: {error}"
+            raise InputError(rule, key="scheduler", value=scheduler) from None
+        with client:
+            yield _engine_of(client, limits)
+
+    return start
+
+
+def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
+    """Return an engine on Dask workers in jobs of Slurm.
+
+    Parameters
+    ----------
+    jobs
+        Number of jobs.
+    options
+        Of `dask_jobqueue.SLURMCluster`: queue, account, memory, walltime and so on. Its `cores` are
+        the solves that a job runs at once; a job books as many CPUs as their threads take together.
+
+    Raises
+    ------
+    InputError
+        If dask-jobqueue is not installed, or an option is not known.
+    """
+    jobqueue, distributed = _needed("dask_jobqueue"), _needed("distributed")
+
+    @contextmanager
+    def start(limits: Limits) -> Iterator[Engine]:
+        try:
+            cores = options.get("cores", 1)
+            cluster = jobqueue.SLURMCluster(
+                **{"cores": cores, "processes": 1, "job_cpu": cores * limits.threads, **options}
+            )
+        except (TypeError, ValueError) as error:
+            raise InputError(f"not options of a Slurm cluster: {error}", key="slurm", value=options) from None
+        with cluster, distributed.Client(cluster, set_as_default=False) as client:
+            cluster.scale(jobs=jobs)
+            yield _engine_of(client, limits)
+
+    return start
+
+
+def _engine_of(client: Any, limits: Limits) -> Engine:
+    executor = client.get_executor(pure=False)
+    return Engine(
+        lambda payload: executor.submit(run_guarded, payload, limits),
+        lambda: sum(client.nthreads().values()),
+    )
+
+
+def _needed(module: str) -> Any:
+    try:
+        return __import__(module)
+    except ImportError:
+        rule = "is not installed; pip install 'tightpipe[dask]'"
+        raise InputError(rule, key="engine", value=module) from None

@@ -1,0 +1,194 @@
+"""Experiments as TOML files; every error names file, line and key."""
+
+from __future__ import annotations
+
+import glob
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from ...instance import Instance, Objective, check_int
+from ...instance_file import load_instance, read_text
+from ...settings import Setting
+from ...solve import METHODS, find_method
+from ..compare import choose_settings
+from .change import OWN, parse_comm, parse_devices, parse_memory, parse_microbatches, parse_uneven
+from .experiment import Experiment, Problem
+from .toml_lines import line_of
+
+FIGURES = ("settings", "memory", "comm", "uneven", "anytime", "scaling")
+_GRACE = 60.0  # seconds beyond the longest time limit before a solve is killed
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Read an experiment file and check all of it.
+
+    Raises
+    ------
+    InputError
+        One line that names file, line, key, value and what would be right.
+    """
+    text = read_text(path)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
+    try:
+        return _experiment(data, Path(path).parent)
+    except InputError as error:
+        raise located(error, path) from None
+
+
+def located(error: InputError, path: str | Path) -> InputError:
+    """Return the same error with the file and the line of its key."""
+    value = error.value if isinstance(error.value, str | int | float) else None
+    return error.at(f"{path}:{line_of(read_text(path), error.key.split('.')[0].split('[')[0], value)}")
+
+
+def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
+    for key in data:
+        if key not in _AXES and key not in _SCALARS:
+            known = ", ".join([*_AXES, *_SCALARS])
+            raise InputError(f"unknown key; known are {known}", key=key, value=data[key])
+    axes: dict[str, Any] = {key: _axis(key, data, parse) for key, parse in _AXES.items()}
+    problems = [problem for chosen in axes.pop("settings") for problem in chosen]
+    problems += [problem for pattern in axes.pop("instances") for problem in _files(folder, pattern)]
+    if not problems:
+        key = "settings" if "settings" in data else "instances"
+        raise InputError("the grid is empty: name at least one setting or instance file", key=key)
+    scalars = {key: parse(data[key]) for key, parse in _SCALARS.items() if key in data}
+    longest = max(axes["time_limits"])
+    hard = scalars.setdefault("hard_limit", longest * 1.2 + _GRACE)
+    if hard <= longest:
+        raise InputError(f"must be above the longest time limit, {longest:g}", key="hard_limit", value=hard)
+    return Experiment(problems=tuple(problems), **axes, **scalars)
+
+
+def _axis(key: str, data: Mapping[str, Any], parse: Callable[[Any], Any]) -> tuple[Any, ...]:
+    values = data.get(key, _DEFAULTS.get(key))
+    if values is None:
+        raise InputError(f"missing key '{key}': a list with at least one value")
+    if not isinstance(values, list):
+        raise InputError("must be a list", key=key, value=values)
+    if key in data and not values:
+        raise InputError("the grid is empty: the list must hold at least one value", key=key)
+    parsed = []
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise InputError("stands twice in the list", key=key, value=value)
+        try:
+            parsed.append(parse(value))
+        except InputError as error:
+            inner = f"{error.key} = {error.value!r} " if isinstance(value, dict) else ""
+            raise InputError(f"{inner}{error.rule}", key=key, value=value) from None
+    return tuple(parsed)
+
+
+def _settings(value: Any) -> list[Problem]:
+    return [
+        Problem(setting.name, None, partial(_place_setting, setting))
+        for setting in choose_settings(_text(value, "active, all, or the name of a setting"))
+    ]
+
+
+def _place_setting(setting: Setting, placement: str) -> Instance:
+    return setting.instance(placement=placement)
+
+
+def _files(folder: Path, pattern: str) -> list[Problem]:
+    paths = sorted(glob.glob(str(folder / pattern)))
+    if not paths:
+        raise InputError(f"no such file in {folder}", key="instances", value=pattern)
+    return [_file_problem(Path(path)) for path in paths]
+
+
+def _file_problem(path: Path) -> Problem:
+    try:
+        instance = load_instance(path)
+    except InputError as error:
+        raise InputError(str(error), key="instances") from None
+    return Problem(path.stem, instance.placement.name, lambda _: instance)
+
+
+def _method(value: Any) -> str:
+    return find_method(_text(value, "the name of a method")).name
+
+
+def _warm_start(value: Any) -> str:
+    heuristics = [method.name for method in METHODS.values() if method.kind == "heuristic"]
+    return _one_of(("best", "none", *heuristics), value)
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"must be {what}", value=value)
+    return value
+
+
+def _one_of(known: tuple[str, ...], value: Any) -> str:
+    if value not in known:
+        raise InputError(f"must be one of {', '.join(known)}", value=value)
+    return str(value)
+
+
+def _positive(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise InputError("must be a number above 0", key=key, value=value)
+    return float(value)
+
+
+def _objective(value: Any) -> Objective:
+    return Objective(_one_of(tuple(map(str, Objective)), value))
+
+
+def _figure(value: Any) -> str:
+    try:
+        return _one_of(FIGURES, value)
+    except InputError as error:
+        raise InputError(error.rule, key="figure", value=value) from None
+
+
+def _slurm(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError("must be a table of options of dask_jobqueue.SLURMCluster", key="slurm", value=value)
+    return value
+
+
+_AXES: dict[str, Callable[[Any], Any]] = {
+    "settings": _settings,
+    "instances": lambda value: _text(value, "a file, relative to the experiment's, or a pattern"),
+    "devices": parse_devices,
+    "microbatches": parse_microbatches,
+    "uneven": parse_uneven,
+    "comm": parse_comm,
+    "memory": parse_memory,
+    "objectives": _objective,
+    "methods": _method,
+    "costs": partial(_one_of, ("true", "median")),
+    "warm_starts": _warm_start,
+    "time_limits": partial(_positive, "time_limits"),
+    "seeds": lambda value: check_int("seeds", value, 0, 2**31 - 1),
+}
+"""How one value of each list is read."""
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "threads": lambda value: check_int("threads", value, 1, 1024),
+    "hard_limit": partial(_positive, "hard_limit"),
+    "memory_cap": partial(_positive, "memory_cap"),
+    "figure": _figure,
+    "slurm": _slurm,
+}
+
+_DEFAULTS: dict[str, list[Any]] = {
+    **{key: [] for key in ("settings", "instances")},
+    **{key: [OWN] for key in ("devices", "microbatches", "comm", "memory")},
+    "uneven": [{}],
+    "objectives": ["device_span"],
+    "costs": ["true"],
+    "warm_starts": ["best"],
+    "seeds": [0],
+    "time_limits": [60],
+}

@@ -1,0 +1,108 @@
+"""The tasks of an experiment: every combination of its axes, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from ...errors import InputError
+from ...instance import Instance
+from ...solve import Method, find_method
+from .change import Change, with_median_costs
+from .experiment import Experiment, Problem
+from .experiment_file import located
+from .row import Row
+from .task import Task, make_task
+
+
+def plan(experiment: Experiment, path: str | Path) -> list[Task]:
+    """Return the experiment's tasks; axes that mean nothing to a method do not multiply its solves.
+
+    Raises
+    ------
+    InputError
+        If a combination makes no instance, or a method does not schedule an instance's placement;
+        it names the line in `path`, the experiment's file.
+    """
+    try:
+        tasks = {task.row.key: task for task in _combine(experiment)}
+    except InputError as error:
+        raise located(error, path) from None
+    return list(tasks.values())
+
+
+def _combine(experiment: Experiment) -> Iterator[Task]:
+    methods = [find_method(name) for name in experiment.methods]
+    axes = ("devices", "microbatches", "uneven", "comm", "memory")
+    changes = list(product(*(getattr(experiment, axis) for axis in axes)))
+    for problem, chosen, objective in product(experiment.problems, changes, experiment.objectives):
+        for method in methods:
+            instance = problem.make(_placement(problem, method))
+            instance = replace(instance, objective=objective)
+            for axis, change in zip(axes, chosen, strict=True):
+                instance = _apply(axis, change, instance, problem)
+            labels = dict(zip(axes, (change.label for change in chosen), strict=True))
+            yield from _solves(experiment, problem, labels, method, instance)
+
+
+def _placement(problem: Problem, method: Method) -> str:
+    """Return the problem's placement, or of a model's the V where the method schedules it."""
+    if problem.placement is None:
+        return "v" if "v" in method.placements else method.placements[0]
+    if problem.placement not in method.placements:
+        rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {problem.placement}"
+        raise InputError(rule, key="methods", value=method.name)
+    return problem.placement
+
+
+def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> Instance:
+    try:
+        return change.apply(instance)
+    except InputError as error:
+        rule = f"does not fit {problem.name}: {error}"
+        raise InputError(rule, key=axis, value=change.label) from None
+
+
+def _solves(
+    experiment: Experiment, problem: Problem, labels: dict[str, str], method: Method, instance: Instance
+) -> Iterator[Task]:
+    searches = method.kind != "heuristic"
+    median = with_median_costs(instance)
+    for costs, warm_start, limit, seed in product(
+        experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
+    ):
+        shown = median if costs == "median" and median != instance else None
+        row = Row(
+            key="",
+            problem=problem.name,
+            p=instance.devices,
+            n=instance.microbatches,
+            placement=instance.placement.name,
+            objective=str(instance.objective),
+            uneven=labels["uneven"],
+            comm=labels["comm"],
+            comm_ticks=_largest_comm(instance),
+            memory=labels["memory"],
+            memory_limit=_largest_limit(instance),
+            method=method.name,
+            costs="true" if shown is None else "median",
+            warm_start=warm_start if searches else None,
+            time_limit=limit if searches else None,
+            seed=seed if searches else 0,
+            threads=experiment.threads if searches else 1,
+            instance_hash="",
+            state="pending",
+        )
+        yield make_task(row, instance, shown)
+
+
+def _largest_comm(instance: Instance) -> int:
+    devices = range(instance.devices)
+    return max(instance.comm(sender, receiver) for sender in devices for receiver in devices)
+
+
+def _largest_limit(instance: Instance) -> int | None:
+    limits = [instance.memory_limit(device) for device in range(instance.devices)]
+    return max((limit for limit in limits if limit is not None), default=None)

@@ -1,0 +1,31 @@
+"""Lines of keys and values in a TOML text, which the standard library's reader does not tell."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*=""", re.MULTILINE)
+
+
+def line_of(text: str, key: str, value: Any = None) -> int:
+    """Return the line, from 1, on which a key of the top table stands, or a value within its list.
+
+    A value that is not found as it is written in the file gives the line of its key.
+    """
+    assignments = list(_ASSIGNMENT.finditer(text))
+    for match, following in zip(assignments, [*assignments[1:], None], strict=True):
+        if match[1] == key:
+            stop = len(text) if following is None else following.start()
+            found = _find_value(text, value, match.end(), stop)
+            return text.count("\n", 0, match.start(1) if found < 0 else found) + 1
+    return 1
+
+
+def _find_value(text: str, value: Any, start: int, stop: int) -> int:
+    if value is None or isinstance(value, list | dict):
+        return -1
+    written = json.dumps(value, ensure_ascii=False)
+    forms = [written, f"'{value}'"] if isinstance(value, str) else [written]
+    return max(text.find(form, start, stop) for form in forms)
