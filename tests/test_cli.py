@@ -266,10 +266,24 @@ def test_a_program_that_deadlocks_is_not_written(solved: Path, tmp_path: Path) -
     published = ("lower", solved, "--order", "published", "-o", program)
     done = call(*published, "--semantics", "blocking")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "device 0 at SEND_FORWARD of stage 0, microbatch 0, waits for device 1 to receive it" in done.stderr
+    assert (
+        "device 0 at SEND_FORWARD of stage 0, microbatch 0, waits for device 1 to receive it" in done.stderr
+    )
     assert not program.exists()
     assert json.loads(call(*published, "--json").stdout)["replayed"] == "asynchronous"
     assert call("replay", program, "--semantics", "blocking").returncode == 1
+
+
+def test_a_schedule_is_overlapped_as_a_program(solved: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.json"
+    done = json.loads(call("overlap", solved, "-o", program, "--json").stdout)
+    assert [report["name"] for report in done["passes"]] == ["sink_waits", "raise_comms"]
+    assert done["passes"][0]["waited_after"] < done["passes"][0]["waited_before"]
+    assert json.loads(call("replay", program, "--json").stdout)["cost"] == 246
+    drawn = call("overlap", solved, "--passes", "sink_waits", "--text", "-o", program).stdout
+    assert drawn.count("exposed communication, peak memory") == SMALL["devices"]
+    unknown = call("overlap", solved, "--passes", "magic", "-o", tmp_path / "none.json")
+    assert (unknown.returncode, (tmp_path / "none.json").exists()) == (2, False)
 
 
 @pytest.mark.parametrize("target", ["torch-csv", "megatron-json", "colossalai-json", "chrome-trace", "csv"])

@@ -109,3 +109,10 @@ def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
     """Show progress over `total` steps that take at most `seconds` (None: unknown)."""
     with _Bar(total, seconds) as bar:
         yield bar
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Say on stderr what goes on until it ends, where that is a terminal."""
+    with Console(file=sys.stderr).status(text):
+        yield

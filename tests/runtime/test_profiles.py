@@ -45,6 +45,8 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
     profile = read_table(written(tmp_path, text))
     assert profile.memory is None
     assert profile.instance(devices=2, microbatches=2).stages == 4
+    with pytest.raises(InputError, match="devices = 0: must be at least 1"):
+        profile.instance(devices=0, microbatches=2)
     with pytest.raises(InputError, match="the profile has no memory"):
         profile.instance(devices=2, microbatches=2, limit=5)
     with pytest.raises(InputError, match="devices = 3: must divide the number of profiled stages, 4"):

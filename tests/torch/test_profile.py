@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tightpipe import InputError, load_instance, solve
-from tightpipe.runtime.profile import TransformerShape, main, profile_instance
+from tightpipe import InputError, solve
+from tightpipe.runtime import TransformerShape, profile_stages
+
+torch = pytest.importorskip("torch")
 
 SMALL = TransformerShape(layers=5, hidden=32, heads=2, sequence=16, microbatch=2)
 
 
-def test_a_profile_is_an_instance(tmp_path: Path) -> None:
-    path = tmp_path / "instance.json"
-    instance = profile_instance(SMALL, devices=2, microbatches=4, device="cpu", repeats=3, path=path)
-    assert load_instance(path) == instance
+def test_a_profile_is_an_instance() -> None:
+    profile = profile_stages(SMALL, 4, device="cpu", repeats=3)
+    instance = profile.instance(devices=2, microbatches=4)
     memory = instance.memory
     assert memory is not None
     held, freed_by_b, freed_by_w = (
@@ -32,25 +31,19 @@ def test_a_profile_is_an_instance(tmp_path: Path) -> None:
     assert solve(instance, "greedy-v").schedule is not None
 
 
-def test_what_the_command_line_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "--devices",
-        "2",
-        "--microbatches",
-        "4",
-        "--layers",
-        "3",
-        "--hidden",
-        "32",
-        "--heads",
-        "2",
-        "--sequence",
-        "16",
-        "-o",
-    ]
-    assert main([*words, str(tmp_path / "instance.json")]) == 2
-    assert "layers = 3: must be at least the number of stages, 4" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(InputError, match="layers = 5: must be at least the number of stages, 6"):
+        profile_stages(SMALL, 6)
+
+
+def test_a_missing_gpu_is_named() -> None:
+    if torch.cuda.is_available():
+        profile = profile_stages(SMALL, 2, device="cuda", repeats=3)
+        assert profile.memory is not None
+        assert min(profile.memory[0]) > 0
+    else:
+        with pytest.raises(InputError, match="device = cuda: PyTorch finds no GPU"):
+            profile_stages(SMALL, 2, device="cuda")
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,20 @@ import click
 
 from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError, StoppedError
 from ..runtime import RunError
-from . import comparing, drawing, explaining, programs, solving, sweeping
+from . import comparing, drawing, explaining, programs, running, solving, sweeping
 from .common import cli
 
-__all__ = ["cli", "comparing", "drawing", "explaining", "main", "programs", "solving", "sweeping"]
+__all__ = [
+    "cli",
+    "comparing",
+    "drawing",
+    "explaining",
+    "main",
+    "programs",
+    "running",
+    "solving",
+    "sweeping",
+]
 
 _INTERRUPTED = 130
 

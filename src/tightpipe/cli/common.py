@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from .. import __version__
+from ..console import show_json, show_pairs
 from ..errors import InfeasibleError, InputError
 from ..schedule_file import ScheduleFile, load_schedule
 from ..validate import validate
@@ -17,6 +18,8 @@ from ..validate import validate
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+output_option = click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 
 
 def search_options(time_limit: float) -> Callable[[Command], Command]:
@@ -43,6 +46,14 @@ def cli() -> None:
 
     Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input.
     """
+
+
+def show(data: dict[str, Any], as_json: bool) -> None:
+    """Print a command's result."""
+    if as_json:
+        show_json(data)
+    else:
+        show_pairs(data)
 
 
 def check_writable(path: str) -> None:

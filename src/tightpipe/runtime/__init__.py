@@ -2,12 +2,14 @@
 
 from .measured import Measured, RunReport, Span
 from .processes import RunError
+from .profile import DTYPES, TransformerShape, profile_stages
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table
 from .run import MODELS, RunModel, run_schedule
 from .torch_needed import require_torch, torch_installed
 
 __all__ = [
+    "DTYPES",
     "MODELS",
     "Measured",
     "Profile",
@@ -15,6 +17,8 @@ __all__ = [
     "RunModel",
     "RunReport",
     "Span",
+    "TransformerShape",
+    "profile_stages",
     "read_chrome_trace",
     "read_table",
     "read_zero_bubble_log",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..instance import Instance, Memory, Objective
+from ..instance import Instance, Memory, Objective, check_int
 from ..instance_file import read_text
 
 KINDS = ("F", "B", "W")
@@ -57,6 +57,7 @@ class Profile:
             If the number of stages does not fit the placement, or a limit is given without memory.
         """
         stages = len(self.forward)
+        check_int("devices", devices, 1)
         if stages % devices:
             raise InputError(
                 f"must divide the number of profiled stages, {stages}", key="devices", value=devices

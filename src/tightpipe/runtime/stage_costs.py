@@ -211,7 +211,8 @@ def parser() -> argparse.ArgumentParser:
     for name in _NUMBERS:
         made.add_argument(f"--{name}", type=int, required=name not in _DEFAULTS, default=_DEFAULTS.get(name))
     made.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
-    made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    devices = ("cpu", "cuda")
+    made.add_argument("--device", default=devices[torch.cuda.is_available()], choices=devices)
     made.add_argument("--ping-pong", help=argparse.SUPPRESS)
     return made
 
@@ -225,6 +226,8 @@ def check(options: argparse.Namespace) -> str:
         return f"hidden = {options.hidden}: must be a multiple of heads = {options.heads}"
     if options.layers < options.stages:
         return f"layers = {options.layers}: must be at least the number of stages, {options.stages}"
+    if options.device == "cuda" and not torch.cuda.is_available():
+        return f"device = {options.device}: PyTorch finds no GPU on this machine; cpu would be right"
     return ""
 
 

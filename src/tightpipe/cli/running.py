@@ -1,0 +1,125 @@
+"""The commands ``run`` and ``profile``: schedules in real PyTorch, and measured costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..console import show_json, working
+from ..errors import InputError
+from ..instance import Objective, check_int
+from ..instance_file import save_instance
+from ..placement import PLACEMENTS, Placement
+from ..runtime import (
+    DTYPES,
+    MODELS,
+    Profile,
+    RunModel,
+    TransformerShape,
+    profile_stages,
+    read_chrome_trace,
+    read_table,
+    read_zero_bubble_log,
+    run_schedule,
+)
+from .common import check_writable, cli, json_option, output_option, show, valid_schedule
+
+
+@cli.command("run")
+@click.argument("schedule")
+@click.option("--backend", type=click.Choice(["torch"]), default="torch", show_default=True)
+@click.option("--model", type=click.Choice(MODELS), default="mlp", show_default=True)
+@click.option("--width", default=64, show_default=True, help="Hidden size.")
+@click.option("--layers", default=1, show_default=True, help="Layers per stage.")
+@click.option("--batch", default=8, show_default=True, help="Rows per microbatch.")
+@click.option("--sequence", default=16, show_default=True, help="Tokens per row of a transformer.")
+@click.option("--heads", default=4, show_default=True, help="Attention heads of a transformer.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--steps", default=2, show_default=True, help="Training steps; the last is measured.")
+@click.option("--timeout", default=300.0, show_default=True, help="Seconds until the run is ended.")
+@click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
+@json_option
+def _run(
+    schedule: str, backend: str, steps: int, timeout: float, merge: bool, as_json: bool, **model: Any
+) -> None:
+    """Train a small model with the file SCHEDULE, one process per device, and compare with one process."""
+    content = valid_schedule(schedule)
+    with working(f"training in {content.schedule.instance.devices} processes"):
+        report = run_schedule(content.schedule, RunModel(**model), merge=merge, steps=steps, timeout=timeout)
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        print(report)
+
+
+@cli.command("profile")
+@output_option
+@click.option("--devices", type=int, required=True)
+@click.option("--microbatches", type=int, required=True)
+@click.option("--placement", type=click.Choice(PLACEMENTS), default="v", show_default=True)
+@click.option("--objective", type=click.Choice([str(o) for o in Objective]), default="device_span")
+@click.option("--limit", type=int, help="Memory limit per device, in the profile's unit (bytes if measured).")
+@click.option("--trace", multiple=True, metavar="FILE", help="Read Chrome traces with PP: ranges.")
+@click.option("--log", metavar="FILE", help="Read a zero-bubble runtime's log.")
+@click.option("--table", metavar="FILE", help="Read a CSV stage,kind,time,memory.")
+@click.option("--stages", type=int, help="Measure: number of stages. [default: the placement's usual]")
+@click.option("--layers", type=int, help="Measure a transformer: layers of the whole model.")
+@click.option("--hidden", type=int, help="Measure: hidden size.")
+@click.option("--heads", type=int, help="Measure: attention heads.")
+@click.option("--sequence", type=int, help="Measure: tokens per row.")
+@click.option("--microbatch", type=int, default=1, show_default=True, help="Measure: rows per microbatch.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: the GPU where there is one]")
+@json_option
+def _profile(
+    output: str,
+    devices: int,
+    microbatches: int,
+    placement: str,
+    objective: str,
+    limit: int | None,
+    trace: tuple[str, ...],
+    log: str | None,
+    table: str | None,
+    stages: int | None,
+    device: str | None,
+    as_json: bool,
+    **shape: Any,
+) -> None:
+    """Write an instance file from measured costs: of a transformer here, or of a trace, log or table."""
+    check_writable(output)
+    profile = _read_profile(trace, log, table, placement)
+    if profile is None:
+        stages = stages or Placement(placement, check_int("devices", devices, 1)).stages
+        profile = _measure(shape, stages, device)
+    instance = profile.instance(
+        devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
+    )
+    save_instance(instance, output)
+    costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
+    show({"output": output, **costs, "comm": profile.comm}, as_json)
+
+
+def _read_profile(
+    trace: tuple[str, ...], log: str | None, table: str | None, placement: str
+) -> Profile | None:
+    sources = {"trace": trace or None, "log": log, "table": table}
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise InputError("give one of --trace, --log and --table", value=" ".join(given))
+    if trace:
+        return read_chrome_trace(*map(Path, trace))
+    if log is not None:
+        return read_zero_bubble_log(log, placement=placement)
+    return None if table is None else read_table(table)
+
+
+def _measure(shape: dict[str, Any], stages: int, device: str | None) -> Profile:
+    missing = [name for name, value in shape.items() if value is None]
+    if missing:
+        needed = ", ".join(f"--{name}" for name in missing)
+        raise InputError(f"a measurement needs {needed}; or give --trace, --log or --table")
+    with working(f"measuring {stages} stages"):
+        return profile_stages(TransformerShape(**shape), stages, device=device)
