@@ -87,6 +87,8 @@ def _sweep(
             store.retry_failed()
         if not quiet:
             _say_size(store, (workers or workers_that_fit(declared.threads)) if engine == "local" else None)
+        if engine == "local" and store.tally().unfinished:
+            compile_kernels()  # so that no solve spends its time limit on it
         _run(store, where, declared, folder, quiet or as_json)
         write_conditions(Path(experiment), folder)
         if parquet:
@@ -96,8 +98,6 @@ def _sweep(
 
 
 def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path, quiet: bool) -> None:
-    if store.tally().unfinished:
-        compile_kernels()  # so that no solve spends its time limit on it
     limits = Limits(declared.hard_limit, declared.memory_cap, declared.threads)
     try:
         with sweep_bar(store, quiet) as bar:

@@ -16,7 +16,7 @@ from .store import Store
 from .task import Task
 
 _BEAT = 0.5  # seconds between two looks at the store
-_BEATS_PER_RENEWAL = 10
+_BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
 """Called with each task that is claimed, and again with its outcome; last, how many run at once."""

@@ -23,7 +23,7 @@ from .row import COLUMNS, Row, Value
 from .schema import prepare
 from .task import Task
 
-LEASE = 30.0  # seconds; owners renew theirs several times in it
+LEASE = 10.0  # seconds; owners renew theirs several times in it
 MOST_ATTEMPTS = 3  # a solve that took its sweep down this often is not tried again by itself
 _SECONDS_OF_A_HEURISTIC = 3.0  # about, with the start of its process
 _WAIT = 30.0  # seconds that one writer waits for another

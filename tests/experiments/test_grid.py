@@ -1,0 +1,83 @@
+"""The grid of an experiment: which tasks there are, and which instances they solve."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from experiments.sweeps import SMALL, write_experiment
+
+from tightpipe import Instance
+from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.task import Task
+from tightpipe.instance_file import instance_from_dict
+from tightpipe.settings import load_settings
+
+
+def planned(folder: Path, text: str) -> list[Task]:
+    path = write_experiment(folder, text)
+    return plan(load_experiment(path), path)
+
+
+def instances(folder: Path, *axes: str) -> list[Instance]:
+    text = 'instances = ["small.json"]\nmethods = ["list"]\n' + "\n".join(axes)
+    return [instance_from_dict(json.loads(task.payload)["instance"]) for task in planned(folder, text)]
+
+
+def limit(instance: Instance) -> object:
+    assert instance.memory is not None
+    return instance.memory.limit
+
+
+def test_axes_that_mean_nothing_to_a_heuristic_do_not_multiply_it(tmp_path: Path) -> None:
+    text = (
+        SMALL + 'seeds = [0, 1]\nwarm_starts = ["best", "none"]\nobjectives = ["device_span", "makespan"]\n'
+    )
+    methods = [task.row.method for task in planned(tmp_path, text)]
+    assert {m: methods.count(m) for m in methods} == {"list": 4, "cpsat": 16}
+
+
+def test_keys_are_the_same_in_every_run_and_differ_between_tasks(tmp_path: Path) -> None:
+    first, second = planned(tmp_path, SMALL), planned(tmp_path, SMALL)
+    assert first == second
+    assert len({task.row.key for task in first}) == len(first) == 4
+
+
+def test_memory_in_activations_is_that_of_the_settings(tmp_path: Path) -> None:
+    text = 'settings = ["6.2B-16x48"]\nmemory = ["own", "2p", "2.5p", "smallest"]\nmethods = ["greedy-v", "zb-h1"]\n'
+    setting = load_settings()["6.2B-16x48"]
+    limits = {(t.row.method, t.row.memory): t.row.memory_limit for t in planned(tmp_path, text)}
+    for method in ("greedy-v", "zb-h1"):
+        assert limits[method, "own"] == limits[method, "2p"] == setting.memory(0).limit
+        assert limits[method, "2.5p"] == setting.memory(8).limit
+        assert limits[method, "smallest"] == 2 * setting.forward_memory
+
+
+def test_memory_of_files(tmp_path: Path) -> None:
+    made = instances(tmp_path, 'memory = ["smallest", "none", "0.5x", 6]')
+    assert [limit(i) for i in made] == [(4, 4), None, (4, 4), (6, 6)]
+
+
+def test_communication(tmp_path: Path) -> None:
+    made = instances(tmp_path, 'comm = ["0.5f", "3x", 7, "own"]')
+    assert [i.comm(0, 1) for i in made] == [5, 3, 7, 1]
+
+
+def test_sizes(tmp_path: Path) -> None:
+    made = instances(tmp_path, 'devices = [2, 3]\nmicrobatches = ["3p", "own"]')
+    assert [(i.devices, i.microbatches) for i in made] == [(2, 6), (2, 4), (3, 9), (3, 4)]
+
+
+def test_uneven_stages_and_their_median_costs(tmp_path: Path) -> None:
+    text = SMALL + 'uneven = [{}, { first = 0.5, last = 1.5 }]\ncosts = ["true", "median"]\n'
+    tasks = [t for t in planned(tmp_path, text) if t.row.method == "list" and t.row.memory == "2p"]
+    assert [(t.row.uneven, t.row.costs) for t in tasks] == [
+        ("", "true"),
+        ("first 0.5 last 1.5", "true"),
+        ("first 0.5 last 1.5", "median"),
+    ]  # of even stages the median costs are the true ones
+    median = json.loads(tasks[2].payload)
+    assert median["instance"]["forward"] == [5, 10, 10, 15]
+    assert median["shown"]["forward"] == 10
+    assert tasks[1].row.instance_hash == tasks[2].row.instance_hash

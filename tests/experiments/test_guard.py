@@ -1,0 +1,105 @@
+"""Solves in processes of their own: whatever happens to them becomes an outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+from experiments.sweeps import INSTANCE, wait_until
+
+from tightpipe.experiments.sweep.guard import Limits, run_guarded
+from tightpipe.experiments.sweep.packed import unpack
+from tightpipe.validate import validate
+
+GENEROUS = Limits(seconds=300, memory=None, threads=1)
+LONG = {**INSTANCE, "devices": 6, "microbatches": 24, "memory": {**INSTANCE["memory"], "limit": 18}}
+
+
+def payload(method: str, instance: object = INSTANCE, **changes: object) -> str:
+    options = {"warm_start": "best", "time_limit": 200.0, "seed": 0, "threads": 1, "shown": None}
+    return json.dumps({"instance": instance, "method": method, **options, **changes})
+
+
+def children() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if "tightpipe.experiments.sweep.child" in p.cmdline()]
+
+
+def test_an_answer() -> None:
+    outcome = run_guarded(payload("cpsat"), GENEROUS)
+    values = outcome.values
+    assert (values["state"], values["status"], values["error"]) == ("done", "optimal", None)
+    assert values["cost"] == values["bound"]
+    assert json.loads(str(values["trace"]))[-1][1:] == [values["cost"], values["bound"]]
+    assert outcome.schedule is not None
+    schedule = unpack(outcome.schedule)
+    assert validate(schedule.instance, schedule) == []
+
+
+def test_a_schedule_that_was_found_with_other_costs_is_judged_with_the_true_ones() -> None:
+    true = {**INSTANCE, "forward": [5, 10, 10, 15]}
+    judged = run_guarded(payload("greedy-v", true, shown=INSTANCE), GENEROUS)
+    found = run_guarded(payload("greedy-v"), GENEROUS)
+    assert judged.schedule is not None
+    assert found.schedule is not None
+    assert unpack(judged.schedule).order == unpack(found.schedule).order
+    assert unpack(judged.schedule).instance.costs.forward == (5, 10, 10, 15)
+    assert validate(unpack(judged.schedule).instance, unpack(judged.schedule)) == []
+    assert int(str(judged.values["bound"])) <= int(str(judged.values["cost"]))
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(seconds=1, memory=None, threads=1), "hard limit of 1 s"),
+        (Limits(seconds=300, memory=0.05, threads=1), "memory limit of 0.05 GiB"),
+    ],
+)
+def test_limits_kill_the_solve(limits: Limits, said: str) -> None:
+    values = run_guarded(payload("cpsat", LONG), limits).values
+    assert values["state"] == "failed"
+    assert said in str(values["error"])
+    assert children() == []
+
+
+def test_a_crash_is_an_outcome() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(run_guarded, payload("cpsat", LONG), GENEROUS)
+        wait_until(lambda: bool(children()))
+        children()[0].send_signal(signal.SIGSEGV)
+        values = future.result()
+    assert (values.values["state"], values.values["error"]) == ("failed", "crashed: SIGSEGV")
+
+
+def test_an_error_is_an_outcome() -> None:
+    values = run_guarded(payload("no-such-method"), GENEROUS).values
+    assert values["state"] == "failed"
+    assert "no-such-method" in str(values["error"])
+
+
+def test_stopping_kills_the_solve() -> None:
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(run_guarded, payload("cpsat", LONG), GENEROUS, stop)
+        wait_until(lambda: bool(children()))
+        stop.set()
+        assert future.result().values["error"] == "stopped"
+
+
+def test_a_killed_parent_leaves_no_solve_behind() -> None:
+    code = (
+        "from tightpipe.experiments.sweep.guard import *; import sys;"
+        "run_guarded(sys.argv[1], Limits(300, None, 1))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, payload("cpsat", LONG)])
+    wait_until(lambda: bool(psutil.Process(parent.pid).children()))
+    child = psutil.Process(parent.pid).children()[0]
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)

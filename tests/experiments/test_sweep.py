@@ -1,0 +1,116 @@
+"""Sweeps as processes: killed, interrupted, two at once, with solves that fail."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pandas as pd
+import psutil
+from experiments.sweeps import SMALL, rows_of, start, wait_until, write_experiment
+from test_cli import call
+
+from tightpipe.experiments.study.load import STORE, load_study
+from tightpipe.validate import validate
+
+# heuristics that take a second each, and one solve in the middle that has to be interrupted
+WITH_A_LONG_ONE = """\
+instances = ["small.json"]
+devices = [6]
+microbatches = [24]
+memory = ["3p", "2p", "1p"]
+methods = ["greedy-v", "cpsat"]
+time_limits = [600]
+"""
+
+
+def done(folder: Path) -> dict[str, object]:
+    return {row.key: row for row in rows_of(folder) if row.state == "done"}
+
+
+def states(folder: Path) -> set[str]:
+    return {row.state for row in rows_of(folder)}
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path), tmp_path / "results"
+    sweep = start(experiment, folder, "--workers", "1")
+    wait_until(lambda: len(done(folder)) >= 1)
+    solves = psutil.Process(sweep.pid).children()
+    sweep.kill()
+    sweep.wait()
+    before = done(folder)
+    finished = call("sweep", experiment, "-o", folder, "--json", "--parquet")
+    assert finished.returncode == 0
+    assert json.loads(finished.stdout)["done"] == len(rows_of(folder)) == 4
+    after = done(folder)
+    assert {key: after[key] for key in before} == before
+    assert all(not solve.is_running() for solve in solves)
+    for row in load_study(folder).rows:
+        schedule = load_study(folder).schedule(row)
+        assert schedule is not None
+        assert validate(schedule.instance, schedule) == []
+    assert_exports_agree(folder)
+
+
+def assert_exports_agree(folder: Path) -> None:
+    rows = load_study(folder).rows
+    (folder / STORE).unlink()
+    assert load_study(folder).rows == rows
+    table = pd.read_parquet(folder / "rows.parquet")
+    assert table["cost"].tolist() == [row.cost for row in rows]
+    assert table["trace"].tolist() == [row.trace for row in rows]
+
+
+def test_two_sweeps_share_a_store_and_run_nothing_twice(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path), tmp_path / "results"
+    sweeps = [start(experiment, folder, "--workers", "1") for _ in range(2)]
+    assert [sweep.wait() for sweep in sweeps] == [0, 0]
+    said = [sweep.communicate()[1].count("small 2x4") for sweep in sweeps]
+    assert sum(said) == len(rows_of(folder)) == 4
+    assert min(said) > 0
+    assert {(row.state, row.attempts) for row in rows_of(folder)} == {("done", 1)}
+
+
+def test_ctrl_c_keeps_what_is_done_and_ends_what_is_in_work(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path, WITH_A_LONG_ONE), tmp_path / "results"
+    sweep = start(experiment, folder, "--workers", "1")
+    wait_until(lambda: len(done(folder)) == 1 and "running" in states(folder))
+    told = json.loads(call("status", experiment, "-o", folder, "--json").stdout)
+    assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
+    assert told["running_now"] == ["small 6x24 3p cpsat from best"]
+    solves = psutil.Process(sweep.pid).children()
+    sweep.send_signal(signal.SIGINT)
+    _, errors = sweep.communicate()
+    assert sweep.returncode == 130
+    assert "the same command continues" in errors.splitlines()[-1]
+    assert all(not solve.is_running() for solve in solves)
+    assert states(folder) == {"done", "pending"}
+    assert (folder / "rows.csv").exists()
+
+
+def test_failed_solves_are_rows_and_are_retried_when_asked(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path, SMALL + "memory_cap = 0.05\n"), tmp_path / "results"
+    finished = call("sweep", experiment, "-o", folder, "--json")
+    assert finished.returncode == 0
+    assert json.loads(finished.stdout)["failed"] == 4
+    assert {row.error for row in rows_of(folder)} == {"killed at its memory limit of 0.05 GiB"}
+    experiment.write_text(SMALL)  # the cap is a condition, not part of what is solved
+    assert json.loads(call("sweep", experiment, "-o", folder, "--json").stdout)["failed"] == 4
+    again = call("sweep", experiment, "-o", folder, "--json", "--retry-failed")
+    assert json.loads(again.stdout)["done"] == 4
+
+
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    experiment = write_experiment(tmp_path)
+    assert "--engine dask" in call("sweep", experiment, "--engine", "dask").stderr
+    assert "--engine dask" in call("sweep", experiment, "--scheduler", "tcp://localhost:1").stderr
+    assert "has not begun" in call("status", experiment, "-o", tmp_path).stderr
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path), tmp_path / "results"
+    told = json.loads(call("sweep", experiment, "-o", folder, "--dry-run", "--json").stdout)
+    assert told["solves"] == 4
+    assert not folder.exists()
