@@ -1,5 +1,5 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
-# make test      the tests; make test-torch runs schedules in real PyTorch
+# make test      the tests; make test-torch runs schedules in real PyTorch, make test-browser the report in Chromium
 # All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ BIN := .venv/bin
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare test test-torch lint benchmark clean
+.PHONY: help install compare test test-torch test-browser lint benchmark clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -31,6 +31,12 @@ test: install
 test-torch: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pytest tests/torch $(ARGS)
+
+# the report in a real browser, which is installed where it is missing (Debian, as root)
+test-browser: install
+	test -x /usr/bin/chromium || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
+	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

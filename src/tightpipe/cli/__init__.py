@@ -9,7 +9,7 @@ import click
 
 from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError, StoppedError
 from ..runtime import RunError
-from . import comparing, drawing, explaining, programs, running, solving, sweeping
+from . import comparing, drawing, explaining, programs, reporting, running, solving, sweeping
 from .common import cli
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "explaining",
     "main",
     "programs",
+    "reporting",
     "running",
     "solving",
     "sweeping",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..console import show_json, show_table
-from ..explain import Explanation, Idle, Phase, Reason, explain, legs
+from ..explain import Explanation, Phase, Reason, explain, legs
 from ..metrics import bubble, bubble_rate, cost
 from .common import cli, json_option, valid_schedule
 
@@ -54,22 +54,8 @@ def _show_longest(found: Explanation, count: int) -> None:
         return
     print(f"\nLongest idle intervals ({len(intervals)} of {len(found.idle)})")
     show_table(["device", "from", "ticks", "phase", "waits for", ""], [
-        [i.device, _ticks(i.start), _ticks(i.ticks), i.phase, i.reason, describe(i)] for i in intervals
+        [i.device, _ticks(i.start), _ticks(i.ticks), i.phase, i.reason, i] for i in intervals
     ])  # fmt: skip
-
-
-def describe(idle: Idle) -> str:
-    """Say what an idle interval waits for."""
-    texts = {
-        Reason.DEPENDENCY: f"{idle.next} needs {idle.awaits}, which has not ended",
-        Reason.LINK: f"{idle.next} needs {idle.awaits}, whose message waits for its link",
-        Reason.COMMUNICATION: f"{idle.next} needs {idle.awaits}, which is on its way",
-        Reason.MEMORY: f"{idle.ready} could run, but memory is full until {idle.frees} ends",
-        Reason.ORDER: f"{idle.ready} could run, but the order has {idle.next} first",
-        Reason.LATE: f"{idle.next} could start",
-        Reason.FINISHED: "nothing is left to do",
-    }
-    return texts[idle.reason]
 
 
 def _show_critical(found: Explanation) -> None:

@@ -3,12 +3,13 @@
 from .arrivals import Arrivals, arrivals
 from .critical import Link, Step, critical_path
 from .explanation import DeviceTime, Explanation, explain
-from .idle import Idle, Reason
+from .idle import SENTENCES, Idle, Reason
 from .legs import Leg, legs
 from .phases import Phase
 from .relax import Relaxation
 
 __all__ = [
+    "SENTENCES",
     "Arrivals",
     "DeviceTime",
     "Explanation",

@@ -30,6 +30,20 @@ class Reason(StrEnum):
     FINISHED = "finished"  #: the device has nothing left to do, others have
 
 
+_OPERATIONS = ("next", "awaits", "ready", "frees")
+
+SENTENCES = {
+    Reason.DEPENDENCY: "{next} needs {awaits}, which has not ended",
+    Reason.LINK: "{next} needs {awaits}, whose message waits for its link",
+    Reason.COMMUNICATION: "{next} needs {awaits}, which is on its way",
+    Reason.MEMORY: "{ready} could run, but memory is full until {frees} ends",
+    Reason.ORDER: "{ready} could run, but the order has {next} first",
+    Reason.LATE: "{next} could start",
+    Reason.FINISHED: "nothing is left to do",
+}
+"""What an interval waits for, in words; the names are fields of `Idle`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Idle:
     """A time in which a device is idle for one reason.
@@ -66,9 +80,13 @@ class Idle:
         """Length."""
         return self.end - self.start
 
+    def __str__(self) -> str:
+        operations = {key: getattr(self, key) for key in _OPERATIONS}
+        return SENTENCES[self.reason].format(**operations)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        operations = {key: getattr(self, key) for key in ("next", "awaits", "ready", "frees")}
+        operations = {key: getattr(self, key) for key in _OPERATIONS}
         return {
             **{key: getattr(self, key) for key in ("device", "start", "end")},
             **{key: str(getattr(self, key)) for key in ("phase", "reason")},

@@ -1,0 +1,47 @@
+"""The command ``report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..console import progress_bar, show_json
+from ..errors import InputError
+from ..instance_file import write_text
+from .common import check_writable, cli, json_option, valid_schedule
+
+
+@cli.command("report")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="PAGE", help="HTML file to write. [default: FOLDER/report.html]")
+@click.option("--no-relax", is_flag=True, help="Do not compute what weaker constraints would give.")
+@json_option
+def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json: bool) -> None:
+    """Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.
+
+    The page needs no network: a table that sorts and filters, the figures, and for each row its
+    schedule to zoom and pan, beneath the heuristic's, with an explanation.
+    """
+    from ..report import render, report_of_files, report_of_study  # loads the figures' colours
+
+    folders = [path for path in paths if Path(path).is_dir()]
+    if folders and len(paths) > 1:
+        raise InputError("give one folder of a study, or schedule files", key="paths", value=folders[0])
+    if not folders and output is None:
+        raise InputError("give the page to write with -o", key="output", value=None)
+    target = output or str(Path(paths[0]) / "report.html")
+    check_writable(target)
+    if folders:
+        report = report_of_study(Path(paths[0]))
+    else:
+        report = report_of_files([(path, valid_schedule(path)) for path in paths])
+    drawn = sum(entry.schedule is not None for entry in report.entries)
+    with progress_bar(drawn, None) as bar:
+        page = render(report, relax=not no_relax, finished=lambda entry: bar.finish(entry.label, None))
+    write_text(target, page)
+    rows, size = len(report.entries), len(page.encode())
+    if as_json:
+        show_json({"output": target, "rows": rows, "schedules": drawn, "bytes": size})
+    else:
+        print(f"{target}: {rows} rows, {drawn} schedules, {size / 1e6:.1f} MB")

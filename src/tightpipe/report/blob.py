@@ -1,0 +1,44 @@
+"""Arrays as text inside a page: concatenated, deflated, base64."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ALIGNMENT = 8  # a typed array starts at a multiple of its element's size
+_EXACT = 2**53  # integers up to here are exact as JavaScript numbers
+_JAVASCRIPT = {"f8": "Float64Array", "i4": "Int32Array", "u2": "Uint16Array", "u1": "Uint8Array"}
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Compressed arrays and where each lies: name, JavaScript type, first byte, number of elements."""
+
+    layout: tuple[tuple[str, str, int, int], ...]
+    data: str
+
+
+def pack(arrays: Mapping[str, tuple[str, NDArray[Any]]]) -> Blob:
+    """Compress arrays, each given with its type: f8, i4, u2 or u1, little-endian.
+
+    Raises
+    ------
+    OverflowError
+        If a number does not fit its type exactly.
+    """
+    layout, parts, offset = [], [], 0
+    for name, (kind, values) in arrays.items():
+        stored = values.astype(f"<{kind}")
+        if (stored.astype(np.int64) != values).any() or (np.abs(values) > _EXACT).any():
+            raise OverflowError(f"{name} has numbers that {kind} does not hold")
+        layout.append((name, _JAVASCRIPT[kind], offset, len(values)))
+        content = stored.tobytes()
+        parts.append(content + bytes(-len(content) % _ALIGNMENT))
+        offset += len(parts[-1])
+    return Blob(tuple(layout), b64encode(zlib.compress(b"".join(parts), level=9)).decode())

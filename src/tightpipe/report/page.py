@@ -1,0 +1,141 @@
+"""A report as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.colors import to_hex
+
+from ..explain import SENTENCES, Explanation, Phase, Reason, explain
+from ..operation import OpKind
+from ..plot import style
+from .chart import chart
+from .columns import split_columns
+from .entry import Entry, Report, Value
+
+Finished = Callable[[Entry], None]
+_ASSETS = files(__package__).joinpath("assets")
+
+
+def render(report: Report, *, relax: bool = True, finished: Finished | None = None) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    report
+        What it is about; its schedules must be valid.
+    relax
+        Whether to compute what weaker constraints would give, which runs heuristics.
+    finished
+        Called with each entry whose schedule has been explained.
+    """
+    columns, same = split_columns(report.entries)
+    charts: list[dict[str, Any]] = []
+    blobs: list[str] = []
+    places: dict[int, int] = {}  # of an entry: its chart
+    for number, entry in enumerate(report.entries):
+        if entry.schedule is not None:
+            numbers, blob = chart(entry, _explain(entry, relax))
+            places[number] = len(charts)
+            charts.append(numbers)
+            blobs.append(blob.data)
+            if finished is not None:
+                finished(entry)
+    data = {
+        "columns": [{"key": c.key, "title": c.title, "kind": c.kind} for c in columns],
+        "rows": [[entry.values.get(c.key) for c in columns] for entry in report.entries],
+        "stacks": _stacks(report.entries, places),
+        "charts": charts,
+        **_vocabulary(max((c["lanes"] for c in charts), default=1)),
+    }
+    template = Environment(
+        loader=PackageLoader("tightpipe.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("page.html")
+    return template.render(
+        report=report,
+        same=[(name, _written(value)) for name, value in same],
+        data=data,
+        blobs=blobs,
+        style=_text("page.css"),
+        modules=_modules(),
+    )
+
+
+def _explain(entry: Entry, relax: bool) -> Explanation:
+    assert entry.schedule is not None
+    return explain(entry.schedule, entry.method, relax=relax)
+
+
+def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]:
+    """Return for each entry the charts to draw beneath each other.
+
+    Those are the cheapest reference of its problem and its own; a reference stands with the cheapest of
+    the others. Entries of no problem all stand together, their own first.
+    """
+    drawn = [number for number in range(len(entries)) if number in places]
+
+    def best(problem: str, reference: bool) -> int | None:
+        rivals = [n for n in drawn if (entries[n].problem, entries[n].reference) == (problem, reference)]
+        return min(rivals, key=lambda n: int(entries[n].values["cost"] or 0), default=None)
+
+    stacks: list[list[int]] = []
+    for number, entry in enumerate(entries):
+        if number not in places:
+            stacks.append([])
+        elif not entry.problem:
+            stacks.append([places[number], *(places[n] for n in drawn if n != number)])
+        else:
+            rival = best(entry.problem, not entry.reference)
+            pair = (number, rival) if entry.reference else (rival, number)
+            stacks.append([places[n] for n in pair if n is not None])
+    return stacks
+
+
+def _vocabulary(lanes: int) -> dict[str, Any]:
+    """Return names and colours, which the page shares with the figures."""
+    shades = [[style.shade(kind, lane, lanes) for lane in range(lanes)] for kind in OpKind]
+    return {
+        "kinds": [kind.name for kind in OpKind],
+        "colours": [[to_hex(colour) for colour in row] for row in shades],
+        "inks": [[style.text_colour(colour) for colour in row] for row in shades],
+        "idle": style.IDLE,
+        "reasons": [{"name": str(r), "sentence": SENTENCES[r], "colour": _REASON_COLOURS[r]} for r in Reason],
+        "phases": [str(phase) for phase in Phase],
+    }
+
+
+# the rest of Okabe and Ito's palette, for what is not an operation
+_REASON_COLOURS = {
+    Reason.DEPENDENCY: "#B8B8B8",
+    Reason.LINK: "#7F9DB9",
+    Reason.COMMUNICATION: "#56B4E9",
+    Reason.MEMORY: "#D55E00",
+    Reason.ORDER: "#F0E442",
+    Reason.LATE: "#000000",
+    Reason.FINISHED: "#E8E8E8",
+}
+
+
+def _written(value: Value) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _text(name: str) -> str:
+    return _ASSETS.joinpath(name).read_text(encoding="utf-8")
+
+
+def _modules() -> dict[str, str]:
+    """Return the scripts as an import map to data URIs: modules of one file, unchanged."""
+    scripts = sorted(path.name for path in _ASSETS.iterdir() if path.name.endswith(".js"))
+    return {
+        name.removesuffix(".js"): f"data:text/javascript;base64,{b64encode(_text(name).encode()).decode()}"
+        for name in scripts
+    }

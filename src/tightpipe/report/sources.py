@@ -1,0 +1,79 @@
+"""Reports of a study's folder and of schedule files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from .. import metrics
+from ..experiments.study.load import Study, load_study
+from ..experiments.sweep.change import OWN
+from ..experiments.sweep.row import Row
+from ..instance_file import read_json
+from ..schedule_file import ScheduleFile
+from ..solve import METHODS
+from .entry import Entry, Report
+from .figures import load_figures
+
+
+def report_of_study(folder: Path) -> Report:
+    """Return the report of a sweep's folder.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no study, or one that cannot be read.
+    """
+    study = load_study(folder)
+    entries = tuple(_entry_of_row(study, row) for row in study.rows)
+    title = folder.resolve().name.replace("_", " ")
+    return Report(title, _conditions(folder), entries, load_figures(folder))
+
+
+def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
+    """Return the report of validated schedule files, each given with its path; all are compared."""
+    entries = tuple(_entry_of_file(Path(path), content) for path, content in files)
+    return Report(", ".join(Path(path).stem for path, _ in files), "", entries)
+
+
+def _entry_of_row(study: Study, row: Row) -> Entry:
+    changes = (change for change in (row.memory, row.comm, row.uneven) if change != OWN)
+    parts = (row.problem, *changes, row.method)
+    return Entry(
+        asdict(row),
+        " · ".join(part for part in parts if part),
+        study.schedule(row),
+        row.method,
+        row.bound,
+        problem=row.instance_hash,
+        reference=row.method in METHODS and METHODS[row.method].kind == "heuristic",
+    )
+
+
+def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
+    schedule = content.schedule
+    instance, cost, bound = schedule.instance, metrics.cost(schedule), content.bound
+    values = {
+        "schedule": path.stem,
+        "method": content.method,
+        "devices": instance.devices,
+        "microbatches": instance.microbatches,
+        "placement": instance.placement.name,
+        "objective": str(instance.objective),
+        "cost": cost,
+        "bubble_rate": metrics.bubble_rate(schedule),
+        "bound": bound,
+        "gap": None if bound is None else (cost - bound) / cost,
+        "peak_memory": int(metrics.peak_memory(schedule).max()),
+    }
+    return Entry(values, content.method or path.stem, schedule, content.method, bound)
+
+
+def _conditions(folder: Path) -> str:
+    """Return the line about where and with what a study was computed; empty if nothing tells."""
+    path = folder / "environment.json"
+    if not path.exists():
+        return ""
+    known = read_json(path)
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in known.items())

@@ -1,0 +1,133 @@
+"""Reports as files: what they hold, and what they refuse."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from studies import make_study
+from test_cli import SMALL, call, write
+
+from tightpipe import Schedule
+from tightpipe.report.blob import pack
+from tightpipe.schedule_file import load_schedule
+
+TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("report")
+    instance = write(folder, SMALL)
+    for method in ("greedy-v", "v-zb"):
+        call("solve", instance, "--method", method, "-o", folder / f"{method}.json")
+    return [folder / "greedy-v.json", folder / "v-zb.json"]
+
+
+def page_data(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])  # type: ignore[no-any-return]
+
+
+def arrays(page: str, number: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Read a chart's arrays as its script does."""
+    found = re.search(rf'id="chart-{number}">(.*?)</script>', page)
+    assert found is not None
+    content = zlib.decompress(base64.b64decode(found[1]))
+    layout = page_data(page)["charts"][number]["layout"]
+    return {name: np.frombuffer(content, TYPES[kind], count, at) for name, kind, at, count in layout}
+
+
+def test_a_page_holds_schedules_exactly(files: list[Path], tmp_path: Path) -> None:
+    done = call("report", *files, "-o", tmp_path / "page.html", "--json")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert json.loads(done.stdout) == {
+        "output": str(tmp_path / "page.html"), "rows": 2, "schedules": 2, "bytes": len(page.encode()),
+    }  # fmt: skip
+    for number, path in enumerate(files):
+        check_chart(load_schedule(path).schedule, page_data(page)["charts"][number], arrays(page, number))
+
+
+def check_chart(schedule: Schedule, about: dict[str, Any], chart: dict[str, np.ndarray[Any, Any]]) -> None:
+    start = np.cumsum(chart["startStep"]).astype(int)
+    assert start.tolist() == schedule.start.tolist()
+    assert (start + chart["duration"]).tolist() == schedule.end.tolist()
+    operations = np.stack([chart["kind"], chart["stage"], chart["microbatch"]], axis=1)
+    assert operations.tolist() == schedule.order.operations.tolist()
+    assert about["offsets"] == schedule.order.offsets.tolist()
+    idle = [d["idle"] for d in about["explanation"]["devices"]]
+    assert chart["idleTicks"].sum() == sum(idle)
+    assert sum(leg["ticks"] for leg in about["explanation"]["path"]) == about["cost"]
+
+
+def test_a_page_refers_to_nothing_outside(files: list[Path], tmp_path: Path) -> None:
+    call("report", *files, "-o", tmp_path / "page.html", "--no-relax")
+    page = (tmp_path / "page.html").read_text()
+    assert set(re.findall(r'(?:src|href)="([a-z]*:?)', page)) <= {"data:"}
+    assert "http" not in page
+    assert page_data(page)["charts"][0]["explanation"]["relaxations"] == []
+    assert page_data(page)["stacks"] == [[0, 1], [1, 0]]
+
+
+def test_names_cannot_break_the_page(files: list[Path], tmp_path: Path) -> None:
+    data = json.loads(files[0].read_text()) | {"method": "</script><em>"}
+    odd = write(tmp_path, data, "a <i> & b.json")
+    call("report", odd, files[1], "-o", tmp_path / "page.html", "--no-relax")
+    page = (tmp_path / "page.html").read_text()
+    assert "<em>" not in page
+    assert "<i>" not in page
+    assert page_data(page)["rows"][0][:2] == ["a <i> & b", "</script><em>"]
+
+
+def test_a_study_becomes_a_page_of_its_folder(tmp_path: Path) -> None:
+    folder = make_study(tmp_path)
+    done = call("report", folder, "--no-relax", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schedules"] == 6
+    page = (folder / "report.html").read_text()
+    data = page_data(page)
+    assert [column["key"] for column in data["columns"]][:2] == ["memory", "method"]
+    assert "<title>small study" in page
+    assert "<figcaption>Bubble rate</figcaption>" in page
+    for (memory, method, *_), stack in zip(data["rows"], data["stacks"], strict=True):
+        prefix = "small · " if memory == "own" else f"small · {memory} · "
+        reference, solver = (data["charts"][k]["label"].removeprefix(prefix) for k in stack)
+        assert reference == (method if method != "cpsat" else "greedy-v")  # the better of the two
+        assert solver == "cpsat"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["good.json"], "output = None: give the page to write with -o"),
+        (["folder"], "folder: holds neither store.sqlite nor rows.csv"),
+        (["folder", "good.json"], "paths = 'folder': give one folder of a study, or schedule files"),
+        (["none.json", "-o", "page.html"], "none.json: no such file"),
+        (["good.json", "-o", "none/page.html"], "none/page.html: cannot be written: there is no such folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    arguments: list[str], words: str, files: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "good.json").write_text(files[0].read_text())
+    (tmp_path / "folder").mkdir()
+    done = call("report", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["folder", "good.json"]
+
+
+def test_numbers_that_a_type_does_not_hold_are_refused() -> None:
+    with pytest.raises(OverflowError, match="stage has numbers that u2"):
+        pack({"stage": ("u2", np.array([2**16]))})
+    with pytest.raises(OverflowError, match="time has numbers that f8"):
+        pack({"time": ("f8", np.array([2**53 + 1]))})

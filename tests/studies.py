@@ -1,0 +1,53 @@
+"""A small study's folder, solved in the tests' own process."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from tightpipe import solve
+from tightpipe.experiments.study.load import STORE
+from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.packed import pack
+from tightpipe.experiments.sweep.store import open_store
+from tightpipe.instance_file import instance_from_dict
+
+INSTANCE = {
+    "devices": 2,
+    "microbatches": 4,
+    "forward": 10,
+    "backward": 12,
+    "weight": 8,
+    "comm": 1,
+    "memory": {"forward": 2, "backward": -1, "weight": -1, "limit": 8},
+}
+EXPERIMENT = """\
+instances = ["small.json"]
+memory = ["own", "3p"]
+methods = ["v-half", "greedy-v", "cpsat"]
+time_limits = [0.5]
+"""
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+_COLUMNS = ("cost", "bubble_rate", "bound", "gap", "peak_memory", "seconds")
+
+
+def make_study(folder: Path) -> Path:
+    """Make the folder of a study with six rows and a figure."""
+    (folder / "small.json").write_text(json.dumps(INSTANCE))
+    (folder / "small.toml").write_text(EXPERIMENT)
+    results = folder / "small_study"
+    results.mkdir()
+    with open_store(results / STORE) as store:
+        store.enrol(plan(load_experiment(folder / "small.toml"), folder / "small.toml"))
+        while (task := store.claim("the test")) is not None:
+            instance = instance_from_dict(json.loads(task.payload)["instance"])
+            result = solve(instance, task.row.method, time_limit=task.row.time_limit, workers=1)
+            values = {name: getattr(result, name) for name in _COLUMNS}
+            assert result.schedule is not None
+            packed = pack(result.schedule, result.method, result.bound)
+            done = {"state": "done", "status": str(result.status), **values}
+            assert store.finish(task.row.key, "the test", done, packed)
+    (results / "bubble_rate.png").write_bytes(base64.b64decode(PIXEL))
+    return results
