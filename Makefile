@@ -34,7 +34,8 @@ test-torch: install
 
 # the report in a real browser, which is installed where it is missing (Debian, as root)
 test-browser: install
-	test -x /usr/bin/chromium || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+	test -x /usr/bin/chromium || { apt-get update -qq && apt-get install -y -qq \
+		--no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 

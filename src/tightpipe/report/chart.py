@@ -33,7 +33,6 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
     t = tables(instance)
-    opens, closes = metrics.charged_windows(schedule)
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -41,10 +40,7 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "bubbleRate": metrics.bubble_rate(schedule),
         "bound": entry.bound,
         "gap": None if entry.bound is None else (cost - entry.bound) / cost,
-        "objective": str(instance.objective),
         "offsets": schedule.order.offsets.tolist(),
-        "opens": opens.tolist(),
-        "closes": closes.tolist(),
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),
         "delta": t.delta.tolist() if instance.memory is not None else None,

@@ -7,49 +7,57 @@ export const FADED = 0.25; // opacity of what is not on the critical path where 
 
 // `frame` says where: left, top, width, row (pitch of the devices), bar (height), all in CSS pixels.
 export function drawBars(context, schedule, viewport, frame, page, look) {
-  context.globalAlpha = look.critical ? FADED : 1;
   const scale = frame.width / viewport.ticks;
   const x = (time) => frame.left + (time - viewport.begin) * scale;
-  const labels = frame.bar >= LOWEST_LABEL;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  context.font = `${Math.min(11, frame.bar - 2)}px ${FONT}`;
-  const digit = context.measureText("0").width;
+  const labels = [];
+  context.globalAlpha = look.critical ? FADED : 1;
   for (let d = 0; d < schedule.devices; d++) {
     const y = frame.top + d * frame.row + (frame.row - frame.bar) / 2;
     let i = Math.max(rowAt(schedule, d, viewport.begin), schedule.offsets[d]);
     if (i > schedule.offsets[d] && schedule.joined[i - 1]) i--;
     for (; i < schedule.offsets[d + 1] && schedule.start[i] < viewport.end; i++) {
       const left = Math.max(x(schedule.start[i]), frame.left - 1);
-      const right = Math.min(x(schedule.until[i]), frame.left + frame.width + 1);
+      const width = Math.min(x(schedule.until[i]), frame.left + frame.width + 1) - left;
       const [from, height] = slot(schedule, d, i, y, frame.bar);
       context.fillStyle = page.colours[schedule.kind[i]][schedule.lane[i]];
-      const gap = right - left > 3 ? 0.5 : 0;
-      context.fillRect(left, from, right - left - gap, height);
-      const text = String(schedule.microbatch[i]);
-      if (labels && height >= LOWEST_LABEL && right - left > (text.length + 0.8) * digit) {
-        context.fillStyle = page.inks[schedule.kind[i]][schedule.lane[i]];
-        context.fillText(text, (left + right) / 2, from + height / 2 + 0.5);
-      }
+      context.fillRect(left, from, width - (width > 3 ? 0.5 : 0), height);
+      if (height >= LOWEST_LABEL) labels.push([i, left + width / 2, from + height / 2 + 0.5, width, height]);
     }
   }
+  drawNumbers(context, schedule, labels, page);
   context.globalAlpha = 1;
+}
+
+// Write the microbatches into the bars that are wide enough.
+function drawNumbers(context, schedule, labels, page) {
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  let size = 0;
+  let digit = 0;
+  for (const [i, x, y, width, height] of labels) {
+    const fitting = Math.min(11, Math.floor(height));
+    if (fitting !== size) {
+      context.font = `${fitting}px ${FONT}`;
+      [size, digit] = [fitting, context.measureText("0").width];
+    }
+    const text = String(schedule.microbatch[i]);
+    if (width < (text.length + 0.8) * digit) continue;
+    context.fillStyle = page.inks[schedule.kind[i]][schedule.lane[i]];
+    context.fillText(text, x, y);
+  }
 }
 
 // Idle time that the objective charges, in one colour or in that of its reason.
 export function drawIdle(context, schedule, viewport, frame, page, look) {
-  const x = (time) => frame.left + ((time - viewport.begin) * frame.width) / viewport.ticks;
+  const { idleStart, idleTicks, idleReason, idleOffsets } = schedule;
+  const scale = frame.width / viewport.ticks;
   for (let d = 0; d < schedule.devices; d++) {
     const y = frame.top + d * frame.row + (frame.row - frame.bar) / 2;
-    const [opens, closes] = [schedule.about.opens[d], schedule.about.closes[d]].map(x);
-    context.fillStyle = page.idle;
-    context.fillRect(opens, y, closes - opens, frame.bar);
-    if (!look.reasons) continue;
-    let k = Math.max(idleAt(schedule, d, viewport.begin), schedule.idleOffsets[d]);
-    for (; k < schedule.idleOffsets[d + 1] && schedule.idleStart[k] < viewport.end; k++) {
-      const left = x(schedule.idleStart[k]);
-      context.fillStyle = page.reasons[schedule.idleReason[k]].colour;
-      context.fillRect(left, y, x(schedule.idleStart[k] + schedule.idleTicks[k]) - left, frame.bar);
+    let k = Math.max(idleAt(schedule, d, viewport.begin), idleOffsets[d]);
+    for (; k < idleOffsets[d + 1] && idleStart[k] < viewport.end; k++) {
+      context.fillStyle = look.reasons ? page.reasons[idleReason[k]].colour : page.idle;
+      const left = frame.left + (idleStart[k] - viewport.begin) * scale;
+      context.fillRect(left, y, idleTicks[k] * scale, frame.bar);
     }
   }
 }

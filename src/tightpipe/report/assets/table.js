@@ -30,7 +30,6 @@ export class ResultTable {
   line(row, i) {
     const cells = this.page.columns.map((column, k) => make("td", { class: column.kind }, cell(row[k], column.kind)));
     const line = make("tr", { tabindex: "0" }, ...cells);
-    if (this.page.stacks[i].length === 0) line.classList.add("empty");
     line.onclick = () => this.select(i);
     line.onkeydown = (event) => this.key(event, i);
     return line;
