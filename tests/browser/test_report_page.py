@@ -15,6 +15,7 @@ from tightpipe import OpKind, Schedule, solve
 from tightpipe.explain import explain
 from tightpipe.report import Entry, Report, render, report_of_study
 from tightpipe.settings import load_settings
+from tightpipe.simulate import memory_trace
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (  # as root, without a graphics card, and without asking its maker's servers
@@ -171,6 +172,23 @@ def test_hovering_tells_what_is_there(page: Page, study: tuple[Report, Path]) ->
     assert picture(canvas) != outlined
     page.mouse.move(5, 5)
     expect(tooltip).to_be_hidden()
+
+
+def test_hovering_names_full_memory(page: Page, study: tuple[Report, Path]) -> None:
+    visit(page, study[1])
+    schedule = study[0].entries[0].schedule
+    assert schedule is not None
+    held, kinds = memory_trace(schedule.instance, schedule.order), schedule.order.operations[:, 0]
+    full = (kinds[1:] == OpKind.F) & (held[:-1] + 2 > 8) & (schedule.start[1:] == schedule.end[:-1])
+    rows = np.flatnonzero(full) + 1
+    assert rows.size > 0
+    row = int(rows[0])
+    device = int(np.searchsorted(schedule.order.offsets, row, side="right")) - 1
+    middle = int(schedule.start[row] + schedule.end[row]) / 2
+    page.mouse.move(*place_of(page.locator("canvas").first, schedule, device, middle))
+    before = schedule.order.operation_at(row - 1)
+    text = f"{before} on its device, until {schedule.start[row]}, without room in memory before"
+    expect(page.locator("#tooltip")).to_contain_text(text)
 
 
 def test_wheel_drag_and_keys_move_all_charts(page: Page, study: tuple[Report, Path]) -> None:

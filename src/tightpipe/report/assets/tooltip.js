@@ -23,8 +23,16 @@ function waitedFor(schedule, page, d, i) {
   const last = Math.max(input.time, free);
   if (last === -Infinity) return "nothing";
   const late = schedule.start[i] - last;
-  const what = input.time >= free ? input.text : `${operation(schedule, page, before)} on its device, until ${ticks(free)}`;
+  const what = input.time > free ? input.text : deviceOf(schedule, page, d, i, before);
   return late > 0 ? `${what}; starts ${ticks(late)} later than it could` : what;
+}
+
+function deviceOf(schedule, page, d, i, before) {
+  const text = `${operation(schedule, page, before)} on its device, until ${ticks(schedule.until[before])}`;
+  const limit = schedule.about.limit[d];
+  const delta = schedule.held ? schedule.about.delta[schedule.kind[i]][schedule.stage[i]] : 0;
+  const full = limit !== null && delta > 0 && schedule.held[before] + delta > limit;
+  return full ? `${text}, without room in memory before` : text;
 }
 
 function inputOf(schedule, page, i) {
