@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..console import show_json, show_table
+from ..console import show_json, show_table, spinner
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..metrics import bubble, bubble_rate, cost
 from .common import cli, json_option, valid_schedule
@@ -20,7 +20,8 @@ from .common import cli, json_option, valid_schedule
 def _explain(schedule: str, longest: int, no_relax: bool, as_json: bool) -> None:
     """Say where the schedule in the file SCHEDULE idles, what for, and what would help."""
     content = valid_schedule(schedule)
-    found = explain(content.schedule, content.method, relax=not no_relax)
+    with spinner("explaining"):
+        found = explain(content.schedule, content.method, relax=not no_relax)
     if as_json:
         show_json({"schedule": schedule, "method": content.method, **found.to_dict()})
         return
