@@ -1,5 +1,6 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
 # make test      the tests; make test-torch runs schedules in real PyTorch, make test-browser the report in Chromium
+# make docs      the documentation, site/index.html
 # All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
 
 PYTHON ?= python3
@@ -8,16 +9,16 @@ BIN := .venv/bin
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare test test-torch test-browser lint benchmark clean
+.PHONY: help install compare test test-torch test-browser docs lint benchmark clean
 
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '1,4s/^# //p' Makefile
 
 install: .venv/installed
 
 .venv/installed: pyproject.toml setup.cfg constraints.txt $(FOLDERS)
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,dev,docs]'
 	$(BIN)/tightpipe compile
 	@touch $@
 
@@ -39,6 +40,10 @@ test-browser: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 
+# the documentation, into site/; a warning is an error
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,4 +53,4 @@ benchmark: install
 	$(BIN)/python benchmarks/greedy_v.py
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist site *.egg-info

@@ -1,0 +1,38 @@
+"""README and docs: their code runs, and prints what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from documents import ROOT, run_document
+
+NEEDS_TORCH = {"tutorial.md"}  # tests/torch runs it
+NO_CODE = {"research-log.md"}
+PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in NEEDS_TORCH | NO_CODE)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_document(page)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("```python\nraise KeyError('a')\n```\n", "a"),
+        ("```console\ntightpipe solve none.json --method list\n```\n", "no such file"),
+        ("```console\n$ tightpipe --version\ntightpipe, version 0\n```\n", "not\ntightpipe, version 0"),
+        ("```console\ncurl localhost\n```\n", "no command of tightpipe"),
+        ("```sh\nmake coffee\n```\n", "the Makefile has no coffee"),
+    ],
+)
+def test_a_page_that_is_wrong_fails(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(Exception, match=message):
+        run_document(page)
