@@ -14,7 +14,9 @@ import pytest
 from studies import make_study
 from test_cli import SMALL, call, write
 
-from tightpipe import Schedule
+from tightpipe import Instance, Schedule, solve
+from tightpipe.explain import explain
+from tightpipe.report import Entry, Report, render
 from tightpipe.report.blob import pack
 from tightpipe.schedule_file import load_schedule
 
@@ -54,6 +56,27 @@ def test_a_page_holds_schedules_exactly(files: list[Path], tmp_path: Path) -> No
     }  # fmt: skip
     for number, path in enumerate(files):
         check_chart(load_schedule(path).schedule, page_data(page)["charts"][number], arrays(page, number))
+
+
+def test_operations_that_run_together_and_busy_links_are_held_too() -> None:
+    instance = Instance.uniform(
+        devices=4, microbatches=16, forward=30, backward=31, weight=20, comm=4, link_occupancy=40,
+        placement="bidirectional", overlapped=70, objective="makespan",
+    )  # fmt: skip
+    schedule = solve(instance, "dualpipe").schedule
+    assert schedule is not None
+    page = render(Report("pairs", "", (Entry({}, "dualpipe", schedule, "dualpipe"),)))
+    about, chart = page_data(page)["charts"][0], arrays(page, 0)
+    check_chart(schedule, about, chart)
+    assert chart["joined"].tolist() == schedule.order.pairs.tolist()
+    assert chart["joined"].any()
+    assert chart["linkWait"].any()
+    named = np.stack([chart[f"idle{key}"] for key in ("Next", "Awaits", "Ready", "Frees")], axis=1)
+    found = explain(schedule, relax=False).idle
+    rows = {op: row for row, op in enumerate(op for ops in schedule.order.to_lists() for op in ops)}
+    four = [[i.next, i.awaits, i.ready, i.frees] for i in found]
+    assert named.tolist() == [[-1 if op is None else rows[op] for op in ops] for ops in four]
+    assert [about["explanation"]["intervals"], len(chart["idleReason"])] == [len(found)] * 2
 
 
 def check_chart(schedule: Schedule, about: dict[str, Any], chart: dict[str, np.ndarray[Any, Any]]) -> None:

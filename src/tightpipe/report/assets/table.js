@@ -16,7 +16,7 @@ export class ResultTable {
     this.heads = page.columns.map((column, i) => this.head(column, i));
     this.lines = page.rows.map((row, i) => this.line(row, i));
     this.body = make("tbody", {}, ...this.lines);
-    host.append(make("table", { class: "results" }, make("thead", {}, make("tr", {}, ...this.heads)), this.body));
+    host.append(make("table", { class: "results", role: "grid" }, make("thead", {}, make("tr", {}, ...this.heads)), this.body));
     filter.oninput = () => this.refresh();
     this.refresh();
   }
