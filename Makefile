@@ -1,4 +1,5 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
+# make study-X   the study experiments/X.toml: paper, memory, comm, heterogeneous, anytime, scaling
 # make test      the tests; make test-torch runs schedules in real PyTorch, make test-browser the report in Chromium
 # make docs      the documentation, site/index.html
 # All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
@@ -12,7 +13,7 @@ FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -nam
 .PHONY: help install compare test test-torch test-browser docs lint benchmark clean
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 install: .venv/installed
 
@@ -21,6 +22,10 @@ install: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,dev,docs]'
 	$(BIN)/tightpipe compile
 	@touch $@
+
+# experiments/<name>.toml into results/<name>; e.g. make study-memory ARGS="--workers 1"
+study-%: install
+	$(BIN)/tightpipe sweep experiments/$*.toml $(ARGS)
 
 compare: install
 	$(BIN)/tightpipe compare $(ARGS)

@@ -30,6 +30,12 @@ BAD = {
     "no methods": ('instances = ["small.json"]\n', 1, "", "methods"),
     "method that does not fit": (SMALL.replace("list", "zb-h1"), 3, "methods", "zb-h1"),
     "not TOML": ("settings = [\n", None, "", "not TOML"),
+    "figure of other axes": (
+        SMALL.replace("smallest", "own") + 'figure = "memory"\n',
+        2,
+        "memory",
+        "multiples of p",
+    ),
     "makes no instance": (SMALL + 'microbatches = ["0.1p"]\n', 5, "microbatches", "at least 1"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +14,10 @@ import click
 
 from ..console import show_json, show_pairs
 from ..errors import InputError
+from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
+from ..experiments.study.summary import write_summary
 from ..experiments.sweep.engine import (
     EngineContext,
     dask_engine,
@@ -24,12 +26,14 @@ from ..experiments.sweep.engine import (
     workers_that_fit,
 )
 from ..experiments.sweep.experiment import Experiment
-from ..experiments.sweep.experiment_file import load_experiment
+from ..experiments.sweep.experiment_file import load_experiment, located
 from ..experiments.sweep.grid import plan
 from ..experiments.sweep.guard import Limits
+from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.schema import migrate
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
+from ..experiments.sweep.task import Task
 from ..solve import compile_kernels
 from .common import cli, json_option
 from .sweep_bar import duration, sweep_bar, title
@@ -76,7 +80,7 @@ def _sweep(
         before, after = migrate(folder / STORE)
         return _say({"store": str(folder / STORE), "from": before, "to": after}, as_json)
     declared = load_experiment(experiment)
-    tasks = plan(declared, experiment)
+    tasks = _plan(declared, experiment)
     where = _engine(engine, workers, scheduler, jobs, declared)
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
@@ -90,11 +94,21 @@ def _sweep(
         if engine == "local" and store.tally().unfinished:
             compile_kernels()  # so that no solve spends its time limit on it
         _run(store, where, declared, folder, quiet or as_json)
-        write_conditions(Path(experiment), folder)
+        _write_study(store.rows(), declared, Path(experiment), folder)
         if parquet:
             write_parquet(store.rows(), folder)
         if as_json or not quiet:
             _say({**_progress(store), "rows": str(folder / ROWS)}, as_json)
+
+
+def _plan(declared: Experiment, experiment: str) -> list[Task]:
+    tasks = plan(declared, experiment)
+    if declared.figure is not None:
+        try:
+            check_figure(declared.figure, [task.row for task in tasks])
+        except InputError as error:
+            raise located(error, experiment) from None
+    return tasks
 
 
 def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path, quiet: bool) -> None:
@@ -104,6 +118,13 @@ def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path,
             run_sweep(store, where, limits, bar.watch)
     finally:
         write_rows(store.rows(), folder)  # also where the sweep ends early
+
+
+def _write_study(rows: Sequence[Row], declared: Experiment, experiment: Path, folder: Path) -> None:
+    write_conditions(experiment, folder)
+    write_summary(experiment.stem, rows, declared.figure, folder)
+    if declared.figure is not None:
+        write_figure(declared.figure, rows, folder)
 
 
 def _engine(

@@ -8,12 +8,28 @@ from typing import TYPE_CHECKING, Any
 from .text import draw_text
 
 if TYPE_CHECKING:
+    from .anytime import draw_gap_over_time
     from .bubble_chart import draw_bubble_rates
+    from .frontier import draw_frontier
     from .gantt import draw_gantt
+    from .scaling import draw_time_to_gap
 
-__all__ = ["draw_bubble_rates", "draw_gantt", "draw_text"]
+__all__ = [
+    "draw_bubble_rates",
+    "draw_frontier",
+    "draw_gantt",
+    "draw_gap_over_time",
+    "draw_text",
+    "draw_time_to_gap",
+]
 
-_FIGURES = {"draw_bubble_rates": ".bubble_chart", "draw_gantt": ".gantt"}
+_FIGURES = {
+    "draw_bubble_rates": ".bubble_chart",
+    "draw_frontier": ".frontier",
+    "draw_gantt": ".gantt",
+    "draw_gap_over_time": ".anytime",
+    "draw_time_to_gap": ".scaling",
+}
 
 
 def __getattr__(name: str) -> Any:

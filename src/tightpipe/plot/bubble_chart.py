@@ -124,5 +124,4 @@ def _label(axes: Axes, settings: Sequence[str]) -> None:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("bubble rate")
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.4, zorder=0)
-    axes.set_axisbelow(True)
+    axes.grid(axis="y", zorder=0)

@@ -1,10 +1,10 @@
-"""The look of all figures: colours, fonts, sizes."""
+"""The look of all figures: colours and sizes; fonts and lines are in tightpipe.mplstyle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.colors import to_rgb
@@ -35,27 +35,7 @@ DIGIT_WIDTH = 0.64  # of the font size, for DejaVu Sans
 
 _LIGHTEST = 0.56  # how much white the last lane's colour holds
 
-_SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere
-    "font.size": FONT_SIZE,
-    "axes.titlesize": FONT_SIZE,
-    "axes.labelsize": FONT_SIZE,
-    "axes.linewidth": 0.5,
-    "axes.edgecolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.labelsize": FONT_SIZE - 0.5,
-    "ytick.labelsize": FONT_SIZE - 0.5,
-    "xtick.major.width": 0.5,
-    "ytick.major.width": 0.5,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "legend.frameon": False,
-    "legend.fontsize": FONT_SIZE - 0.5,
-    "text.parse_math": False,  # labels are file names and may hold a $
-    "pdf.fonttype": 42,  # publishers refuse type 3 fonts
-    "svg.hashsalt": "tightpipe",  # equal figures give equal files
-}
+_STYLE = Path(__file__).with_name("tightpipe.mplstyle")
 
 
 @contextmanager
@@ -63,7 +43,7 @@ def paper_style() -> Iterator[None]:
     """Draw in the project's style; the caller's settings of matplotlib come back afterwards."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams.update(mpl.rc_params_from_file(_STYLE, use_default_template=False))
         yield
 
 

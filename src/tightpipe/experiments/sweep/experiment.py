@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from ...instance import Instance, Objective
 from .change import Change
+
+
+class FigureKind(StrEnum):
+    """What the figure of a study shows."""
+
+    SETTINGS = "settings"  #: bubble rates of the methods on each problem
+    MEMORY = "memory"  #: bubble rates against the memory limit
+    COMM = "comm"  #: bubble rates against the communication time
+    UNEVEN = "uneven"  #: bubble rates for each way in which stages are unlike
+    ANYTIME = "anytime"  #: gaps over time
+    SCALING = "scaling"  #: times to a gap against the number of devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,7 @@ class Experiment:
     memory_cap
         GiB at which a solve is killed; None for its share of the machine's memory.
     figure
-        Name of the figure that shows the rows; None for none.
+        What the figure shows; None for no figure.
     slurm
         Options of `dask_jobqueue.SLURMCluster`.
     """
@@ -67,5 +79,5 @@ class Experiment:
     hard_limit: float
     threads: int = 1
     memory_cap: float | None = None
-    figure: str | None = None
+    figure: FigureKind | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)

@@ -16,10 +16,9 @@ from ...settings import Setting
 from ...solve import METHODS, find_method
 from ..compare import choose_settings
 from .change import OWN, parse_comm, parse_devices, parse_memory, parse_microbatches, parse_uneven
-from .experiment import Experiment, Problem
+from .experiment import Experiment, FigureKind, Problem
 from .toml_lines import line_of
 
-FIGURES = ("settings", "memory", "comm", "uneven", "anytime", "scaling")
 _GRACE = 60.0  # seconds beyond the longest time limit before a solve is killed
 
 
@@ -144,9 +143,9 @@ def _objective(value: Any) -> Objective:
     return Objective(_one_of(tuple(map(str, Objective)), value))
 
 
-def _figure(value: Any) -> str:
+def _figure(value: Any) -> FigureKind:
     try:
-        return _one_of(FIGURES, value)
+        return FigureKind(_one_of(tuple(FigureKind), value))
     except InputError as error:
         raise InputError(error.rule, key="figure", value=value) from None
 

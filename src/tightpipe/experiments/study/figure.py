@@ -1,0 +1,69 @@
+"""The figure of a study: PDF, PNG and, beside them, what is drawn as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ... import plot
+from ...instance_file import write_text
+from ..sweep.experiment import FigureKind
+from ..sweep.row import Row
+from . import points
+from .points import Point
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    points: Callable[[Sequence[Row]], list[Point]]
+    draw: Callable[..., None]  # of the points and the path
+
+
+_FIGURES = {
+    FigureKind.SETTINGS: _Figure(points.setting_points, plot.draw_bubble_rates),
+    FigureKind.MEMORY: _Figure(
+        points.memory_points,
+        partial(plot.draw_frontier, x_label="memory limit / (p activations)", looser=True),
+    ),
+    FigureKind.COMM: _Figure(
+        points.comm_points, partial(plot.draw_frontier, x_label="communication / forward time", looser=False)
+    ),
+    FigureKind.UNEVEN: _Figure(points.uneven_points, plot.draw_bubble_rates),
+    FigureKind.ANYTIME: _Figure(points.anytime_points, plot.draw_gap_over_time),
+    FigureKind.SCALING: _Figure(points.scaling_points, plot.draw_time_to_gap),
+}
+
+
+def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
+    """Raise an InputError if the rows, solved or not, are not what the figure can show."""
+    _FIGURES[kind].points(rows)
+
+
+def write_figure(kind: FigureKind, rows: Sequence[Row], folder: Path) -> None:
+    """Draw the rows that have a result; without any, nothing is written.
+
+    Raises
+    ------
+    InputError
+        If the rows are not what the figure can show (see `check_figure`), or a file cannot be written.
+    """
+    figure = _FIGURES[kind]
+    drawn = figure.points([row for row in rows if row.state == "done"])
+    if not drawn:
+        return
+    write_text(folder / f"{kind}.csv", _csv(drawn))
+    for suffix in ("pdf", "png"):
+        figure.draw(drawn, path=folder / f"{kind}.{suffix}")
+
+
+def _csv(drawn: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(drawn[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(drawn)
+    return text.getvalue()

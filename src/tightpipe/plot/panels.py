@@ -1,0 +1,61 @@
+"""Figures of several panels side by side, with one legend above them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from . import style
+
+Point = Mapping[str, Any]
+_HEIGHT = 2.6  # inches, of a row of panels
+_MOST_IN_A_ROW = 3
+
+
+def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
+    """Return a figure of the paper's width with one panel per title, the y axes alike."""
+    columns = min(len(titles), _MOST_IN_A_ROW)
+    rows = -(-len(titles) // columns)
+    figure = Figure(figsize=(style.WIDTH, _HEIGHT * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, sharex=share_x, sharey=True, squeeze=False)
+    for panel, title in zip(axes.flat, titles, strict=False):
+        panel.set_title(title)
+        panel.grid(axis="y")
+    for panel in list(axes.flat)[len(titles) :]:
+        panel.remove()
+    return figure, list(axes.flat)[: len(titles)]
+
+
+def label_y(axes: Sequence[Axes], text: str) -> None:
+    """Name the y axis at the left of each row."""
+    for panel in axes:
+        if panel.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+            panel.set_ylabel(text)
+
+
+def legend(figure: Figure, handles: Sequence[Any], columns: int = 5) -> None:
+    """Explain the marks above the panels."""
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), columns))
+
+
+def look(index: int) -> dict[str, Any]:
+    """Return colour and marker of the series with this index."""
+    return {
+        "color": style.METHOD_COLOURS[index % len(style.METHOD_COLOURS)],
+        "marker": style.METHOD_MARKERS[index % len(style.METHOD_MARKERS)],
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.5,
+    }
+
+
+def distinct(points: Sequence[Point], key: str) -> list[Any]:
+    """Return the values of a key in the order in which they first appear."""
+    return list(dict.fromkeys(point[key] for point in points))
+
+
+def having(points: Sequence[Point], **values: Any) -> list[Point]:
+    """Return the points with these values."""
+    return [point for point in points if all(point[key] == value for key, value in values.items())]

@@ -1,0 +1,62 @@
+"""The time to a gap against the number of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from . import style
+from .output import check_target, write_figure
+from .panels import Point, distinct, having, label_y, legend, look, panels
+
+_FIRST = 0.01  # seconds at which the logarithmic axis begins
+
+
+def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
+    """Draw one panel per method and number of microbatches and write the figure.
+
+    Parameters
+    ----------
+    points
+        With `panel` (text), `p` (devices), `target` (text: the gap), `seconds`, and `reached`: whether
+        the gap was reached after these seconds, or had not been when the solve ended.
+    path
+        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+
+    Raises
+    ------
+    InputError
+        If the suffix is not known, or the file cannot be written.
+    """
+    check_target(path)
+    with style.paper_style():
+        write_figure(_draw(points), path, style.DPI)
+
+
+def _draw(points: Sequence[Point]) -> Figure:
+    targets = distinct(points, "target")
+    figure, axes = panels(distinct(points, "panel"))
+    for panel in axes:
+        here = having(points, panel=panel.get_title())
+        for index, target in enumerate(targets):
+            line = having(here, target=target)
+            colour, marker = look(index)["color"], look(index)["marker"]
+            places, seconds = [p["p"] for p in line], [max(_FIRST, p["seconds"]) for p in line]
+            panel.plot(places, seconds, color=colour, zorder=2)
+            for place, second, point in zip(places, seconds, line, strict=True):
+                fill = colour if point["reached"] else "white"
+                panel.plot(place, second, marker=marker, color=colour, markerfacecolor=fill, zorder=3)
+        panel.set_yscale("log")
+        panel.set_xlabel("devices p")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.yaxis.set_minor_formatter(NullFormatter())
+    label_y(axes, "seconds")
+    handles = [Line2D([], [], label=target, **look(index)) for index, target in enumerate(targets)]
+    hollow = Line2D([], [], label="not reached", color=style.INK, marker="o", markerfacecolor="white", ls="")
+    legend(figure, [*handles, hollow])
+    return figure

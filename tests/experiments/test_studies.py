@@ -1,0 +1,89 @@
+"""What studies leave: the committed experiments can be planned, figures and tables say what the rows say."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tightpipe.experiments.study.figure import write_figure
+from tightpipe.experiments.study.points import anytime_points, comm_points, memory_points, scaling_points
+from tightpipe.experiments.study.summary import write_summary
+from tightpipe.experiments.sweep.experiment import FigureKind
+from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.row import Row
+
+STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
+ROW = Row(
+    key="a", problem="small", p=4, n=8, placement="v", objective="device_span", uneven="", comm="0.5f", comm_ticks=5,
+    memory="2p", memory_limit=16, method="cpsat", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
+    instance_hash="i", state="done", status="feasible", cost=100, work=80, bubble=20, bubble_rate=0.2, bound=90, gap=0.1,
+    seconds=60.0, trace="[[0.5, 120, 80], [2.0, 100, 80], [9.0, 100, 90]]", finished_at="2026-01-02T00:00:00Z", cores=2,
+)  # fmt: skip
+GREEDY = replace(
+    ROW, key="b", method="greedy-v", warm_start=None, time_limit=None, cost=110, bound=80, bubble_rate=3 / 11
+)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
+def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
+    experiment = load_experiment(path)
+    assert plan(experiment, path)
+    assert experiment.figure is not None
+
+
+def test_there_are_the_six_studies() -> None:
+    assert [p.stem for p in STUDIES] == ["anytime", "comm", "heterogeneous", "memory", "paper", "scaling"]
+
+
+def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
+    limits = [
+        replace(ROW, memory=memory, bound=bound) for memory, bound in (("1p", 80), ("2p", 90), ("3p", 85))
+    ]
+    assert [p["bound_rate"] for p in memory_points(limits)] == pytest.approx([10 / 90, 10 / 90, 5 / 85])
+    comms = [replace(ROW, comm=comm, bound=bound) for comm, bound in (("0f", 80), ("0.2f", 90), ("0.5f", 85))]
+    assert [p["bound_rate"] for p in comm_points(comms)] == pytest.approx([0, 10 / 90, 10 / 90])
+    assert [p["x"] for p in comm_points(comms)] == [0, 0.2, 0.5]
+
+
+def test_gaps_over_time_and_times_to_a_gap() -> None:
+    gaps = [(p["seconds"], p["gap"]) for p in anytime_points([ROW])]
+    assert gaps == [(0.5, pytest.approx(1 / 3)), (2.0, 0.2), (9.0, 0.1), (60.0, 0.1)]
+    closed = replace(ROW, trace="[[0.5, 100, 80], [2.0, 100, 99], [9.0, 100, 100]]", gap=0.0, seconds=9.1)
+    times = [(p["target"], p["seconds"], p["reached"]) for p in scaling_points([closed, ROW])]
+    assert times == [
+        ("gap 1 %", 2.0, True), ("gap 0.1 %", 9.0, True), ("optimal", 9.0, True),
+        ("gap 1 %", 60.0, False), ("gap 0.1 %", 60.0, False), ("optimal", 60.0, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FigureKind)
+def test_every_figure_is_drawn_with_its_data_beside_it(kind: FigureKind, tmp_path: Path) -> None:
+    unsolved = replace(
+        GREEDY, memory="smallest", comm="0f", cost=None, bubble_rate=None, gap=None, trace=None
+    )
+    write_figure(kind, [ROW, GREEDY, unsolved], tmp_path)
+    assert (tmp_path / f"{kind}.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
+    with (tmp_path / f"{kind}.csv").open() as file:
+        assert {line["method"] for line in csv.DictReader(file) if "method" in line} <= {"cpsat", "greedy-v"}
+
+
+def test_tables_have_methods_side_by_side_over_the_axes_that_vary(tmp_path: Path) -> None:
+    failed = replace(
+        ROW, memory="3p", state="failed", cost=None, bound=None, bubble_rate=None, error="killed at 1 GiB"
+    )
+    write_summary("study", [GREEDY, ROW, failed], None, tmp_path)
+    summary = (tmp_path / "summary.md").read_text()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in summary.splitlines() if "|" in line]
+    assert lines[0] == ["problem", "memory", "greedy-v", "cpsat", "bound", "best gap"]
+    assert lines[2] == ["small", "2p", "0.2727", "0.2000", "0.1111", "10.00%"]
+    assert lines[3] == ["small", "3p", "-", "failed", "-", "-"]
+    assert "2 of 3 solves done, 2026-01-02" in summary
+    assert "- failed: small 4 x 8, 3p, cpsat: killed at 1 GiB" in summary
+    latex = (tmp_path / "table.tex").read_text()
+    assert latex.count("rule") == 3
+    assert "10.00\\%" in latex
