@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,11 @@ from .phases import Phase, borders, phase
 
 
 class Reason(StrEnum):
-    """Why a device is idle; `late`, `order` and `memory` go before what the next operation waits for."""
+    """Why a device is idle.
+
+    `late`, `order` and `memory` go before what the next operation waits for. That another operation
+    is ready which would end too late for the next one is no reason: the device then waits by choice.
+    """
 
     DEPENDENCY = "dependency"  #: the input of the next operation is not computed yet
     LINK = "link"  #: it is, and waits until the link is free
@@ -108,7 +112,7 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)
     opens = np.array([start for _, start, _, head in gaps if head != NOTHING], np.int64)
     found = fillers(schedule, inputs, heads, opens)
-    number = iter(range(len(heads)))
+    number = count()
     warm, cool = borders(schedule)
     idle = []
     for device, start, end, head in gaps:
