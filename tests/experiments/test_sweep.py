@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pandas as pd
 import psutil
+import pytest
 from experiments.sweeps import SMALL, rows_of, start, wait_until, write_experiment
 from test_cli import call
 
+from tightpipe.errors import StoppedError
 from tightpipe.experiments.study.load import STORE, load_study
+from tightpipe.experiments.sweep.engine import local_engine
+from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.guard import Limits
+from tightpipe.experiments.sweep.runner import run_sweep
+from tightpipe.experiments.sweep.store import open_store
 from tightpipe.validate import validate
 
 # heuristics that take a second each, and one solve in the middle that has to be interrupted
@@ -100,6 +108,23 @@ def test_failed_solves_are_rows_and_are_retried_when_asked(tmp_path: Path) -> No
     assert json.loads(call("sweep", experiment, "-o", folder, "--json").stdout)["failed"] == 4
     again = call("sweep", experiment, "-o", folder, "--json", "--retry-failed")
     assert json.loads(again.stdout)["done"] == 4
+
+
+def test_a_full_disk_ends_the_sweep_cleanly(tmp_path: Path) -> None:
+    path = write_experiment(tmp_path, 'settings = ["1.5B-8x24"]\nmethods = ["list", "greedy-v"]\n')
+    tasks, limits = plan(load_experiment(path), path), Limits(seconds=300, memory=None, threads=1)
+    with open_store(tmp_path / STORE) as store:
+        store.enrol(tasks[:1])
+        run_sweep(store, local_engine(1), limits, lambda *_: None)
+        store.enrol(tasks)
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(
+            f"PRAGMA max_page_count = {pages}"
+        )  # SQLite then says what it says on a full disk
+        with pytest.raises(StoppedError, match="full"):
+            run_sweep(store, local_engine(1), limits, lambda *_: None)
+        assert [row.state for row in store.rows()] == ["done", "pending"]
+        assert store.schedule(tasks[0].row.key) is not None
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from ..console import show_json, show_pairs
-from ..errors import InputError
+from ..errors import InputError, StoppedError
 from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
@@ -116,8 +116,11 @@ def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path,
     try:
         with sweep_bar(store, quiet) as bar:
             run_sweep(store, where, limits, bar.watch)
-    finally:
-        write_rows(store.rows(), folder)  # also where the sweep ends early
+    except (KeyboardInterrupt, StoppedError):
+        with suppress(InputError):  # a disk may be too full for the rows as well
+            write_rows(store.rows(), folder)
+        raise
+    write_rows(store.rows(), folder)
 
 
 def _write_study(rows: Sequence[Row], declared: Experiment, experiment: Path, folder: Path) -> None:
