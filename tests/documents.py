@@ -1,9 +1,9 @@
 """Documents run as tests: their code blocks, one after another in an empty folder.
 
-``python`` blocks share one namespace. In ``console`` blocks every line is a command of tightpipe; where
-the lines start with ``$``, what is printed must be the lines that follow (``...`` stands for anything).
-A block with a title is written to a file of that name. ``sh`` blocks are not run, but the targets of
-make that they name must be there.
+``python`` blocks share one namespace. The lines of ``sh`` blocks are commands of tightpipe, or targets of
+make, which are not run but must be there. ``console`` blocks have commands behind ``$``, and what is
+printed must be the lines that follow (``...`` stands for anything). A block with a title is written to
+a file of that name. What stands behind ``<!-- skip: next -->`` is not run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
 ROOT = Path(__file__).parents[1]
 _TITLED = re.compile(r'\w+ title="(?P<title>[^"]+)"\n')
+_MAKEFILE = (ROOT / "Makefile").read_text()
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -28,8 +29,8 @@ def run_document(path: Path) -> int:
     """Run all blocks of a document in the working folder; return how many there were."""
     parsers = (
         PythonCodeBlockParser(),
-        CodeBlockParser("console", _run_commands),
-        CodeBlockParser("sh", _check_targets),
+        CodeBlockParser("sh", _run_commands),
+        CodeBlockParser("console", _compare_output),
         _files,
         SkipParser(),
     )
@@ -53,25 +54,29 @@ def _write(example: Example) -> None:
 
 
 def _run_commands(example: Example) -> str | None:
-    prompted = str(example.parsed).startswith("$ ")
-    steps = re.split(r"^\$ ", example.parsed, flags=re.M)[1:] if prompted else example.parsed.splitlines()
-    for step in steps:
-        line, _, expected = step.partition("\n")
-        words = shlex.split(line, comments=True)
-        if not words:
-            continue
-        assert words[0] == "tightpipe", f"{line} is no command of tightpipe"
-        done = call(*words[1:])
-        printed = done.stdout + done.stderr
-        if done.returncode and not expected:
-            return f"{line} ended with {done.returncode}: {printed}"
-        if expected and not doctest.OutputChecker().check_output(expected, printed, _OPTIONS):
-            return f"{line} printed\n{printed}\nnot\n{expected}"
+    text = str(example.parsed).replace("\\\n", " ")
+    for line in text.splitlines():
+        match shlex.split(line, comments=True):
+            case []:
+                pass
+            case ["make", target, *_]:
+                assert re.search(rf"^{re.escape(target)}:", _MAKEFILE, flags=re.M), f"no make {target}"
+            case ["tightpipe", *words]:
+                done = call(*words)
+                assert done.returncode == 0, f"{line}: {done.stderr}"
+            case _:
+                return f"{line} is no command of tightpipe"
     return None
 
 
-def _check_targets(example: Example) -> str | None:
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    named = re.findall(r"^make ([\w-]+)", example.parsed, flags=re.M)
-    unknown = [name for name in named if name not in targets]
-    return f"the Makefile has no {', '.join(unknown)}" if unknown else None
+def _compare_output(example: Example) -> str | None:
+    _, *steps = re.split(r"^\$ ", example.parsed, flags=re.M)
+    for step in steps:
+        line, _, expected = step.partition("\n")
+        program, *words = shlex.split(line)
+        assert program == "tightpipe", f"{line} is no command of tightpipe"
+        done = call(*words)
+        printed = done.stdout + done.stderr
+        if not doctest.OutputChecker().check_output(expected, printed, _OPTIONS):
+            return f"{line} printed\n{printed}\nnot\n{expected}"
+    return None

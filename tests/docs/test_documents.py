@@ -22,10 +22,10 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     ("text", "message"),
     [
         ("```python\nraise KeyError('a')\n```\n", "a"),
-        ("```console\ntightpipe solve none.json --method list\n```\n", "no such file"),
+        ("```sh\ntightpipe solve none.json --method list\n```\n", "no such file"),
         ("```console\n$ tightpipe --version\ntightpipe, version 0\n```\n", "not\ntightpipe, version 0"),
-        ("```console\ncurl localhost\n```\n", "no command of tightpipe"),
-        ("```sh\nmake coffee\n```\n", "the Makefile has no coffee"),
+        ("```sh\ncurl localhost\n```\n", "no command of tightpipe"),
+        ("```sh\nmake coffee\n```\n", "no make coffee"),
     ],
 )
 def test_a_page_that_is_wrong_fails(
