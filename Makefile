@@ -38,11 +38,11 @@ test-torch: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pytest tests/torch $(ARGS)
 
-# the report in a real browser, which is installed where it is missing (Debian, as root)
+# the report and exported traces in a real browser, which is installed where it is missing (Debian, as root)
 test-browser: install
 	test -x /usr/bin/chromium || { apt-get update -qq && apt-get install -y -qq \
 		--no-install-recommends chromium fonts-dejavu-core; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright viztracer
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 # the documentation, into site/; a warning is an error

@@ -8,29 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 from studies import make_study
 
 from tightpipe import OpKind, Schedule, solve
 from tightpipe.explain import explain
+from tightpipe.plot import style
 from tightpipe.report import Entry, Report, render, report_of_study
 from tightpipe.settings import load_settings
 from tightpipe.simulate import memory_trace
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (  # as root, without a graphics card, and without asking its maker's servers
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 LEFT, RIGHT, AXIS = 34, 10, 24  # around the chart's frame in its canvas, as in gantt.js
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="session")
@@ -238,6 +226,18 @@ def test_what_is_explained_leads_to_its_place(page: Page, study: tuple[Report, P
     blocks.filter(has_text="Longest idle").get_by_role("button").first.click()
     assert picture(canvas) != before
     expect(blocks.filter(has_text="weaker")).to_contain_text("memory +1 activation")
+
+
+def test_colours_are_those_of_the_figures(page: Page, study: tuple[Report, Path]) -> None:
+    visit(page, study[1])
+    entries = page.locator("#legend span")
+    expect(entries).to_have_text(
+        ["F chunk 0", "F chunk 1", "B chunk 0", "B chunk 1", "W chunk 0", "W chunk 1", "idle"]
+    )
+    swatch = entries.filter(has_text="W chunk 0").locator("i")
+    red, green, blue = (round(255 * part) for part in style.shade(OpKind.W, 0, 2))
+    expect(swatch).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
+    expect(swatch).to_have_css("width", "18px")
 
 
 def test_figures_are_shown(page: Page, study: tuple[Report, Path]) -> None:
