@@ -64,7 +64,7 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
         same=[(name, _written(value)) for name, value in same],
         data=data,
         blobs=blobs,
-        style=_text("page.css"),
+        style=_styles(),
         modules=_modules(),
     )
 
@@ -132,10 +132,17 @@ def _text(name: str) -> str:
     return _ASSETS.joinpath(name).read_text(encoding="utf-8")
 
 
+def _names(suffix: str) -> list[str]:
+    return sorted(path.name for path in _ASSETS.iterdir() if path.name.endswith(suffix))
+
+
+def _styles() -> str:
+    return "\n".join(map(_text, _names(".css")))
+
+
 def _modules() -> dict[str, str]:
     """Return the scripts as an import map to data URIs: modules of one file, unchanged."""
-    scripts = sorted(path.name for path in _ASSETS.iterdir() if path.name.endswith(".js"))
     return {
         name.removesuffix(".js"): f"data:text/javascript;base64,{b64encode(_text(name).encode()).decode()}"
-        for name in scripts
+        for name in _names(".js")
     }

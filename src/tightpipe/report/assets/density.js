@@ -11,7 +11,9 @@ export function drawDensity(context, schedule, viewport, frame, page, look) {
   const height = Math.round(frame.row * schedule.devices);
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer).fill(0xffffffff);
-  const palette = page.colours.map((shades) => shades.map(rgb).map(look.critical ? faded : (colour) => colour));
+  const palette = page.colours.map((shades) =>
+    shades.map(rgb).map(look.critical ? faded : (colour) => colour),
+  );
   const grounds = page.reasons.map((reason) => rgb(look.reasons ? reason.colour : page.idle));
   for (let d = 0; d < schedule.devices; d++) {
     const line = new Line(width, viewport);

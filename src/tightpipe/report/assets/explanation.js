@@ -3,14 +3,23 @@ import { make, ticks } from "format";
 
 export function explanation(about, page, goTo) {
   const found = about.explanation;
-  const blocks = [deviceTable(found, page), pathTable(found, goTo), idleTable(found, goTo), relaxationTable(found)];
+  const blocks = [
+    deviceTable(found, page),
+    pathTable(found, goTo),
+    idleTable(found, goTo),
+    relaxationTable(found),
+  ];
   const body = make("div", { class: "explanation" }, ...blocks.filter(Boolean));
   return make("details", {}, make("summary", {}, "Where the time goes"), body);
 }
 
 function block(title, heads, rows) {
   const numeric = (k) => (typeof rows[0][k] === "number" ? "number" : "");
-  const head = make("tr", {}, ...heads.map((text, k) => make("th", { scope: "col", class: numeric(k) }, text)));
+  const head = make(
+    "tr",
+    {},
+    ...heads.map((text, k) => make("th", { scope: "col", class: numeric(k) }, text)),
+  );
   const body = rows.map((row) => make("tr", {}, ...row.map((value) => field(value))));
   const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
   return make("div", { class: "block" }, make("h4", {}, title), make("div", { class: "scroll" }, table));

@@ -21,7 +21,11 @@ export class Gantt {
     Object.assign(this, { schedule, viewport, page, look: {}, hovered: null, pending: 0 });
     this.row = Math.max(LOWEST_ROW, Math.min(TALLEST_ROW, Math.floor(USUAL_HEIGHT / schedule.devices)));
     this.height = this.row * schedule.devices + AXIS;
-    this.canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": `Gantt chart of ${schedule.about.label}` });
+    this.canvas = make("canvas", {
+      tabindex: "0",
+      role: "img",
+      "aria-label": `Gantt chart of ${schedule.about.label}`,
+    });
     this.canvas.style.height = `${this.height}px`;
     host.append(this.heading(), this.canvas);
     this.redraw = () => this.request();
@@ -66,7 +70,13 @@ export class Gantt {
       Object.assign(this.canvas, { width, height });
     }
     const context = this.canvas.getContext("2d", { alpha: false });
-    const frame = { left: LEFT, top: 0, width: this.width, row: this.row, bar: Math.max(1, Math.round(this.row * 0.86)) };
+    const frame = {
+      left: LEFT,
+      top: 0,
+      width: this.width,
+      row: this.row,
+      bar: Math.max(1, Math.round(this.row * 0.86)),
+    };
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = "#ffffff";
     context.fillRect(0, 0, width, height);

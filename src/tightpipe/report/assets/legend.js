@@ -7,8 +7,9 @@ export function legend(page, schedules, byReason) {
   const entries = [];
   page.kinds.forEach((kind, k) => {
     page.colours[k].forEach((colour, lane) => {
-      const with_it = schedules.find((s) => s.kind.some((value, i) => value === k && s.lane[i] === lane));
-      if (with_it) entries.push(entry(colour, with_it.about.laneNoun ? `${kind} ${with_it.about.laneNoun} ${lane}` : kind));
+      const holder = schedules.find((s) => s.kind.some((value, i) => value === k && s.lane[i] === lane));
+      const noun = holder?.about.laneNoun;
+      if (holder) entries.push(entry(colour, noun ? `${kind} ${noun} ${lane}` : kind));
     });
   });
   if (!byReason) return [...entries, entry(page.idle, "idle")];

@@ -53,7 +53,9 @@ function restyle() {
   gantts.forEach((gantt) => gantt.restyle(look));
 }
 
-const table = new ResultTable(byId("results"), byId("filter"), byId("count"), page, (row) => show(page.stacks[row]));
+const table = new ResultTable(byId("results"), byId("filter"), byId("count"), page, (row) =>
+  show(page.stacks[row]),
+);
 byId("zoom-in").onclick = () => viewport.zoom(0.5, 0.5);
 byId("zoom-out").onclick = () => viewport.zoom(0.5, 2);
 byId("fit").onclick = () => viewport.fit();

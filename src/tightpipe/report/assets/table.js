@@ -16,7 +16,14 @@ export class ResultTable {
     this.heads = page.columns.map((column, i) => this.head(column, i));
     this.lines = page.rows.map((row, i) => this.line(row, i));
     this.body = make("tbody", {}, ...this.lines);
-    host.append(make("table", { class: "results", role: "grid" }, make("thead", {}, make("tr", {}, ...this.heads)), this.body));
+    host.append(
+      make(
+        "table",
+        { class: "results", role: "grid" },
+        make("thead", {}, make("tr", {}, ...this.heads)),
+        this.body,
+      ),
+    );
     filter.oninput = () => this.refresh();
     this.refresh();
   }
@@ -28,7 +35,9 @@ export class ResultTable {
   }
 
   line(row, i) {
-    const cells = this.page.columns.map((column, k) => make("td", { class: column.kind }, cell(row[k], column.kind)));
+    const cells = this.page.columns.map((column, k) =>
+      make("td", { class: column.kind }, cell(row[k], column.kind)),
+    );
     const line = make("tr", { tabindex: "0" }, ...cells);
     line.onclick = () => this.select(i);
     line.onkeydown = (event) => this.key(event, i);
@@ -60,7 +69,9 @@ export class ResultTable {
     this.heads.forEach((head, k) => {
       head.setAttribute("aria-sort", k !== i ? "none" : this.direction > 0 ? "ascending" : "descending");
     });
-    const order = this.lines.map((_, k) => k).sort((a, b) => this.compare(this.page.rows[a][i], this.page.rows[b][i]));
+    const order = this.lines
+      .map((_, k) => k)
+      .sort((a, b) => this.compare(this.page.rows[a][i], this.page.rows[b][i]));
     this.body.replaceChildren(...order.map((k) => this.lines[k]));
   }
 
@@ -79,7 +90,8 @@ export class ResultTable {
       line.hidden = !words.every((word) => this.matches(this.page.rows[i], line, word));
       shown += !line.hidden;
     });
-    this.count.value = shown === this.lines.length ? `${shown} rows` : `${shown} of ${this.lines.length} rows`;
+    this.count.value =
+      shown === this.lines.length ? `${shown} rows` : `${shown} of ${this.lines.length} rows`;
   }
 
   matches(row, line, word) {

@@ -54,7 +54,9 @@ function previous(schedule, d, i) {
 function memory(schedule, d, i) {
   const limit = schedule.about.limit[d];
   const held = ticks(schedule.held[i]);
-  return limit === null ? `${held} held, no limit` : `${held} of ${ticks(limit)} held (${percent(schedule.held[i] / limit)})`;
+  return limit === null
+    ? `${held} held, no limit`
+    : `${held} of ${ticks(limit)} held (${percent(schedule.held[i] / limit)})`;
 }
 
 export function describeIdle(schedule, page, d, k) {
