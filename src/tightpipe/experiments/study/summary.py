@@ -34,7 +34,7 @@ def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Pa
 
 
 def _text(head: Sequence[str], body: Sequence[Sequence[str]], form: str) -> str:
-    align = ["left" if name in _AXES else "right" for name in head]
+    align = ["left" if name.replace(" ", "_") in _AXES else "right" for name in head]
     return tabulate(body, head, tablefmt=form, disable_numparse=True, colalign=align)
 
 

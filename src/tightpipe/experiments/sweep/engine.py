@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, StoppedError
 from .guard import Limits, Outcome, run_guarded
 
 
@@ -119,10 +119,14 @@ def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
 
 def _engine_of(client: Any, limits: Limits) -> Engine:
     executor = client.get_executor(pure=False)
-    return Engine(
-        lambda payload: executor.submit(run_guarded, payload, limits),
-        lambda: sum(client.nthreads().values()),
-    )
+
+    def slots() -> int:
+        try:
+            return sum(client.nthreads().values())
+        except OSError as error:
+            raise StoppedError(f"the Dask scheduler no longer answers: {error}") from None
+
+    return Engine(lambda payload: executor.submit(run_guarded, payload, limits), slots)
 
 
 def _needed(module: str) -> Any:

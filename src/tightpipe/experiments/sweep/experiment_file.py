@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -101,15 +102,16 @@ def _files(folder: Path, pattern: str) -> list[Problem]:
     paths = sorted(glob.glob(str(folder / pattern)))
     if not paths:
         raise InputError(f"no such file in {folder}", key="instances", value=pattern)
-    return [_file_problem(Path(path)) for path in paths]
+    return [_file_problem(Path(path), folder) for path in paths]
 
 
-def _file_problem(path: Path) -> Problem:
+def _file_problem(path: Path, folder: Path) -> Problem:
     try:
         instance = load_instance(path)
     except InputError as error:
         raise InputError(str(error), key="instances") from None
-    return Problem(path.stem, instance.placement.name, lambda _: instance)
+    name = os.path.relpath(path.with_suffix(""), folder)
+    return Problem(name, instance.placement.name, lambda _: instance)
 
 
 def _method(value: Any) -> str:

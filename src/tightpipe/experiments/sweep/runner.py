@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 
+from ...errors import StoppedError
 from .engine import Engine, EngineContext
 from .guard import Limits, Outcome
 from .store import Store
@@ -74,7 +75,9 @@ class _Loop:
     def _finish(self, task: Task, future: Future[Outcome]) -> None:
         try:
             outcome = future.result()
-        except (Exception, CancelledError) as error:  # the engine lost it, not the solve: say which
+        except CancelledError:
+            raise StoppedError("the engine has given its solves up") from None
+        except Exception as error:  # the engine's, e.g. that too many workers died of this solve
             outcome = Outcome({"state": "failed", "error": f"{type(error).__name__}: {error}"})
         if self.store.finish(task.row.key, self.owner, outcome.values, outcome.schedule):
             self.watch(task, outcome, self.engine.slots())
