@@ -57,7 +57,7 @@ def test_a_killed_run_continues_without_loss_or_duplicates(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     rows = read(table)
     assert rows[: len(kept)] == kept
-    expected = [(s, m) for s in SETTINGS.split(",") for m in ("greedy-v", "cpsat")]
+    expected = [(s, m) for s in SETTINGS.split(",") for m in ("greedy-v", "best")]
     assert [(r["setting"], r["method"]) for r in rows] == expected
     assert len(json.loads(done.stdout)["rows"]) == 8
     again = subprocess.run(command(table), capture_output=True, text=True)
@@ -73,7 +73,7 @@ def test_rows_hold_together(tmp_path: Path) -> None:
     rows = read(table)
     assert [(r["method"], r["m_offset"], r["bubble"]) for r in rows[:2]] == [
         ("greedy-v", "0", "20"),
-        ("cpsat", "0", "20"),
+        ("best", "0", "20"),
     ]
     for row in rows:
         cost, work, bound = int(row["cost"]), int(row["work"]), int(row["bound"])
@@ -85,7 +85,7 @@ def test_rows_hold_together(tmp_path: Path) -> None:
     for greedy, exact in zip(rows[::2], rows[1::2], strict=True):
         assert int(exact["cost"]) <= int(greedy["cost"])
     text = table.with_suffix(".md").read_text()
-    assert text.startswith("| setting | memory | greedy-v bubble rate | cpsat bubble rate |")
+    assert text.startswith("| setting | memory | greedy-v bubble rate | best bubble rate |")
     assert "2p+4" in text
     assert "CPU cores: time limit 5 s" in text
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
@@ -135,7 +135,7 @@ def test_ctrl_c_leaves_no_row_of_the_solve_in_flight(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in stderr
-    assert [r["method"] for r in read(table)] == ["greedy-v", "cpsat", "greedy-v"]
+    assert [r["method"] for r in read(table)] == ["greedy-v", "best", "greedy-v"]
 
 
 @pytest.mark.parametrize(

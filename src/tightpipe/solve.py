@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.best import solve_best
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
+from tightpipe.solver.improve import improve
 from tightpipe.solver.milp import solve_milp
 
 from .errors import InfeasibleError, InputError, NoScheduleError
@@ -30,7 +32,7 @@ class Method:
     """A way to get a schedule, as listed by ``tightpipe methods``."""
 
     name: str
-    kind: str  #: "heuristic" or "exact"
+    kind: str  #: "heuristic", "exact" or "search"
     placements: tuple[str, ...]
     memory: str
     source: str
@@ -125,7 +127,7 @@ def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
 
 
 def compile_kernels() -> None:
-    """Run every heuristic and CP-SAT once on tiny instances.
+    """Run every heuristic, CP-SAT and the search once on tiny instances.
 
     The first call of a compiled loop after an installation takes seconds, later ones take it from a
     cache; what is timed should come later.
@@ -145,6 +147,7 @@ def compile_kernels() -> None:
         warm_starts(tiny)
         if placement == "v":
             solve_cpsat(tiny, Options(time_limit=60.0, workers=1))
+            improve(tiny, Options(workers=1))
 
 
 def _checked(schedule: Schedule) -> Schedule:
@@ -172,16 +175,19 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
 
 
 def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    _refuse_unmodelled(instance)
-    return _run_exact("cpsat", solve_cpsat, instance, options, warm_start)
+    _refuse_overlapped("cpsat", instance)
+    if instance.iterations > 1 and instance.flush:
+        rule = "cpsat does not flush between iterations; solve one iteration, or set flush to false"
+        raise InputError(rule, key="iterations", value=instance.iterations)
+    return _run_solver("cpsat", solve_cpsat, instance, options, warm_start)
 
 
 def _run_milp(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
     solver = partial(solve_milp, backend=options.backend or "highs")
-    return _run_exact("milp", solver, instance, options, warm_start)
+    return _run_solver("milp", solver, instance, options, warm_start)
 
 
-def _run_exact(
+def _run_solver(
     name: str, solver: Callable[..., Result], instance: Instance, options: Options, warm_start: WarmStart
 ) -> Result:
     """Run a solver on what the time limit leaves after the warm start was found."""
@@ -196,14 +202,20 @@ def _run_exact(
     return replace(result, seconds=time.perf_counter() - begin)
 
 
-def _refuse_unmodelled(instance: Instance) -> None:
-    """Raise for what the exact models do not know."""
+def _run_improve(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+    _refuse_overlapped("improve", instance)
+    return _run_solver("improve", improve, instance, options, warm_start)
+
+
+def _run_best(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+    return _run_solver("best", solve_best, instance, options, warm_start)
+
+
+def _refuse_overlapped(method: str, instance: Instance) -> None:
+    """Raise where operations of one device may run together, which no solver's model knows."""
     if instance.costs.overlapped is not None:
-        rule = "cpsat does not overlap operations; leave it out, or use a heuristic that does"
+        rule = f"{method} does not overlap operations; leave it out, or use a heuristic that does"
         raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
-    if instance.iterations > 1 and instance.flush:
-        rule = "cpsat does not flush between iterations; solve one iteration, or set flush to false"
-        raise InputError(rule, key="iterations", value=instance.iterations)
 
 
 def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
@@ -252,6 +264,22 @@ METHODS: dict[str, Method] = {
         "any limit",
         "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS or CBC",
         _run_milp,
+    ),
+    "improve": Method(
+        "improve",
+        "search",
+        PLACEMENTS,
+        "any limit",
+        "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
+        _run_improve,
+    ),
+    "best": Method(
+        "best",
+        "exact",
+        PLACEMENTS,
+        "any limit",
+        "bounds, CP-SAT and improve under one time limit",
+        _run_best,
     ),
 }
 """All methods by name."""

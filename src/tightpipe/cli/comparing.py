@@ -1,4 +1,4 @@
-"""The commands ``compare`` and ``table``."""
+"""The commands ``compare``, ``table`` and ``realistic``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from ..errors import InputError
 from ..experiments.compare import COLUMNS, Task, choose_settings, missing, plan, row_of, run
 from ..experiments.compare_report import latest, markdown
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
+from ..experiments.realistic import COLUMNS as REALISTIC_COLUMNS
+from ..experiments.realistic import choose_realistic, missing_realistic, plan_realistic, run_realistic
+from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
 from ..experiments.row_store import Row, RowStore
 from ..instance import Objective
 from ..instance_file import write_text
@@ -29,7 +32,7 @@ from .common import check_writable, cli, json_option, search_options
     "--memory", default="2p", show_default=True, help="Limits in forward activations, e.g. 2p,2.5p,3p."
 )
 @click.option(
-    "--methods", default="greedy-v,cpsat", show_default=True, help="Names from `tightpipe methods`."
+    "--methods", default="greedy-v,best", show_default=True, help="Names from `tightpipe methods`."
 )
 @click.option(
     "--objective", type=click.Choice([str(o) for o in Objective]), default="device_span", show_default=True
@@ -126,3 +129,41 @@ def _table(number: str, output: str | None, as_json: bool) -> None:
         return
     show_table(*wide(cells))
     print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
+
+
+@cli.command("realistic")
+@click.option("--settings", default="all", show_default=True, help="all, or names of the suite's instances.")
+@click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to extend.")
+@search_options(60.0)
+@json_option
+def _realistic(
+    settings: str, output: str, time_limit: float, workers: int | None, seed: int, as_json: bool
+) -> None:
+    """Run greedy, CP-SAT and improve on the suite of realistic instances, side by side with bounds.
+
+    Rows that are already in the CSV are not computed again, so an interrupted run continues.
+    """
+    if Path(output).suffix != ".csv":
+        raise InputError("must end in .csv", key="output", value=output)
+    tasks = plan_realistic(choose_realistic(settings), Options(time_limit, workers, seed))
+    store = RowStore(Path(output), REALISTIC_COLUMNS)
+    todo = missing_realistic(tasks, store)
+    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
+    if todo:
+        compile_kernels()
+    with progress_bar(len(todo), time_limit * len(todo) / 2) as bar:
+        for done, (task, result) in enumerate(run_realistic(todo, store, bar.begin), 1):
+            text = f"{task.name} {task.method}: {result.status} cost {result.cost} bound {result.bound}"
+            bar.finish(f"{text} in {result.seconds:.1f} s", time_limit * (len(todo) - done) / 2)
+    _write_realistic(store, output, as_json)
+
+
+def _write_realistic(store: RowStore, output: str, as_json: bool) -> None:
+    rows = newest(store.rows())
+    stem = output.removesuffix(".csv")
+    write_text(f"{stem}.md", realistic_markdown(rows))
+    draw_avoided(rows, f"{stem}.png")
+    if as_json:
+        show_json({"csv": output, "markdown": f"{stem}.md", "figure": f"{stem}.png", "rows": rows})
+    else:
+        print(Path(f"{stem}.md").read_text(encoding="utf-8"), end="")

@@ -1,6 +1,15 @@
-"""The settings tables of the papers, as data files."""
+"""The settings tables of the papers and the suite of realistic instances, as data files."""
 
+from .realistic import Realistic, load_realistic, with_median_costs
 from .table import Setting, load_settings
 from .table5 import Table5Row, load_table5
 
-__all__ = ["Setting", "Table5Row", "load_settings", "load_table5"]
+__all__ = [
+    "Realistic",
+    "Setting",
+    "Table5Row",
+    "load_realistic",
+    "load_settings",
+    "load_table5",
+    "with_median_costs",
+]

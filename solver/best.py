@@ -1,0 +1,89 @@
+"""The method ``best``: bounds, CP-SAT and improvement under one time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
+
+from tightpipe.instance import Instance
+from tightpipe.options import Options
+from tightpipe.result import INTERRUPTED, LogEntry, Result, Status
+from tightpipe.schedule import Schedule
+
+from .bounds import best_bound
+from .cpsat import solve_cpsat
+from .cpsat.clock import Clock
+from .cpsat.progress import Incumbent
+from .cpsat.start import checked_start
+from .improve import improve
+
+Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One solver and the share of the time that is left which it gets."""
+
+    solver: Solver
+    share: float
+
+
+# a quick improvement shortens CP-SAT's horizon; CP-SAT proves small instances, hands large ones back at once
+STEPS = (Step(improve, 0.15), Step(solve_cpsat, 0.65), Step(improve, 1.0))
+
+
+def solve_best(instance: Instance, options: Options, warm_start: Schedule | None = None) -> Result:
+    """Find the cheapest schedule and the best bound that all solvers together reach.
+
+    Parameters
+    ----------
+    instance
+        The problem. What a solver does not model is left to those that do: CP-SAT neither overlaps
+        operations nor flushes between iterations, the improvement does not overlap.
+    options
+        Time limit (for all of the work), threads, seed, progress.
+    warm_start
+        A valid schedule; without one, microbatch after microbatch is.
+
+    Raises
+    ------
+    InputError
+        If the warm start is not a valid schedule of the instance.
+    """
+    clock = Clock(options.time_limit)
+    reason = instance.infeasibility()
+    if reason is not None:
+        return Result(instance, "best", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
+    start = checked_start(instance, warm_start)
+    incumbent = Incumbent(start, best_bound(instance).value, clock, options.progress)
+    reason = ""
+    for step in STEPS:
+        if incumbent.closed or clock.left <= 0 or not models(step.solver, instance):
+            continue
+        result = step.solver(
+            instance, _share(options, clock, step, incumbent), incumbent.schedule, incumbent.bound
+        )
+        reason = result.reason
+        incumbent.offer(result.schedule)
+        incumbent.report(None, result.bound)
+        if reason == INTERRUPTED:
+            break
+    return incumbent.result("best", reason)
+
+
+def models(solver: Solver, instance: Instance) -> bool:
+    """Whether the solver knows all rules of the instance."""
+    if instance.costs.overlapped is not None:
+        return False
+    return solver is not solve_cpsat or instance.iterations == 1 or not instance.flush
+
+
+def _share(options: Options, clock: Clock, step: Step, incumbent: Incumbent) -> Options:
+    """Return the options of one step, which tells what it finds as it goes."""
+
+    def tell(entry: LogEntry) -> None:
+        incumbent.report(entry.cost, entry.bound)
+
+    left = None if clock.left == inf else step.share * clock.left
+    return replace(options, time_limit=left, progress=tell)

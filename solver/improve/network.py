@@ -1,0 +1,143 @@
+"""An instance and a schedule as arrays for the compiled search.
+
+Items are the elements of first-in-first-out queues, numbered queue after queue. A device's word is a
+sequence of its items. Only where an item waits for another device is there an arc between items: what
+waits for an operation of its own device follows it in the word, and that is enough.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.instance import Objective
+from tightpipe.operation import OpKind
+from tightpipe.schedule import Order
+
+from ..cpsat.queues import Queues, order_of, words_of
+
+Ints = NDArray[np.int64]
+NO_LIMIT = 2**62
+NO_PATH = -(2**60)
+
+
+class Network(NamedTuple):
+    """What does not change; Q queues, N items, p devices, F frames, C kinds of credit.
+
+    A frame is what a span is measured over: each device for `device_span`, all of them together for
+    `makespan`. A queue takes one credit per element, which an element of another queue of its device
+    gave: W's take theirs from B's, the turn of a V takes them from the stage before.
+    """
+
+    duration: Ints  # (Q,)
+    delta: Ints  # (Q,) memory
+    takes: Ints  # (Q,) kind of credit, -1 for none
+    gives: Ints  # (Q, 2) kinds of credit, -1 for none
+    credits: int
+    limit: Ints  # (p,) memory, `NO_LIMIT` for none
+    offsets: Ints  # (p + 1,) device d runs positions offsets[d] to offsets[d + 1] - 1
+    block: int  # consecutive positions of a device that no item leaves: an iteration, where one is flushed
+    frame: Ints  # (p,)
+    frames: int
+    queue: Ints  # (N,) of each item
+    home: Ints  # (N,) device of each item
+    source: Ints  # (N,) item of another device that it waits for, -1 for none
+    target: Ints  # (N,) item of another device that waits for it, -1 for none
+    lag: Ints  # (N,) ticks from the end of the source
+
+
+class Words(NamedTuple):
+    """The words, the longest paths to all ends, and what undoing a move takes."""
+
+    item: Ints  # (N,) item at each position
+    place: Ints  # (N,) position of each item
+    path: Ints  # (N, F) longest path from the first start of each frame to the item's end
+    end: Ints  # (N,) the item's earliest end: the largest of `path`
+    shift: Ints  # (N,) items of the moved range as they were
+    undo: Ints  # (N,) items whose paths have changed
+    path_before: Ints  # (N, F) their paths
+    end_before: Ints  # (N,)
+    dirty: NDArray[np.bool_]  # (N,) items whose source has changed
+    marked: Ints  # (N,) items that were made dirty
+    head: Ints  # (p,) next position to look at
+    wanted: Ints  # (p,) last position that some item waits for
+    pending: Ints  # (p,) number of dirty items
+    changed: NDArray[np.bool_]  # (p,) whether the item before `head` has changed
+
+
+def network_of(queues: Queues) -> Network:
+    """Return the arrays of an instance."""
+    instance = queues.instance
+    count = np.array([queue.count for queue in queues.queues])
+    first = np.cumsum([0, *count])
+    device = np.array([queue.device for queue in queues.queues])
+    source, target, lag = (np.full(first[-1], value) for value in (-1, -1, 0))
+    takes, gives, credits = np.full(len(count), -1), np.full((len(count), 2), -1), 0
+    givers = [(q, r) for q, r, _ in queues.precedences() if device[q] == device[r]]
+    givers = [(q, r) for q, r in givers if queues.queues[r].kind is not OpKind.W]
+    for w in range(len(count)):
+        if queues.queues[w].kind is OpKind.W:
+            givers += [(b, w) for b in queues.backwards_of(w)]
+    for q, r in givers:
+        if takes[r] < 0:
+            takes[r], credits = credits, credits + 1
+        gives[q, int(gives[q, 0] >= 0)] = takes[r]
+    for q, r, ticks in queues.precedences():
+        if device[q] != device[r]:
+            senders, receivers = np.arange(first[q], first[q + 1]), np.arange(first[r], first[r + 1])
+            source[receivers], target[senders], lag[receivers] = senders, receivers, ticks
+    per_device = np.bincount(device, count, instance.devices).astype(np.int64)
+    makespan = instance.objective is Objective.MAKESPAN
+    limits = [instance.memory_limit(d) for d in range(instance.devices)]
+    queue = np.repeat(np.arange(len(count)), count)
+    return Network(
+        duration=np.array([queue.duration for queue in queues.queues]),
+        delta=np.array([queue.delta for queue in queues.queues]),
+        takes=takes,
+        gives=gives,
+        credits=credits,
+        limit=np.array([NO_LIMIT if limit is None else limit for limit in limits]),
+        offsets=np.cumsum([0, *per_device]),
+        block=int(per_device[0]) // (instance.iterations if instance.flush else 1),
+        frame=np.zeros(instance.devices, np.int64) if makespan else np.arange(instance.devices),
+        frames=1 if makespan else instance.devices,
+        queue=queue,
+        home=device[queue],
+        source=source,
+        target=target,
+        lag=lag,
+    )
+
+
+def words_for(network: Network) -> Words:
+    """Return room for words; `load` fills it."""
+    items, devices = len(network.queue), len(network.limit)
+
+    def ints(*shape: int) -> Ints:
+        return np.zeros(shape, np.int64)
+
+    return Words(
+        *(ints(items), ints(items), ints(items, network.frames), ints(items), ints(items), ints(items)),
+        *(ints(items, network.frames), ints(items), np.zeros(items, np.bool_), ints(items)),
+        *(ints(devices), ints(devices), ints(devices), np.zeros(devices, np.bool_)),
+    )
+
+
+def items_of(queues: Queues, order: Order) -> Ints:
+    """Return the item at each position; microbatches count as first-in-first-out."""
+    first = np.cumsum([0, *(queue.count for queue in queues.queues)])
+    done = np.zeros(len(queues.queues), np.int64)
+    found = []
+    for word in words_of(queues, order):
+        for q in word:
+            found.append(first[q] + done[q])
+            done[q] += 1
+    return np.array(found)
+
+
+def order_of_items(queues: Queues, network: Network, item: Ints) -> Order:
+    """Return the order that the words stand for."""
+    word, offsets = network.queue[item].tolist(), network.offsets
+    return order_of(queues, [word[offsets[d] : offsets[d + 1]] for d in range(len(offsets) - 1)])

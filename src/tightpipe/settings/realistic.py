@@ -1,0 +1,88 @@
+"""The suite of realistic instances: recomputation, slow last stages, slow links, scarce memory."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import median
+
+from ..instance import Instance, Memory
+from ..operation import OpKind
+
+_HELD, _FREED_BY_B, _FREED_BY_W = 74, 42, 32
+_PER_CENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Realistic:
+    """One entry of ``realistic.toml``; the file's head says what the numbers mean."""
+
+    name: str
+    devices: int
+    microbatches: int
+    forward: int
+    backward: int
+    weight: int
+    first: int
+    last: int
+    comm: int
+    node_comm: int
+    node_size: int
+    activations: int | tuple[int, ...]
+
+    def instance(self) -> Instance:
+        """Return the entry as an instance on the V placement."""
+        return Instance.uniform(
+            devices=self.devices,
+            microbatches=self.microbatches,
+            forward=self._per_stage(self.forward),
+            backward=self._per_stage(self.backward),
+            weight=self._per_stage(self.weight),
+            comm=[[self._comm(a, b) for b in range(self.devices)] for a in range(self.devices)],
+            memory=Memory(_HELD, -_FREED_BY_B, -_FREED_BY_W, [_HELD * held for held in self._held]),
+        )
+
+    @property
+    def _held(self) -> tuple[int, ...]:
+        held = self.activations
+        return (held,) * self.devices if isinstance(held, int) else held
+
+    def _per_stage(self, ticks: int) -> list[int]:
+        ordinary = [ticks] * (2 * self.devices - 2)
+        return [ticks * self.first // _PER_CENT, *ordinary, ticks * self.last // _PER_CENT]
+
+    def _comm(self, sender: int, receiver: int) -> int:
+        same_node = sender // self.node_size == receiver // self.node_size
+        return self.comm if same_node else self.node_comm
+
+
+def with_median_costs(instance: Instance) -> Instance:
+    """Return the instance with the median of each cost everywhere: what a tool sees that takes one number."""
+    stages, devices = range(instance.stages), range(instance.devices)
+    forward, backward, weight = (
+        int(median(instance.duration(kind, s) for s in stages)) for kind in (OpKind.F, OpKind.B, OpKind.W)
+    )
+    neighbours = [instance.comm(d, d + 1) for d in devices[:-1]]
+    limits = [limit for d in devices if (limit := instance.memory_limit(d)) is not None]
+    return Instance.uniform(
+        devices=instance.devices,
+        microbatches=instance.microbatches,
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        comm=int(median(neighbours)),
+        memory=Memory(_HELD, -_FREED_BY_B, -_FREED_BY_W, min(limits)),
+    )
+
+
+@cache
+def load_realistic() -> dict[str, Realistic]:
+    """Return the suite by name, in the order of the file."""
+    text = files(__package__).joinpath("realistic.toml").read_text(encoding="utf-8")
+    found = {}
+    for row in tomllib.loads(text)["instance"]:
+        held = row.pop("activations")
+        found[row["name"]] = Realistic(**row, activations=held if isinstance(held, int) else tuple(held))
+    return found

@@ -1,0 +1,150 @@
+"""improve and best: never worse than the start, always valid, known optima, limits and interruption."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import instances, serial_order
+from exact_cases import plain_memory, table_memory, v_instance
+from hypothesis import given, settings
+
+from tightpipe import Instance, Status, retime, solve, validate
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.solver.cpsat.queues import queues_of
+from tightpipe.solver.improve import improve
+from tightpipe.solver.improve import solve as solve_module
+from tightpipe.solver.improve.anneal import anneal
+from tightpipe.solver.improve.network import items_of, network_of, order_of_items, words_for
+from tightpipe.solver.improve.paths import cost_of, load
+
+ONE = Options(workers=1)
+B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
+
+
+@pytest.fixture
+def short(monkeypatch: Any) -> None:
+    """Few moves, for tests that are not about what the search finds."""
+    monkeypatch.setattr(solve_module, "_MOVES_PER_ITEM", 100)
+
+
+def serial(instance: Instance) -> Any:
+    return retime(instance, serial_order(instance))
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances())
+def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
+    queues = queues_of(instance)
+    network = network_of(queues)
+    words, again = words_for(network), words_for(network)
+    item = items_of(queues, serial_order(instance))
+    load(network, words, item)
+    before = cost_of(network, words, np.inf)
+    assert int(np.ceil(before - 1e-6)) == cost(serial(instance))
+    random = np.array([7], np.uint64)
+    after, best = anneal(network, words, random, 500, 3.0, before, before, item)
+    load(network, again, words.item)
+    assert np.array_equal(words.path, again.path)
+    assert np.array_equal(words.end, again.end)
+    assert after == cost_of(network, again, np.inf)
+    found = retime(instance, order_of_items(queues, network, item))
+    assert validate(instance, found) == []
+    assert cost(found) == int(np.ceil(best - 1e-6)) <= cost(serial(instance))
+
+
+def test_iterations_that_are_flushed_stay_apart(short: None) -> None:
+    instance = dataclasses.replace(v_instance(2, 6, (10, 15, 5, 1), plain_memory(8)), iterations=3)
+    start = serial(instance)
+    result = improve(instance, ONE, start)
+    assert validate(instance, result.schedule) == []
+    assert result.cost < cost(start)
+    assert solve(instance, "best", time_limit=1, workers=1).cost <= cost(start)
+
+
+@pytest.mark.parametrize(
+    ("instance", "bubble"),
+    [
+        (v_instance(3, 6, (10, 12, 8, 1), plain_memory(12)), 18),
+        (v_instance(4, 8, (10, 12, 8, 1), plain_memory(16)), 32),
+        (B_IS_SLOW, 94),
+        (v_instance(4, 8, (10, 10, 6, 0), table_memory(4)), 18),
+    ],
+)
+def test_known_optima_are_found_from_the_greedy(instance: Instance, bubble: int) -> None:
+    start = solve(instance, "greedy-v").schedule
+    result = improve(instance, ONE, start, lower_bound=instance.work(0) + bubble)
+    assert (result.status, result.bubble) == (Status.OPTIMAL, bubble)
+    assert validate(instance, result.schedule) == []
+
+
+def test_the_greedy_is_improved_where_b_is_slow(short: None) -> None:
+    instance = v_instance(8, 16, (10, 20, 9, 1), table_memory(8))
+    greedy = solve(instance, "greedy-v")
+    result = improve(instance, ONE, greedy.schedule)
+    assert result.cost < greedy.cost
+    costs = [entry.cost for entry in result.log]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_one_worker_is_reproducible(short: None) -> None:
+    first, second = (improve(B_IS_SLOW, ONE, serial(B_IS_SLOW)) for _ in range(2))
+    assert first.schedule == second.schedule
+    other = improve(B_IS_SLOW, dataclasses.replace(ONE, seed=5), serial(B_IS_SLOW))
+    assert other.schedule != first.schedule
+
+
+def test_several_workers_share_the_best(short: None) -> None:
+    result = improve(B_IS_SLOW, Options(workers=3), serial(B_IS_SLOW))
+    assert validate(B_IS_SLOW, result.schedule) == []
+    assert result.cost < cost(serial(B_IS_SLOW))
+
+
+@pytest.mark.parametrize("method", ["improve", "best"])
+def test_no_time_returns_the_warm_start_with_its_bound(method: str) -> None:
+    start = serial(B_IS_SLOW)
+    result = solve(B_IS_SLOW, method, time_limit=0, warm_start=start)
+    assert result.schedule == start
+    assert result.status is Status.FEASIBLE
+    assert result.bound >= B_IS_SLOW.work(0)
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch: Any) -> None:
+    calls = []
+
+    def walk(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return anneal(*arguments)
+
+    monkeypatch.setattr(solve_module, "anneal", walk)
+    start = serial(B_IS_SLOW)
+    result = improve(B_IS_SLOW, ONE, start)
+    assert result.reason == "interrupted"
+    assert result.cost < cost(start)
+
+
+def test_best_proves_what_improve_finds() -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+    result = solve(instance, "best", time_limit=60, workers=1)
+    assert (result.method, result.status, result.bubble) == ("best", Status.OPTIMAL, 18)
+    assert [entry.seconds for entry in result.log] == sorted(entry.seconds for entry in result.log)
+
+
+def test_best_keeps_the_heuristic_where_operations_overlap() -> None:
+    instance = Instance.uniform(
+        devices=2,
+        microbatches=8,
+        forward=4,
+        backward=4,
+        weight=2,
+        overlapped=8,
+        placement="bidirectional",
+    )
+    result = solve(instance, "best", time_limit=2, workers=1)
+    assert validate(instance, result.schedule) == []
+    assert result.cost == min(solve(instance, m).cost for m in ("dualpipe", "list"))
