@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from documents import ROOT, run_document
 
+from tightpipe import methods
+
 NEEDS_TORCH = {"tutorial.md"}  # tests/torch runs it
 NO_CODE = {"research-log.md"}
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in NEEDS_TORCH | NO_CODE)
@@ -36,3 +38,8 @@ def test_a_page_that_is_wrong_fails(
     page.write_text(text)
     with pytest.raises(Exception, match=message):
         run_document(page)
+
+
+@pytest.mark.parametrize("method", methods())
+def test_every_method_is_explained(method: str) -> None:
+    assert f"`{method}`" in (ROOT / "docs/methods.md").read_text()
