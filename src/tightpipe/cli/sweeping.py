@@ -91,10 +91,12 @@ def _sweep(
             store.retry_failed()
         if not quiet:
             _say_size(store, (workers or workers_that_fit(declared.threads)) if engine == "local" else None)
-        if engine == "local" and store.tally().unfinished:
-            compile_kernels()  # so that no solve spends its time limit on it
+        if store.tally().unfinished:
+            write_conditions(Path(experiment), folder)
+            if engine == "local":
+                compile_kernels()  # so that no solve spends its time limit on it
         _run(store, where, declared, folder, quiet or as_json)
-        _write_study(store.rows(), declared, Path(experiment), folder)
+        _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:
             write_parquet(store.rows(), folder)
         if as_json or not quiet:
@@ -123,9 +125,8 @@ def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path,
     write_rows(store.rows(), folder)
 
 
-def _write_study(rows: Sequence[Row], declared: Experiment, experiment: Path, folder: Path) -> None:
-    write_conditions(experiment, folder)
-    write_summary(experiment.stem, rows, declared.figure, folder)
+def _write_study(rows: Sequence[Row], declared: Experiment, name: str, folder: Path) -> None:
+    write_summary(name, rows, declared.figure, folder)
     if declared.figure is not None:
         write_figure(declared.figure, rows, folder)
 

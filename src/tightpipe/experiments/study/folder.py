@@ -45,12 +45,13 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
 
 
 def write_conditions(experiment: Path, folder: Path) -> None:
-    """Write a copy of the experiment and the environment that it was run in."""
+    """Write a copy of the experiment and the environment that it is run in, as it is at the start."""
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "load_average": os.getloadavg()[2],  # of 15 minutes: tells whether the cores do other work too
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
