@@ -64,7 +64,7 @@ def _draw(points: Sequence[Point]) -> Figure:
         Line2D([], [], label=f"{method}, from {_start_text(start)}", **_look(i, j))
         for i, method in enumerate(methods)
         for j, start in enumerate(starts)
-    ], columns=4)  # fmt: skip
+    ], columns=len(methods))  # a column per method  # fmt: skip
     return figure
 
 
