@@ -69,7 +69,10 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _look(method: int, start: int) -> dict[str, Any]:
-    return {"color": style.METHOD_COLOURS[method], "linestyle": ("-", (0, (3, 1.5)), ":")[start % 3]}
+    return {
+        "color": style.METHOD_COLOURS[method % len(style.METHOD_COLOURS)],
+        "linestyle": ("-", (0, (3, 1.5)), ":")[start % 3],
+    }
 
 
 def _start_text(start: str) -> str:
