@@ -34,7 +34,7 @@ _WARMEST = 0.2
 _COOLING = 20.0
 _MOVES_PER_ITEM = 2000  # of the whole search, where there is no time limit
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes about a tenth of a second
-_LEAST_BATCH = 200
+_LEAST_BATCH = 25
 
 
 class _Walker:
