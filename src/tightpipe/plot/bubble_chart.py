@@ -18,6 +18,7 @@ from .output import check_target, write_figure
 
 _HEIGHT = 2.7  # inches
 _GROUP = 0.8  # width of a setting's band, where settings are 1 apart
+_LONG_NAME = 16  # characters of a method's name with which five do not stand side by side
 _MOST_LEVEL_CHARACTERS = 85  # more in the settings' names together, and they are slanted
 
 
@@ -72,7 +73,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
     figure.legend(
         handles=[*_method_handles(methods), *_proof_handles()],
         loc="outside upper center",
-        ncols=min(len(methods) + 2, 5),
+        ncols=min(len(methods) + 2, 3 if max(map(len, methods)) > _LONG_NAME else 5),
     )
     return figure
 
