@@ -17,13 +17,14 @@ _MOST_IN_A_ROW = 3
 
 def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
     """Return a figure of the paper's width with one panel per title, the y axes alike."""
-    columns = min(len(titles), _MOST_IN_A_ROW)
+    columns = 2 if len(titles) == 4 else min(len(titles), _MOST_IN_A_ROW)
     rows = -(-len(titles) // columns)
     figure = Figure(figsize=(style.WIDTH, _HEIGHT * rows), layout="constrained")
     axes = figure.subplots(rows, columns, sharex=share_x, sharey=True, squeeze=False)
     for panel, title in zip(axes.flat, titles, strict=False):
         panel.set_title(title)
         panel.grid(axis="y")
+        panel.tick_params(labelbottom=True)  # also above a panel that is not there
     for panel in list(axes.flat)[len(titles) :]:
         panel.remove()
     return figure, list(axes.flat)[: len(titles)]

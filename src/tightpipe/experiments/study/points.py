@@ -64,14 +64,14 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def scaling_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the time that each solve took to each target, or at which it ended without."""
+    """Return the time that each solve took to each target, or was given without."""
     return [
         {
             "panel": f"{row.method}, n = {_per_device(row)}",
             "p": row.p,
             "n": row.n,
             "target": name,
-            "seconds": next((s for s, gap in _gaps(row) if gap <= target), row.seconds),
+            "seconds": next((s for s, gap in _gaps(row) if gap <= target), _end(row)),
             "reached": any(gap <= target for _, gap in _gaps(row)),
         }
         for row in rows
@@ -140,6 +140,11 @@ def _multiple(label: str, unit: str, key: str) -> float:
 
 def _per_device(row: Row) -> str:
     return f"{row.n // row.p} p" if row.n % row.p == 0 else str(row.n)
+
+
+def _end(row: Row) -> float:
+    """Return the time that a solve was given: one that gave up early would not have reached more."""
+    return max(row.seconds or 0.0, row.time_limit or 0.0)
 
 
 def _gaps(row: Row) -> Iterator[tuple[float, float]]:
