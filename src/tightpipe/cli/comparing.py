@@ -31,9 +31,7 @@ from .common import check_writable, cli, json_option, search_options
 @click.option(
     "--memory", default="2p", show_default=True, help="Limits in forward activations, e.g. 2p,2.5p,3p."
 )
-@click.option(
-    "--methods", default="greedy-v,best", show_default=True, help="Names from `tightpipe methods`."
-)
+@click.option("--methods", default="greedy-v,best", show_default=True, help="Names from `tightpipe methods`.")
 @click.option(
     "--objective", type=click.Choice([str(o) for o in Objective]), default="device_span", show_default=True
 )

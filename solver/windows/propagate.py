@@ -1,0 +1,407 @@
+"""The rules that narrow a box, compiled; each follows from the model, so what holds stays in the box.
+
+An item is worked on when something that its rules read has changed. Its orders come first: precedence,
+transitivity over the nearest decided neighbours, pools, memory, and pairs of which one order does not
+fit into the windows. Then its times: precedence, the work that surely lies before and after it on its
+device, and the idle time that the device has left. Not reaching the last fixed point costs strength,
+never validity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .box import COUNT, ON, SIZE, STEPS, pop, push, put
+from .compiled import compiled
+
+_FAR = 2**60
+
+
+@compiled
+def propagate(net: Any, box: Any, steps: int) -> bool:
+    """Work off the agenda, at most `steps` items; return False on a contradiction."""
+    possible = True
+    state = box.state
+    left = steps
+    while state[COUNT] > 0 and left > 0 and possible:
+        if state[ON] == 1 and state[SIZE] + 4 * len(net.queue) > len(box.trail):
+            break  # no room to record what one more item may change
+        left -= 1
+        state[STEPS] += 1
+        item = pop(box)
+        possible = _order(net, box, item) and _time(net, box, item)
+    return possible
+
+
+@compiled
+def suppose(net: Any, box: Any, item: int, slot: int, follows: bool) -> None:
+    """Put an open element of `slot` on one side of the item: the first one after it, or the last one before.
+
+    Parameters
+    ----------
+    follows
+        True: all open elements of the slot follow the item; False: all precede it.
+    """
+    items, slots = len(net.queue), net.members.shape[1]
+    before, after = items + item * slots + slot, len(box.value) // 2 + items + item * slots + slot
+    if follows:
+        _lower_after(net, box, item, slot, box.value[before])
+    else:
+        _raise_before(net, box, item, slot, box.value[after])
+    push(box, item)
+
+
+@compiled
+def exclude(net: Any, box: Any, item: int, slot: int, follows: bool) -> None:
+    """Take what `suppose` supposed as impossible: the element nearest to it is on the other side."""
+    items, slots = len(net.queue), net.members.shape[1]
+    before, after = items + item * slots + slot, len(box.value) // 2 + items + item * slots + slot
+    if follows:
+        _raise_before(net, box, item, slot, box.value[before] + 1)
+    else:
+        _lower_after(net, box, item, slot, box.value[after] - 1)
+    push(box, item)
+
+
+@compiled
+def _raise_before(net: Any, box: Any, item: int, slot: int, count: int) -> None:
+    """Put the first `count` elements of the slot before the item."""
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    queue = net.queue[item]
+    rank, own = item - net.first[queue], net.slot[queue]
+    first = net.first[net.members[net.device[queue], slot]]
+    put(box, items + item * slots + slot, count)
+    other = first + count - 1
+    while other >= first and box.value[half + items + other * slots + own] > rank:
+        put(box, half + items + other * slots + own, rank)
+        push(box, other)
+        other -= 1
+    if item + 1 < net.first[queue + 1]:
+        push(box, item + 1)
+
+
+@compiled
+def _lower_after(net: Any, box: Any, item: int, slot: int, count: int) -> None:
+    """Put the elements of the slot from `count` on after the item."""
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    queue = net.queue[item]
+    rank, own = item - net.first[queue], net.slot[queue]
+    there = net.members[net.device[queue], slot]
+    put(box, half + items + item * slots + slot, count)
+    other = net.first[there] + count
+    while other < net.first[there + 1] and box.value[items + other * slots + own] <= rank:
+        put(box, items + other * slots + own, rank + 1)
+        push(box, other)
+        other += 1
+    if rank > 0:
+        push(box, item - 1)
+
+
+@compiled
+def _order(net: Any, box: Any, item: int) -> bool:
+    """Narrow the orders of an item; False on a contradiction."""
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    queue = net.queue[item]
+    rank, own, device = item - net.first[queue], net.slot[queue], net.device[queue]
+    low, high, value = box.low, box.high, box.value
+    start = items + item * slots
+    for b in range(slots):
+        low[b], high[b] = value[start + b], value[half + start + b]
+    if rank > 0:
+        for b in range(slots):
+            low[b] = max(low[b], value[start - slots + b])
+    if item + 1 < net.first[queue + 1]:
+        for b in range(slots):
+            high[b] = min(high[b], value[half + start + slots + b])
+    _close_transitively(net, box, device, own)
+    if low[own] > rank or high[own] < rank + 1:
+        return False
+    low[own], high[own] = rank, rank + 1
+    _count_precedences(net, box, queue, rank, device)
+    _count_pools(net, box, queue, rank, device)
+    if net.delta[queue] > 0 and net.limit[device] >= 0 and not _count_memory(net, box, queue, rank, device):
+        return False
+    for b in range(slots):
+        there = net.members[device, b]
+        if there < 0 or b == own:
+            continue
+        if not _fit_in_time(net, box, item, queue, there, b):
+            return False
+        if low[b] > value[start + b]:
+            _raise_before(net, box, item, b, low[b])
+            push(box, item)
+        if high[b] < value[half + start + b]:
+            _lower_after(net, box, item, b, high[b])
+            push(box, item)
+    return True
+
+
+@compiled
+def _close_transitively(net: Any, box: Any, device: int, own: int) -> None:
+    """What precedes a sure predecessor precedes; what follows a sure follower follows."""
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    low, high, value = box.low, box.high, box.value
+    for b in range(slots):
+        there = net.members[device, b]
+        if there < 0 or b == own:
+            continue
+        if low[b] > 0:
+            near = items + (net.first[there] + low[b] - 1) * slots
+            for c in range(slots):
+                low[c] = max(low[c], value[near + c])
+        if net.first[there] + high[b] < net.first[there + 1]:
+            near = half + items + (net.first[there] + high[b]) * slots
+            for c in range(slots):
+                high[c] = min(high[c], value[near + c])
+
+
+@compiled
+def _count_precedences(net: Any, box: Any, queue: int, rank: int, device: int) -> None:
+    """The k-th of a queue follows the k-th of the queue that it waits for."""
+    for e in range(net.leaders.shape[1]):
+        q = net.leaders[queue, e, 0]
+        if q >= 0 and net.device[q] == device:
+            box.low[net.slot[q]] = max(box.low[net.slot[q]], rank + 1)
+    for e in range(net.followers.shape[1]):
+        r = net.followers[queue, e, 0]
+        if r >= 0 and net.device[r] == device:
+            box.high[net.slot[r]] = min(box.high[net.slot[r]], rank)
+
+
+@compiled
+def _count_pools(net: Any, box: Any, queue: int, rank: int, device: int) -> None:
+    """At any point of a device no more W's of a pool have run than B's that fill it."""
+    low, high = box.low, box.high
+    for b in range(net.members.shape[1]):
+        pool = net.members[device, b]
+        if pool < 0 or net.sources[pool, 0] < 0:
+            continue
+        most = 0
+        for s in range(net.sources.shape[1]):
+            source = net.sources[pool, s]
+            if source >= 0:
+                most += rank if source == queue else high[net.slot[source]]
+        least = rank + 1 if pool == queue else low[b]
+        if pool != queue:
+            high[b] = min(high[b], most)
+        for s in range(net.sources.shape[1]):
+            source = net.sources[pool, s]
+            if source >= 0 and source != queue:
+                c = net.slot[source]
+                low[c] = max(low[c], least - (most - high[c]))
+
+
+@compiled
+def _count_memory(net: Any, box: Any, queue: int, rank: int, device: int) -> bool:
+    """What the device holds when the item has started is within its limit; False if it cannot be."""
+    low, high = box.low, box.high
+    least = (rank + 1) * net.delta[queue]
+    for b in range(net.members.shape[1]):
+        there = net.members[device, b]
+        if there >= 0 and there != queue:
+            least += net.delta[there] * (low[b] if net.delta[there] > 0 else high[b])
+    slack = net.limit[device] - least
+    if slack < 0:
+        return False
+    for b in range(net.members.shape[1]):
+        there = net.members[device, b]
+        if there < 0 or there == queue or net.delta[there] == 0:
+            continue
+        if net.delta[there] > 0:
+            high[b] = min(high[b], low[b] + slack // net.delta[there])
+        else:
+            low[b] = max(low[b], high[b] - slack // -net.delta[there])
+    return True
+
+
+@compiled
+def _fit_in_time(net: Any, box: Any, item: int, queue: int, there: int, b: int) -> bool:
+    """Decide the elements of a slot that fit on one side of the item only; False if one fits on none."""
+    low, high, value = box.low, box.high, box.value
+    half, first = len(value) // 2, net.first[there]
+    end = value[item] + net.duration[queue]
+    while low[b] < high[b] and end > value[half + first + low[b]]:
+        low[b] += 1
+    latest = value[half + item] - net.duration[there]
+    while low[b] < high[b] and value[first + high[b] - 1] > latest:
+        high[b] -= 1
+    return bool(low[b] <= high[b])
+
+
+@compiled
+def _time(net: Any, box: Any, item: int) -> bool:
+    """Narrow the start of an item and of its device's frame; False on a contradiction."""
+    half, value = len(box.value) // 2, box.value
+    queue = net.queue[item]
+    rank, device = item - net.first[queue], net.device[queue]
+    early, late = value[item], value[half + item]
+    if rank > 0:
+        early = max(early, value[item - 1] + net.duration[queue])
+    if item + 1 < net.first[queue + 1]:
+        late = min(late, value[half + item + 1] - net.duration[queue])
+    for e in range(net.leaders.shape[1]):
+        q = net.leaders[queue, e, 0]
+        if q >= 0:
+            early = max(early, value[net.first[q] + rank] + net.leaders[queue, e, 1])
+    for e in range(net.followers.shape[1]):
+        r = net.followers[queue, e, 0]
+        if r >= 0:
+            late = min(late, value[half + net.first[r] + rank] - net.followers[queue, e, 1])
+    early = max(early, _busy_until(net, box, item, queue, device, early))
+    late = min(late, _busy_from(net, box, item, queue, device, late))
+    if not _frame(net, box, item, queue, device, early, late):
+        return False
+    slots, items = net.members.shape[1], len(net.queue)
+    frame = items + items * slots + device
+    least, most = _work_before(net, box, item, queue, device)
+    early = max(early, value[frame] + least)
+    late = min(late, value[half + frame] + net.idle[device] + most)
+    if net.opening[device] == item:
+        late = min(late, value[half + frame])
+    if early > late:
+        return False
+    if early > value[item]:
+        put(box, item, early)
+        _wake_after(net, box, item, queue, rank, device)
+    if late < value[half + item]:
+        put(box, half + item, late)
+        _wake_before(net, box, item, queue, rank, device)
+    return True
+
+
+@compiled
+def _work_before(net: Any, box: Any, item: int, queue: int, device: int) -> tuple[int, int]:
+    """Least and most work of the device before the item."""
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    start, own = items + item * slots, net.slot[queue]
+    least, most = 0, 0
+    for b in range(slots):
+        there = net.members[device, b]
+        if there >= 0:
+            least += net.duration[there] * box.value[start + b]
+            most += net.duration[there] * (box.value[half + start + b] - (1 if b == own else 0))
+    return least, most
+
+
+@compiled
+def _frame(net: Any, box: Any, item: int, queue: int, device: int, early: int, late: int) -> bool:
+    """Narrow the start of the device's frame; False on a contradiction.
+
+    The device idles no more than its share before the item, and runs what surely precedes it. A device
+    with an opening item begins with it, so the frame may begin there.
+    """
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    frame, value = items + items * slots + device, box.value
+    least, most = _work_before(net, box, item, queue, device)
+    begin = max(value[frame], early - net.idle[device] - most)
+    latest = min(value[half + frame], late - least)
+    if net.opening[device] == item:
+        begin = max(begin, early)
+    if begin > latest:
+        return False
+    if begin > value[frame] or latest < value[half + frame]:
+        put(box, frame, begin)
+        put(box, half + frame, latest)
+        for b in range(slots):
+            there = net.members[device, b]
+            if there >= 0:
+                for other in range(net.first[there], net.first[there + 1]):
+                    push(box, other)
+    return True
+
+
+@compiled
+def _busy_until(net: Any, box: Any, item: int, queue: int, device: int, enough: int) -> int:
+    """When the device can have run what surely precedes the item; `enough` where that is no later.
+
+    For every set of the latest predecessors: the earliest start among them plus their work.
+    """
+    items, slots, value, place = len(net.queue), net.members.shape[1], box.value, box.place
+    work, left, bottom = 0, 0, _FAR
+    for b in range(slots):
+        place[b] = value[items + item * slots + b]
+        there = net.members[device, b]
+        if there >= 0:
+            left += net.duration[there] * place[b]
+    while left > 0:
+        latest, at = -_FAR, -1
+        for b in range(slots):
+            there = net.members[device, b]
+            if there >= 0 and place[b] > 0 and value[net.first[there] + place[b] - 1] > latest:
+                latest, at = value[net.first[there] + place[b] - 1], b
+        bottom = min(bottom, latest)  # starts rise along a queue at the fixed point only
+        if bottom + work + left <= enough:
+            break
+        place[at] -= 1
+        duration = net.duration[net.members[device, at]]
+        work += duration
+        left -= duration
+        enough = max(enough, bottom + work)
+    return enough
+
+
+@compiled
+def _busy_from(net: Any, box: Any, item: int, queue: int, device: int, enough: int) -> int:
+    """Latest start of the item before what surely follows it: the mirror image of `_busy_until`."""
+    items, slots, value, place = len(net.queue), net.members.shape[1], box.value, box.place
+    half, work, left, top = len(value) // 2, net.duration[queue], 0, -_FAR
+    for b in range(slots):
+        place[b] = value[half + items + item * slots + b]
+        there = net.members[device, b]
+        if there >= 0:
+            left += net.duration[there] * (net.first[there + 1] - net.first[there] - place[b])
+    while left > 0:
+        soonest, at = _FAR, -1
+        for b in range(slots):
+            there = net.members[device, b]
+            if there >= 0 and net.first[there] + place[b] < net.first[there + 1]:
+                end = value[half + net.first[there] + place[b]] + net.duration[there]
+                if end < soonest:
+                    soonest, at = end, b
+        top = max(top, soonest)
+        if top - work - left >= enough:
+            break
+        place[at] += 1
+        duration = net.duration[net.members[device, at]]
+        work += duration
+        left -= duration
+        enough = min(enough, top - work)
+    return enough
+
+
+@compiled
+def _wake_after(net: Any, box: Any, item: int, queue: int, rank: int, device: int) -> None:
+    """Put on the agenda what a later start of the item can move."""
+    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
+    push(box, item)
+    if item + 1 < net.first[queue + 1]:
+        push(box, item + 1)
+    for e in range(net.followers.shape[1]):
+        r = net.followers[queue, e, 0]
+        if r >= 0:
+            push(box, net.first[r] + rank)
+    for b in range(slots):
+        there = net.members[device, b]
+        if there >= 0 and there != queue:
+            near = net.first[there] + box.value[half + items + item * slots + b]
+            if near < net.first[there + 1]:
+                push(box, near)
+
+
+@compiled
+def _wake_before(net: Any, box: Any, item: int, queue: int, rank: int, device: int) -> None:
+    """Put on the agenda what an earlier start of the item can move."""
+    items, slots = len(net.queue), net.members.shape[1]
+    push(box, item)
+    if rank > 0:
+        push(box, item - 1)
+    for e in range(net.leaders.shape[1]):
+        q = net.leaders[queue, e, 0]
+        if q >= 0:
+            push(box, net.first[q] + rank)
+    for b in range(slots):
+        there = net.members[device, b]
+        if there >= 0 and there != queue:
+            near = box.value[items + item * slots + b] - 1
+            if near >= 0:
+                push(box, net.first[there] + near)

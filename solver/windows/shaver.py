@@ -1,0 +1,99 @@
+"""Shave windows on several threads until they are empty, nothing more follows, or time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ..cpsat.clock import Clock
+from .box import copy_of
+from .net import Ints
+from .shave import shave
+from .windows import Windows, settle
+
+_FIRST_STEPS = 30
+_LAST_STEPS = 2**14
+_CHUNK = 128  # items between two looks at the clock
+_LITTLE = 0.01  # of the open orders: what a sweep has to decide for the next to be as shallow
+
+
+class Shaver:
+    """Narrow windows by shaving, more thoroughly from sweep to sweep.
+
+    Parameters
+    ----------
+    windows
+        Narrowed in place.
+    threads
+        Each shaves its own copy for a while; then the copies meet, as what holds in one holds in all.
+
+    Attributes
+    ----------
+    feasible
+        False as soon as the windows are contradictory: no schedule keeps their horizon.
+    """
+
+    def __init__(self, windows: Windows, threads: int = 1) -> None:
+        self.windows, self.threads = windows, threads
+        self.feasible = windows.feasible
+        self.steps = _FIRST_STEPS
+        self._boxes = [windows.box, *(copy_of(windows.box) for _ in range(threads - 1))]
+
+    def run(self, clock: Clock, thorough: int = _LAST_STEPS) -> bool | None:
+        """Shave until the clock ends; True when refuted, False when nothing more follows, else None.
+
+        Parameters
+        ----------
+        clock
+            Looked at after every few hundred items.
+        thorough
+            End as well before sweeps that work on more items for one supposition.
+        """
+        while self.feasible and self.steps <= thorough:
+            open_before = self.windows.undecided
+            if not self.sweep(clock):
+                return None if self.feasible else True
+            decided = open_before - self.windows.undecided
+            if decided <= _LITTLE * open_before:
+                self.steps *= 2
+        return not self.feasible
+
+    def sweep(self, clock: Clock) -> bool:
+        """Shave every item once; whether that ended with windows that may hold a schedule."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            for parts in self._parts():
+                if clock.left <= 0:
+                    return False
+                jobs = [
+                    pool.submit(shave, self.windows.net, box, part, self.steps)
+                    for box, part in zip(self._boxes, parts, strict=True)
+                ]
+                if min(job.result() for job in jobs) < 0 or not self._meet(clock):
+                    self.feasible = False
+                    return False
+        return True
+
+    def _parts(self) -> Iterator[list[Ints]]:
+        """Yield one part of the items per thread, late items first: cool-downs are the tightest."""
+        order = np.argsort(-self.windows.earliest, kind="stable")
+        size = _CHUNK * self.threads
+        for begin in range(0, len(order), size):
+            chunk = order[begin : begin + size]
+            yield [chunk[t :: self.threads] for t in range(self.threads)]
+
+    def _meet(self, clock: Clock) -> bool:
+        """Give every copy what the others have found; False on a contradiction."""
+        if self.threads == 1:
+            return True
+        half = len(self._boxes[0].value) // 2
+        mine = self._boxes[0].value
+        for box in self._boxes[1:]:
+            np.maximum(mine[:half], box.value[:half], out=mine[:half])
+            np.minimum(mine[half:], box.value[half:], out=mine[half:])
+        if not settle(self.windows.net, self._boxes[0], clock):
+            return False
+        for box in self._boxes[1:]:
+            box.value[:] = mine
+        return True

@@ -1,0 +1,93 @@
+"""Windows of start times and orders that hold in every schedule of cost at most a horizon.
+
+A *frame* is the interval of length T in which the operations of a device lie: one per device for
+`device_span`, one for all for `makespan`. Times count from the start of the anchor's frame (the device
+where route 0 begins); the frames of other devices float, within what follows for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cpsat.clock import Clock
+from ..cpsat.queues import Queues
+from .box import COUNT, Box, clear, open_box, push_all
+from .net import Ints, Net, net_of
+from .propagate import propagate
+
+_SLICE = 20_000  # items between two looks at the clock
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What holds in every schedule of cost at most `horizon`.
+
+    Parameters
+    ----------
+    horizon
+        T, in ticks.
+    net
+        The queues; items are numbered queue after queue.
+    feasible
+        False when it is proven that no schedule has such a cost; the box means nothing then.
+    box
+        The windows, for the compiled rules.
+    """
+
+    horizon: int
+    net: Net
+    feasible: bool
+    box: Box
+
+    @property
+    def earliest(self) -> Ints:
+        """Least start of each item, shape (items,)."""
+        return self.box.value[: len(self.net.queue)]
+
+    @property
+    def latest(self) -> Ints:
+        """Largest start of each item, shape (items,)."""
+        half = len(self.box.value) // 2
+        return self.box.value[half : half + len(self.net.queue)]
+
+    @property
+    def before(self) -> Ints:
+        """How many elements of each slot surely precede each item, shape (items, slots)."""
+        return self._orders(0)
+
+    @property
+    def after(self) -> Ints:
+        """The first element of each slot that surely follows each item, shape (items, slots)."""
+        return self._orders(len(self.box.value) // 2)
+
+    @property
+    def undecided(self) -> int:
+        """Number of pairs of items whose order is open."""
+        return int((self.after - self.before).sum() - len(self.net.queue)) // 2
+
+    def _orders(self, begin: int) -> Ints:
+        items, slots = len(self.net.queue), self.net.members.shape[1]
+        return self.box.value[begin + items : begin + items + items * slots].reshape(items, slots)
+
+
+def windows_of(queues: Queues, horizon: int, clock: Clock | None = None) -> Windows:
+    """Propagate the rules of the model under ``cost <= horizon`` until nothing more follows or time is up.
+
+    Rules of busy links are left out: the windows hold with them all the more.
+    """
+    net = net_of(queues, horizon)
+    box = open_box(net, horizon)
+    feasible = bool(np.all(net.idle >= 0)) and settle(net, box, clock)
+    return Windows(horizon, net, feasible, box)
+
+
+def settle(net: Net, box: Box, clock: Clock | None = None) -> bool:
+    """Propagate from every item until nothing more follows or time is up; False on a contradiction."""
+    push_all(box)
+    while box.state[COUNT] > 0 and (clock is None or clock.left > 0):
+        if not propagate(net, box, _SLICE):
+            return False
+    clear(box)
+    return True

@@ -1,0 +1,115 @@
+"""Windows hold: every schedule lies inside the windows of its own cost, however they were shaved."""
+
+import numpy as np
+import pytest
+from brute_force import optimum
+from cases import instances, random_order, serial_order
+from exact_cases import TINY_SHAPES, table_memory, tiny_instance, v_instance
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Objective, OpKind, Schedule, retime, validate
+from tightpipe.errors import NoScheduleError
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.metrics import cost
+from tightpipe.settings import load_settings
+from tightpipe.solver.cpsat.clock import Clock
+from tightpipe.solver.cpsat.queues import queues_of, words_of
+from tightpipe.solver.cpsat.start import in_queue_order
+from tightpipe.solver.windows import Shaver, Windows, windows_of
+
+FOREVER = Clock(None)
+
+
+def item_starts(schedule: Schedule) -> np.ndarray:
+    """Start times by item, from the start of the anchor's frame."""
+    instance = schedule.instance
+    queues = queues_of(instance)
+    first = np.cumsum([0, *(queue.count for queue in queues.queues)])
+    starts, done = np.zeros(first[-1], int), [0] * len(queues.queues)
+    order = schedule.order
+    for device, word in enumerate(words_of(queues, order)):
+        for q, start in zip(word, schedule.start[order.rows(device)].tolist(), strict=True):
+            starts[first[q] + done[q]] = start
+            done[q] += 1
+    if instance.objective is Objective.MAKESPAN:
+        return starts
+    return starts - schedule.start[order.rows(instance.placement.routes[0][0])].min()
+
+
+def assert_contains(windows: Windows, schedule: Schedule) -> None:
+    """The schedule is first-in-first-out and costs no more than the windows' horizon."""
+    net, starts = windows.net, item_starts(schedule)
+    assert np.all(windows.earliest <= starts)
+    assert np.all(starts <= windows.latest)
+    for item, queue in enumerate(net.queue):
+        for slot, other in enumerate(net.members[net.device[queue]]):
+            if other >= 0 and other != queue:
+                preceding = int((starts[net.first[other] : net.first[other + 1]] < starts[item]).sum())
+                assert windows.before[item, slot] <= preceding <= windows.after[item, slot]
+
+
+def check(instance: Instance, schedule: Schedule, threads: int = 1) -> None:
+    assert validate(instance, schedule) == []
+    windows = windows_of(queues_of(instance), cost(schedule))
+    assert windows.feasible
+    assert_contains(windows, schedule)
+    shaver = Shaver(windows, threads)
+    assert shaver.run(FOREVER) is False
+    assert_contains(windows, schedule)
+
+
+@settings(max_examples=100, deadline=None)
+@given(instances(max_devices=3, max_microbatches=3), st.integers(0, 2**16))
+def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed: int) -> None:
+    schedules = [retime(instance, serial_order(instance))]
+    for heuristic in HEURISTICS.values():
+        if instance.placement.name in heuristic.placements:
+            try:
+                schedules.append(retime(instance, heuristic.order(instance)))
+            except NoScheduleError:  # not every heuristic fits every limit
+                continue
+    any_order = retime(instance, random_order(instance, seed))
+    if validate(instance, any_order) == []:
+        schedules.append(any_order)
+    for schedule in sorted(map(in_queue_order, schedules), key=cost)[:3]:
+        check(instance, schedule)
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+@pytest.mark.parametrize("seed", range(6))
+def test_the_optimum_is_never_refuted(
+    shape: tuple[str, int, int], objective: str, limited: bool, seed: int
+) -> None:
+    instance = tiny_instance(shape, seed, objective, limited=limited)
+    windows = windows_of(queues_of(instance), optimum(instance))
+    assert Shaver(windows).run(FOREVER) is False
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_windows_of_a_real_schedule_at_scale(threads: int) -> None:
+    instance = load_settings()["6.2B-8x24"].instance()
+    schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
+    windows = windows_of(queues_of(instance), cost(schedule))
+    shaver = Shaver(windows, threads)
+    shaver.sweep(FOREVER)
+    assert shaver.feasible
+    assert_contains(windows, schedule)
+
+
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "bubble"), [(4, 12, 3), (5, 10, 5), (6, 18, 6), (8, 16, 10), (8, 24, 10)]
+)
+def test_shaving_alone_refutes_much(devices: int, microbatches: int, bubble: int) -> None:
+    instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
+    shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + bubble - 1))
+    assert shaver.run(FOREVER) is True
+
+
+def test_first_elements_open_their_devices() -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
+    windows = windows_of(queues_of(instance), instance.work(0) + 40)
+    first = queues_of(instance).index[OpKind.F, 0, 0]
+    assert windows.earliest[windows.net.first[first]] == windows.latest[windows.net.first[first]] == 0
