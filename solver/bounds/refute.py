@@ -16,7 +16,7 @@ from .bound import Bound
 _SHARE = 0.5  # of the time left for one target, so that a hard one leaves time for an easier one
 
 
-def refutation_bound(instance: Instance, upper: int, options: Options) -> Bound:
+def refutation_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
     """Bound the cost by refuting "cost <= T" for ever larger T.
 
     Parameters
@@ -27,6 +27,8 @@ def refutation_bound(instance: Instance, upper: int, options: Options) -> Bound:
         The cost of a known schedule: no target needs to be larger than upper - 1.
     options
         Time limit (10 minutes when None), threads, seed, progress.
+    lower
+        A proven bound of the cost: no smaller target is asked.
 
     Notes
     -----
@@ -36,7 +38,8 @@ def refutation_bound(instance: Instance, upper: int, options: Options) -> Bound:
     """
     begun = perf_counter()
     start = best_bound(instance)
-    low, high = start.value, upper
+    known = max(start.value, lower)
+    low, high = known, upper
     limit = 600.0 if options.time_limit is None else options.time_limit
     while low < high:
         left = limit - (perf_counter() - begun)
@@ -49,7 +52,7 @@ def refutation_bound(instance: Instance, upper: int, options: Options) -> Bound:
             options.progress(LogEntry(perf_counter() - begun, upper, low))
         else:
             high = target
-    if low == start.value:
+    if low == known:
         return replace(start, seconds=perf_counter() - begun)
     argument = f"an exhaustive search shows that no schedule costs {low - 1} or less"
     return Bound(low, "refutation", argument, perf_counter() - begun)

@@ -5,22 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-import numpy as np
-
 from tightpipe.instance import Instance
 from tightpipe.options import Options
 from tightpipe.schedule import Schedule
 
-from ..windows import Shaver
-from ..windows import windows_of as quick_windows_of
 from .clock import Clock
 from .lattice.model import LatticeModel
-from .lattice.windows import TOO_LARGE, Windows, model_pays, windows_of, windows_pay
-from .queues import Queues, queues_of
+from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
+from .queues import queues_of
 from .search import search
-
-_THOROUGH = 60  # how deep to shave before CP-SAT takes over
-_SHARE = 0.25  # of the time that shaving may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
     if not windows_pay(queues, clock.left):
         return Decision(None, reason=TOO_LARGE)
     windows = windows_of(queues, target, clock)
-    if not windows.feasible or not _shave(windows, queues, target, clock, options.threads):
+    if not windows.feasible:
         return Decision(False)
     if not model_pays(windows, clock.left):
         return Decision(None, reason=TOO_LARGE)
@@ -75,16 +68,6 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
     if found.schedule is not None:
         return Decision(True, found.schedule)
     return Decision(False if found.exhausted else None, reason=found.reason)
-
-
-def _shave(windows: Windows, queues: Queues, target: int, clock: Clock, threads: int) -> bool:
-    """Decide the orders that shaving decides; False when it shows that the target cannot be kept."""
-    shaver = Shaver(quick_windows_of(queues, target, clock), threads)
-    if shaver.run(Clock(_SHARE * clock.left), _THOROUGH) is True:
-        return False
-    np.maximum(windows.before, shaver.windows.before, out=windows.before)
-    np.minimum(windows.after, shaver.windows.after, out=windows.after)
-    return True
 
 
 def refute(instance: Instance, target: int, options: Options) -> bool | None:

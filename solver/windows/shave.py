@@ -19,7 +19,7 @@ _ALL = 2**60
 
 
 @compiled
-def shave(net: Any, box: Any, items: Any, steps: int) -> int:
+def shave(net: Any, box: Any, items: Any, steps: int, fruitful: Any) -> bool:
     """Shave the open orders of some items.
 
     Parameters
@@ -28,14 +28,16 @@ def shave(net: Any, box: Any, items: Any, steps: int) -> int:
         Items in the sequence in which they are shaved.
     steps
         Items that the propagation of one supposition may work on: contradictions come early or never.
+    fruitful
+        Shape (items,), receives whether an order of the item was decided.
 
     Returns
     -------
-    int
-        How many elements changed from open to decided directly, or -1 on a contradiction.
+    bool
+        False on a contradiction: the box is empty.
     """
-    decided = 0
     for item in items:
+        fruitful[item] = False
         device, own = net.device[net.queue[item]], net.slot[net.queue[item]]
         for slot in range(net.members.shape[1]):
             if slot == own or net.members[device, slot] < 0:
@@ -43,9 +45,10 @@ def shave(net: Any, box: Any, items: Any, steps: int) -> int:
             for follows in (True, False):
                 found = _shave_side(net, box, item, slot, follows, steps)
                 if found < 0:
-                    return -1
-                decided += found
-    return decided
+                    return False
+                if found > 0:
+                    fruitful[item] = True
+    return True
 
 
 @compiled

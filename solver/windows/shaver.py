@@ -39,6 +39,7 @@ class Shaver:
         self.windows, self.threads = windows, threads
         self.feasible = windows.feasible
         self.steps = _FIRST_STEPS
+        self._fruitful = np.ones(len(windows.net.queue), np.bool_)
         self._boxes = [windows.box, *(copy_of(windows.box) for _ in range(threads - 1))]
 
     def run(self, clock: Clock, thorough: int = _LAST_STEPS) -> bool | None:
@@ -58,26 +59,32 @@ class Shaver:
             decided = open_before - self.windows.undecided
             if decided <= _LITTLE * open_before:
                 self.steps *= 2
+                self._fruitful[:] = True
         return not self.feasible
 
     def sweep(self, clock: Clock) -> bool:
-        """Shave every item once; whether that ended with windows that may hold a schedule."""
+        """Shave every promising item once; whether that ended with windows that may hold a schedule."""
         with ThreadPoolExecutor(self.threads) as pool:
             for parts in self._parts():
                 if clock.left <= 0:
                     return False
                 jobs = [
-                    pool.submit(shave, self.windows.net, box, part, self.steps)
+                    pool.submit(shave, self.windows.net, box, part, self.steps, self._fruitful)
                     for box, part in zip(self._boxes, parts, strict=True)
                 ]
-                if min(job.result() for job in jobs) < 0 or not self._meet(clock):
+                stand = [job.result() for job in jobs]
+                if not all(stand) or not self._meet(clock):
                     self.feasible = False
                     return False
         return True
 
     def _parts(self) -> Iterator[list[Ints]]:
-        """Yield one part of the items per thread, late items first: cool-downs are the tightest."""
+        """Yield one part per thread of the items that were fruitful the last time.
+
+        Late items come first: cool-downs are the tightest.
+        """
         order = np.argsort(-self.windows.earliest, kind="stable")
+        order = order[self._fruitful[order]]
         size = _CHUNK * self.threads
         for begin in range(0, len(order), size):
             chunk = order[begin : begin + size]

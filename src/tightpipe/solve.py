@@ -9,7 +9,9 @@ from functools import partial
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.best import solve_best
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds import Bound, all_bounds, best_bound
+from tightpipe.solver.bounds.refute import refutation_bound
+from tightpipe.solver.bounds.shaving import shaving_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.improve import improve
 from tightpipe.solver.milp import solve_milp
@@ -126,6 +128,34 @@ def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
     return sorted(found, key=lambda pair: cost(pair[1]))
 
 
+def bounds_within(instance: Instance, options: Options) -> list[Bound]:
+    """Return all bounds of an instance that has a schedule: by formula, then by search within the time limit.
+
+    The searches refute costs below that of the best heuristic, and apply where the exact models do.
+    """
+    begin = time.perf_counter()
+    found = all_bounds(instance)
+    starts = warm_starts(instance) if options.time_limit != 0 and _is_modelled(instance) else []
+    if not starts:
+        return found
+    upper = cost(starts[0][1])
+    for search, share in ((shaving_bound, 0.5), (refutation_bound, 1.0)):
+        best = max(bound.value for bound in found)
+        if best >= upper:
+            break
+        limit = options.time_limit
+        left = None if limit is None else share * max(0.0, limit - (time.perf_counter() - begin))
+        bound = search(instance, upper, replace(options, time_limit=left), best)
+        if bound.value > best:
+            found.append(bound)
+    return found
+
+
+def _is_modelled(instance: Instance) -> bool:
+    """Whether the exact models know all rules of the instance."""
+    return instance.costs.overlapped is None and (instance.iterations == 1 or not instance.flush)
+
+
 def compile_kernels() -> None:
     """Run every heuristic, CP-SAT and the search once on tiny instances.
 
@@ -147,6 +177,7 @@ def compile_kernels() -> None:
         warm_starts(tiny)
         if placement == "v":
             solve_cpsat(tiny, Options(time_limit=60.0, workers=1))
+            shaving_bound(tiny, 2 * tiny.work(0), Options(time_limit=1.0, workers=1))
             improve(tiny, Options(workers=1))
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from tightpipe.solver.bounds import all_bounds
-
 from ..console import progress_bar, show_json, show_pairs, show_table
 from ..errors import InfeasibleError
 from ..instance import Instance
 from ..instance_file import load_instance
 from ..metrics import bubble_rate, cost
+from ..options import Options
 from ..result import Result
 from ..schedule_file import ScheduleFile, load_schedule, save_schedule
-from ..solve import METHODS, compile_kernels, solve
+from ..solve import METHODS, bounds_within, compile_kernels, solve
 from ..validate import Violation, validate
 from .common import check_writable, cli, json_option, search_options
 
@@ -90,13 +89,22 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 
 @cli.command("bound")
 @click.argument("instance")
+@click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
+@click.option("--workers", type=int, help="Threads. [default: all cores]")
 @json_option
 @click.pass_context
-def _bound(context: click.Context, instance: str, as_json: bool) -> None:
-    """Print every lower bound of the cost of INSTANCE that applies, and the best."""
+def _bound(
+    context: click.Context, instance: str, time_limit: float, workers: int | None, as_json: bool
+) -> None:
+    """Print every lower bound of the cost of INSTANCE that applies, and the best.
+
+    Bounds by formula come first. Within the time limit, shaving and CP-SAT then refute costs below that
+    of the best heuristic.
+    """
     problem = load_instance(instance)
     _refuse_infeasible(problem)
-    bounds = all_bounds(problem)
+    with progress_bar(1, time_limit) as bar:
+        bounds = bounds_within(problem, Options(time_limit, workers, progress=bar.begin("bound")))
     best = max(bounds, key=lambda bound: bound.value)
     if as_json:
         fields = ("name", "value", "seconds", "argument")
