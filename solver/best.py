@@ -42,7 +42,7 @@ def shave(instance: Instance, options: Options, start: Schedule | None, bound: i
 
 # a quick improvement shortens the horizons; shaving proves most of a bound at any size; CP-SAT closes small
 # instances and hands large ones back at once
-STEPS = (Step(improve, 0.15), Step(shave, 0.3), Step(solve_cpsat, 0.65), Step(improve, 1.0))
+STEPS = (Step(improve, 0.15), Step(shave, 0.5), Step(solve_cpsat, 0.65), Step(improve, 1.0))
 
 
 def solve_best(instance: Instance, options: Options, warm_start: Schedule | None = None) -> Result:

@@ -16,7 +16,7 @@ from . import best_bound
 from .bound import Bound
 
 _THOROUGH = 240  # deeper sweeps take longer than they bring
-_SHARE = 0.3  # of the time left for one target: a hard one leaves time for easier ones
+_SHARE = 0.4  # of the time left for one target: a hard one leaves time for easier ones
 _FIRST, _LAST = 1 / 8, 1 / 512  # of the first gap: first and last step of the target
 
 
