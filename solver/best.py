@@ -14,11 +14,11 @@ from tightpipe.schedule import Schedule
 
 from .bounds import best_bound
 from .bounds.shaving import shaving_bound
+from .clock import Clock
 from .cpsat import solve_cpsat
-from .cpsat.clock import Clock
-from .cpsat.progress import Incumbent
-from .cpsat.start import checked_start
 from .improve import improve
+from .progress import Incumbent
+from .start import checked_start
 
 Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
 

@@ -9,8 +9,8 @@ from tightpipe.instance import Instance
 from tightpipe.options import Options
 from tightpipe.result import LogEntry
 
-from ..cpsat.clock import Clock
-from ..cpsat.queues import queues_of
+from ..clock import Clock
+from ..queues import queues_of
 from ..windows import Shaver, windows_of
 from . import best_bound
 from .bound import Bound

@@ -9,10 +9,10 @@ from tightpipe.instance import Instance
 from tightpipe.options import Options
 from tightpipe.schedule import Schedule
 
-from .clock import Clock
+from ..clock import Clock
+from ..queues import queues_of
 from .lattice.model import LatticeModel
 from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
-from .queues import queues_of
 from .search import search
 
 

@@ -13,14 +13,14 @@ from tightpipe.result import INTERRUPTED, Result, Status
 from tightpipe.schedule import Schedule
 
 from ..bounds import best_bound
-from .clock import Clock
+from ..clock import Clock
+from ..progress import Incumbent
+from ..queues import queues_of
+from ..start import checked_start, in_queue_order
 from .lattice.model import LatticeModel
 from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .plain.model import PlainModel
-from .progress import Incumbent
-from .queues import queues_of
 from .search import SearchModel, search
-from .start import checked_start, in_queue_order
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]

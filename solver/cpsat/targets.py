@@ -6,10 +6,10 @@ from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
 
-from .clock import Clock
+from ..clock import Clock
+from ..progress import Incumbent
 from .decide import decide
 from .lattice.windows import TOO_LARGE
-from .progress import Incumbent
 
 _FIRST = 1 / 16  # of the gap that the first target is below the incumbent
 _HALF = 1 / 2

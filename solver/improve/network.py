@@ -16,7 +16,7 @@ from tightpipe.instance import Objective
 from tightpipe.operation import OpKind
 from tightpipe.schedule import Order
 
-from ..cpsat.queues import Queues, order_of, words_of
+from ..queues import Queues, order_of, words_of
 
 Ints = NDArray[np.int64]
 NO_LIMIT = 2**62

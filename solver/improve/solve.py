@@ -18,10 +18,10 @@ from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
 
 from ..bounds import best_bound
-from ..cpsat.clock import Clock
-from ..cpsat.progress import Incumbent
-from ..cpsat.queues import Queues, queues_of
-from ..cpsat.start import checked_start, in_queue_order
+from ..clock import Clock
+from ..progress import Incumbent
+from ..queues import Queues, queues_of
+from ..start import checked_start, in_queue_order
 from .anneal import anneal
 from .network import Ints, Network, Words, items_of, network_of, order_of_items, words_for
 from .paths import cost_of, load

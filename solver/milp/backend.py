@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tightpipe.options import Options
 
-from ..cpsat.clock import Clock
+from ..clock import Clock
 from .model import MilpModel, Value
 
 OBJECTIVE_GAP = 0.9  # costs are integers: a bound that is closer than 1 to a cost proves it

@@ -8,7 +8,7 @@ import pulp
 
 from tightpipe.operation import OpKind
 
-from ..cpsat.queues import Queues
+from ..queues import Queues
 from .linear import Linear, Variable
 from .variables import Variables
 

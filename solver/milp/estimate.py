@@ -9,7 +9,7 @@ from tightpipe.errors import InputError
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
 
-from ..cpsat.queues import Queues
+from ..queues import Queues
 
 MOST_MEGABYTES = 4096
 _ROWS_PER_BINARY = 4  # two big-M rows, two rows of the lattice

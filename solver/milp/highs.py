@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from tightpipe.options import Options
 from tightpipe.result import INTERRUPTED
 
-from ..cpsat.clock import Clock
+from ..clock import Clock
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import LONGEST, ModelFiles, run_process

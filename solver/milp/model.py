@@ -16,7 +16,7 @@ import pulp
 from tightpipe.schedule import Order, Schedule
 
 from ..cpsat.lattice.windows import Windows
-from ..cpsat.queues import Queues, Word, order_of, words_of
+from ..queues import Queues, Word, order_of, words_of
 from .constraints import Constraints
 from .linear import Variable
 from .objective import minimise_cost

@@ -6,7 +6,7 @@ import pulp
 
 from tightpipe.operation import OpKind
 
-from ..cpsat.queues import Queues
+from ..queues import Queues
 from .linear import Linear
 from .variables import Variables
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tightpipe.result import INTERRUPTED
 
-from ..cpsat.clock import Clock
+from ..clock import Clock
 from .linear import Variable
 from .model import MilpModel
 

@@ -14,11 +14,11 @@ from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
 
 from ..bounds import best_bound
-from ..cpsat.clock import Clock
+from ..clock import Clock
 from ..cpsat.lattice.windows import Windows, windows_of, windows_pay
-from ..cpsat.progress import Incumbent
-from ..cpsat.queues import Queues, queues_of
-from ..cpsat.start import checked_start, in_queue_order
+from ..progress import Incumbent
+from ..queues import Queues, queues_of
+from ..start import checked_start, in_queue_order
 from .backend import Backend, proven_cost
 from .cbc import run_cbc
 from .estimate import pairs_of, refuse_if_not_modelled, refuse_if_too_large, size_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulp
 
 from ..cpsat.lattice.windows import Windows
-from ..cpsat.queues import Queues
+from ..queues import Queues
 from .linear import Linear, Variable
 
 

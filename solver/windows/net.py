@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tightpipe.instance import Objective
 from tightpipe.operation import OpKind
 
-from ..cpsat.queues import Queues
+from ..queues import Queues
 
 Ints = NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ..cpsat.clock import Clock
+from ..clock import Clock
 from .box import copy_of
 from .net import Ints
 from .shave import shave

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cpsat.clock import Clock
-from ..cpsat.queues import Queues
+from ..clock import Clock
+from ..queues import Queues
 from .box import COUNT, Box, clear, open_box, push_all
 from .net import Ints, Net, net_of
 from .propagate import propagate

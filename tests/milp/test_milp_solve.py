@@ -19,13 +19,13 @@ from tightpipe.metrics import cost
 from tightpipe.options import Options
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.cpsat.lattice.windows import windows_of
-from tightpipe.solver.cpsat.queues import queues_of
-from tightpipe.solver.cpsat.start import in_queue_order
 from tightpipe.solver.milp import solve as solve_module
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp.backend import proven_cost
 from tightpipe.solver.milp.estimate import pairs_of, size_of
 from tightpipe.solver.milp.model import MilpModel
+from tightpipe.solver.queues import queues_of
+from tightpipe.solver.start import in_queue_order
 
 BACKENDS: tuple[Any, ...] = ("highs", "cbc")
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from tightpipe import Instance, Status, retime, solve, validate
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.solver.cpsat.queues import queues_of
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import solve as solve_module
 from tightpipe.solver.improve.anneal import anneal
 from tightpipe.solver.improve.network import items_of, network_of, order_of_items, words_for
 from tightpipe.solver.improve.paths import cost_of, load
+from tightpipe.solver.queues import queues_of
 
 ONE = Options(workers=1)
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))

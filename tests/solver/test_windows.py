@@ -13,9 +13,9 @@ from tightpipe.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.metrics import cost
 from tightpipe.settings import load_settings
-from tightpipe.solver.cpsat.clock import Clock
-from tightpipe.solver.cpsat.queues import queues_of, words_of
-from tightpipe.solver.cpsat.start import in_queue_order
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.queues import queues_of, words_of
+from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
 
 FOREVER = Clock(None)

@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 from tightpipe.operation import OpKind
 
-from ..queues import Queues
+from ...queues import Queues
 from .variables import Variables
 
 Times = Sequence[cp_model.IntVar] | Mapping[int, cp_model.IntVar]

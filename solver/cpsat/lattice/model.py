@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from tightpipe.schedule import Order, Schedule
 
-from ..queues import Queues, Word, order_of, words_of
+from ...queues import Queues, Word, order_of, words_of
 from .constraints import Constraints
 from .objective import bound_spans
 from .variables import Variables

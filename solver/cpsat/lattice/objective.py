@@ -7,7 +7,7 @@ from ortools.sat.python import cp_model
 from tightpipe.instance import Objective
 from tightpipe.operation import OpKind
 
-from ..queues import Queues
+from ...queues import Queues
 from .variables import Variables
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from ..queues import Queues
+from ...queues import Queues
 from .windows import Windows
 
 Literal = cp_model.BoolVarT | bool

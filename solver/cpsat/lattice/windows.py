@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from tightpipe.instance import Objective
 from tightpipe.operation import OpKind
 
-from ..clock import Clock
-from ..queues import Queues
+from ...clock import Clock
+from ...queues import Queues
 from .propagate import CHANGED, CONTRADICTION, NEVER, propagate
 
 Ints = NDArray[np.int64]
