@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, LogEntry, Result, Status
+from tightpipe.result import INTERRUPTED, LogEntry, Result
 from tightpipe.schedule import Schedule
 
-from .bounds import best_bound
 from .bounds.shaving import shaving_bound
 from .clock import Clock
 from .cpsat import solve_cpsat
 from .improve import improve
 from .progress import Incumbent
-from .start import checked_start
+from .run import run_search
 
 Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
 
@@ -33,11 +33,13 @@ class Step:
 
 def shave(instance: Instance, options: Options, start: Schedule | None, bound: int | None) -> Result:
     """Raise the bound by shaving; the schedule stays as it is."""
-    schedule = checked_start(instance, start)
-    found = shaving_bound(instance, cost(schedule), options, bound or 0)
-    value = max(found.value, bound or 0)
-    status = Status.OPTIMAL if value >= cost(schedule) else Status.FEASIBLE
-    return Result(instance, "shaving", status, schedule, value, found.seconds)
+
+    def search(incumbent: Incumbent, _: Clock) -> str:
+        upper = cost(incumbent.schedule)
+        incumbent.report(None, shaving_bound(instance, upper, options, incumbent.bound).value)
+        return ""
+
+    return run_search("shaving", instance, options, start, bound, search)
 
 
 # a quick improvement shortens the horizons; shaving proves most of a bound at any size; CP-SAT closes small
@@ -63,12 +65,11 @@ def solve_best(instance: Instance, options: Options, warm_start: Schedule | None
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    clock = Clock(options.time_limit)
-    reason = instance.infeasibility()
-    if reason is not None:
-        return Result(instance, "best", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
-    start = checked_start(instance, warm_start)
-    incumbent = Incumbent(start, best_bound(instance).value, clock, options.progress)
+    return run_search("best", instance, options, warm_start, None, partial(_take_turns, instance, options))
+
+
+def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
+    """Run the steps, each from the best that is known; return why the last one ended early."""
     reason = ""
     for step in STEPS:
         if incumbent.closed or clock.left <= 0 or not models(step.solver, instance):
@@ -81,7 +82,7 @@ def solve_best(instance: Instance, options: Options, warm_start: Schedule | None
         incumbent.report(None, result.bound)
         if reason == INTERRUPTED:
             break
-    return incumbent.result("best", reason)
+    return reason
 
 
 def models(solver: Solver, instance: Instance) -> bool:

@@ -9,14 +9,14 @@ from typing import Literal
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, Result, Status
+from tightpipe.result import Result
 from tightpipe.schedule import Schedule
 
-from ..bounds import best_bound
 from ..clock import Clock
 from ..progress import Incumbent
 from ..queues import queues_of
-from ..start import checked_start, in_queue_order
+from ..run import run_search
+from ..start import in_queue_order
 from .lattice.model import LatticeModel
 from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .plain.model import PlainModel
@@ -77,28 +77,22 @@ def solve_cpsat(
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    clock = Clock(options.time_limit)
-    reason = instance.infeasibility()
-    if reason is not None:
-        return Result(instance, "cpsat", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
-    start = checked_start(instance, warm_start)
-    bound = max(best_bound(instance).value, lower_bound or 0)
-    incumbent = Incumbent(start, bound, clock, options.progress)
-    try:
-        if not incumbent.closed and clock.left > 0:
-            fifo = fifo_is_valid(instance) if fifo is None else fifo
-            build = _lattice if formulation == "lattice" else _plain(fifo)
-            minimising, asking = _efforts(options)
-            if formulation == "plain":
-                reason = _minimise(instance, options, incumbent, clock, build, inf)
-            else:
-                reason = _minimise(instance, options, incumbent, clock, build, minimising)
-                reason = reason or ask_targets(instance, options, incumbent, clock, asking)
-    except KeyboardInterrupt:
-        reason = INTERRUPTED
-    except (MemoryError, RuntimeError) as error:
-        reason = f"CP-SAT failed: {error}"
-    return incumbent.result("cpsat", reason or "")
+
+    def search_plain(incumbent: Incumbent, clock: Clock) -> str:
+        in_sequence = fifo_is_valid(instance) if fifo is None else fifo
+        return _minimise(instance, options, incumbent, clock, _plain(in_sequence), inf)
+
+    def search_lattice(incumbent: Incumbent, clock: Clock) -> str:
+        minimising, asking = _efforts(options)
+        reason = _minimise(instance, options, incumbent, clock, _lattice, minimising)
+        return reason or ask_targets(instance, options, incumbent, clock, asking)
+
+    return run_search(
+        *("cpsat", instance, options, warm_start, lower_bound),
+        search_plain if formulation == "plain" else search_lattice,
+        program="CP-SAT",
+        failures=(MemoryError, RuntimeError),
+    )
 
 
 Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]

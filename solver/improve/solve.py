@@ -12,16 +12,16 @@ import numpy as np
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, Result, Status
+from tightpipe.result import Result
 from tightpipe.retime import retime
 from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
 
-from ..bounds import best_bound
 from ..clock import Clock
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
-from ..start import checked_start, in_queue_order
+from ..run import run_search
+from ..start import in_queue_order
 from .anneal import anneal
 from .network import Ints, Network, Words, items_of, network_of, order_of_items, words_for
 from .paths import cost_of, load
@@ -91,23 +91,10 @@ def improve(
     InputError
         If the start is not a valid schedule of the instance.
     """
-    clock = Clock(options.time_limit)
-    reason = instance.infeasibility()
-    if reason is not None:
-        return Result(instance, "improve", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
-    first = checked_start(instance, start)
-    bound = max(best_bound(instance).value, lower_bound or 0)
-    incumbent = Incumbent(first, bound, clock, options.progress)
-    reason = ""
-    try:
-        if not incumbent.closed and clock.left > 0:
-            _search(instance, options, clock, incumbent)
-    except KeyboardInterrupt:
-        reason = INTERRUPTED
-    return incumbent.result("improve", reason)
+    return run_search("improve", instance, options, start, lower_bound, partial(_search, instance, options))
 
 
-def _search(instance: Instance, options: Options, clock: Clock, incumbent: Incumbent) -> None:
+def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
     queues = queues_of(instance)
     network = network_of(queues)
     item = items_of(queues, in_queue_order(incumbent.schedule).order)
@@ -132,6 +119,7 @@ def _search(instance: Instance, options: Options, clock: Clock, incumbent: Incum
             since += share
             moves_per_item = budget.batches * batch / len(item) / since * ROUNDS[-1]
             warmth = unit * min(_WARMEST, _WARM * moves_per_item**0.5)
+    return ""
 
 
 @dataclass

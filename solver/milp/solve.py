@@ -8,17 +8,17 @@ from tightpipe.errors import DeadlockError, InputError
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, Result, Status
+from tightpipe.result import Result
 from tightpipe.retime import retime
 from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
 
-from ..bounds import best_bound
 from ..clock import Clock
 from ..cpsat.lattice.windows import Windows, windows_of, windows_pay
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
-from ..start import checked_start, in_queue_order
+from ..run import run_search
+from ..start import in_queue_order
 from .backend import Backend, proven_cost
 from .cbc import run_cbc
 from .estimate import pairs_of, refuse_if_not_modelled, refuse_if_too_large, size_of
@@ -62,24 +62,15 @@ def solve_milp(
         If the backend is unknown; if the instance is too large, with an estimate of the model's size; if
         it has what the model leaves out; if the warm start is not a valid schedule of it.
     """
-    clock = Clock(options.time_limit)
     if backend not in BACKENDS:
         raise InputError(f"must be one of {', '.join(BACKENDS)}", key="backend", value=backend)
     refuse_if_not_modelled(instance)
-    reason = instance.infeasibility()
-    if reason is not None:
-        return Result(instance, "milp", Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
-    start = checked_start(instance, warm_start)
-    bound = max(best_bound(instance).value, lower_bound or 0)
-    incumbent = Incumbent(start, bound, clock, options.progress)
-    try:
-        if not incumbent.closed and clock.left > 0:
-            reason = _run(instance, options, incumbent, clock, BACKENDS[backend])
-    except KeyboardInterrupt:
-        reason = INTERRUPTED
-    except (MemoryError, RuntimeError, OSError, pulp.PulpError) as error:
-        reason = f"{backend} failed: {error or type(error).__name__}"
-    return incumbent.result("milp", reason or "")
+    return run_search(
+        *("milp", instance, options, warm_start, lower_bound),
+        lambda incumbent, clock: _run(instance, options, incumbent, clock, BACKENDS[backend]),
+        program=backend,
+        failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
+    )
 
 
 def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, backend: Backend) -> str:

@@ -1,0 +1,66 @@
+"""What every solver does around its search: start, bound, and an end that keeps what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tightpipe.instance import Instance
+from tightpipe.options import Options
+from tightpipe.result import INTERRUPTED, Result, Status
+from tightpipe.schedule import Schedule
+
+from .bounds import best_bound
+from .clock import Clock
+from .progress import Incumbent
+from .start import checked_start
+
+Search = Callable[[Incumbent, Clock], str]
+
+
+def run_search(
+    method: str,
+    instance: Instance,
+    options: Options,
+    start: Schedule | None,
+    lower_bound: int | None,
+    search: Search,
+    *,
+    program: str = "",
+    failures: tuple[type[Exception], ...] = (),
+) -> Result:
+    """Search from a start until the gap is closed, time is up, or Ctrl-C ends it.
+
+    Parameters
+    ----------
+    method
+        Name for the result.
+    instance, options, start
+        As the solver was given them; without a start, microbatch after microbatch is.
+    lower_bound
+        A proven bound of the cost, used if it is better than those of `bounds`.
+    search
+        Improves the incumbent and returns why it ended early, if it did.
+    program, failures
+        The program behind the solver, and the errors by which it may fail: the incumbent is kept.
+
+    Raises
+    ------
+    InputError
+        If the start is not a valid schedule of the instance.
+    """
+    clock = Clock(options.time_limit)
+    reason = instance.infeasibility()
+    if reason is not None:
+        return Result(instance, method, Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
+    first = checked_start(instance, start)
+    bound = max(best_bound(instance).value, lower_bound or 0)
+    incumbent = Incumbent(first, bound, clock, options.progress)
+    reason = ""
+    try:
+        if not incumbent.closed and clock.left > 0:
+            reason = search(incumbent, clock)
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
+    except failures as error:
+        reason = f"{program} failed: {str(error) or type(error).__name__}"
+    return incumbent.result(method, reason)
