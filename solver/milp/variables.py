@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pulp
 
+from ..cpsat.lattice.orders import OpenOrders
 from ..cpsat.lattice.windows import Windows
 from ..queues import Queues
 from .linear import Linear, Variable
 
 
-class Variables:
+class Variables(OpenOrders):
     """The variables of the model, and the linear expressions that constraints speak of.
 
     Only the cost and the orders are integers: with those fixed, what remains is a system of difference
@@ -28,28 +29,12 @@ class Variables:
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:
-        self.queues, self.windows = queues.queues, windows
-        self.before, self.after = windows.before.tolist(), windows.after.tolist()
-        self.first, self.slot = windows.net.first.tolist(), windows.net.slot.tolist()
+        super().__init__(queues, windows)
         self.frame = windows.net.frame.tolist()
-        self.on = [queues.on(d) for d in range(queues.instance.devices)]
         self.cost = problem.add_variable("cost", lower_bound, windows.horizon, cat="Integer")
         self.begin = self._begins(problem)
         self.start = self._starts(problem)
         self.order = self._orders(problem)
-
-    def items(self, q: int) -> range:
-        """Return the items of queue q, in sequence."""
-        return range(self.first[q], self.first[q + 1])
-
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs of different queues of one device, each once."""
-        return [(x, y) for on in self.on for x in on for y in on if x < y]
-
-    def open_ranks(self, i: int, y: int) -> range:
-        """Return the ranks of the elements of queue y whose order with item i is open."""
-        slot = self.slot[y]
-        return range(self.before[i][slot], self.after[i][slot])
 
     def precedes(self, x: int, k: int, y: int, rank: int) -> Variable:
         """Return the binary of "the k-th of queue x runs before the rank-th of queue y", x < y, open."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from ...queues import Queues
+from .orders import OpenOrders
 from .windows import Windows
 
 Literal = cp_model.BoolVarT | bool
 
 
-class Variables:
+class Variables(OpenOrders):
     """The variables of the lattice model, and the linear expressions that constraints speak of.
 
     Parameters
@@ -24,31 +25,12 @@ class Variables:
     """
 
     def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:
-        self.queues = queues.queues
-        self.windows = windows
-        self.before = windows.before.tolist()
-        self.after = windows.after.tolist()
-        self.first = windows.net.first.tolist()
-        self.slot = windows.net.slot.tolist()
-        self.on = [queues.on(d) for d in range(queues.instance.devices)]
+        super().__init__(queues, windows)
         self.start = self._starts(model)
         self._order = self._orders(model)
         self.links = queues.links()
         self.occupancy = queues.instance.costs.link_occupancy
         self.departure = self._departures(model)
-
-    def items(self, q: int) -> range:
-        """Return the items of queue q, in sequence."""
-        return range(self.first[q], self.first[q + 1])
-
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs of different queues of one device, each once."""
-        return [(x, y) for on in self.on for x in on for y in on if x < y]
-
-    def open_ranks(self, i: int, y: int) -> range:
-        """Return the ranks of the elements of queue y whose order with item i is open."""
-        slot = self.slot[y]
-        return range(self.before[i][slot], self.after[i][slot])
 
     def precedes(self, x: int, k: int, y: int, rank: int) -> Literal:
         """Return the literal of "the k-th of queue x runs before the rank-th of queue y"."""

@@ -1,0 +1,39 @@
+"""Items of queues, and which of their orders a horizon leaves open."""
+
+from __future__ import annotations
+
+from ...queues import Queues
+from .windows import Windows
+
+
+class OpenOrders:
+    """Items, pairs of queues and open ranks, as plain lists for the loops that build a model.
+
+    Parameters
+    ----------
+    queues
+        The problem.
+    windows
+        What is decided already.
+    """
+
+    def __init__(self, queues: Queues, windows: Windows) -> None:
+        self.queues, self.windows = queues.queues, windows
+        self.first: list[int] = windows.net.first.tolist()
+        self.on = [queues.on(d) for d in range(queues.instance.devices)]
+        self._slot: list[int] = windows.net.slot.tolist()
+        self._before: list[list[int]] = windows.before.tolist()
+        self._after: list[list[int]] = windows.after.tolist()
+
+    def items(self, q: int) -> range:
+        """Return the items of queue q, in sequence."""
+        return range(self.first[q], self.first[q + 1])
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of different queues of one device, each once."""
+        return [(x, y) for on in self.on for x in on for y in on if x < y]
+
+    def open_ranks(self, i: int, y: int) -> range:
+        """Return the ranks of the elements of queue y whose order with item i is open."""
+        slot = self._slot[y]
+        return range(self._before[i][slot], self._after[i][slot])
