@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.schedule import Order, Schedule
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # queue indices in the sequence in which the device runs their heads
@@ -155,6 +155,15 @@ def words_of(queues: Queues, order: Order) -> list[Word]:
             word += [queues.index[k, instance.route(microbatch), stage] for k in kinds]
         words.append(word)
     return words
+
+
+def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
+    """Return the start times of a schedule with split backwards, element after element, queue after queue."""
+    found: list[list[int]] = [[] for _ in queues.queues]
+    for device, word in enumerate(words_of(queues, schedule.order)):
+        for q, start in zip(word, schedule.start[schedule.order.rows(device)].tolist(), strict=True):
+            found[q].append(start)
+    return [start for starts in found for start in starts]
 
 
 def order_of(queues: Queues, words: list[Word]) -> Order:

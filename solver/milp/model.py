@@ -16,7 +16,7 @@ import pulp
 from tightpipe.schedule import Order, Schedule
 
 from ..cpsat.lattice.windows import Windows
-from ..queues import Queues, Word, order_of, words_of
+from ..queues import Queues, Word, order_of, starts_of
 from .constraints import Constraints
 from .linear import Variable
 from .objective import minimise_cost
@@ -48,16 +48,10 @@ class MilpModel:
     def set_start(self, schedule: Schedule, cost: int) -> None:
         """Start from a complete schedule in queue order, backwards split."""
         v = self.variables
-        start = [0] * v.first[-1]
-        done = [0] * len(self.queues.queues)
+        start = starts_of(self.queues, schedule)
         begin = [int(schedule.start.max())] * len(v.begin)
-        for device, word in enumerate(words_of(self.queues, schedule.order)):
-            times = schedule.start[schedule.order.rows(device)].tolist()
-            frame = v.frame[device]
-            begin[frame] = min(begin[frame], times[0])
-            for q, time in zip(word, times, strict=True):
-                start[v.first[q] + done[q]] = time
-                done[q] += 1
+        for on, frame in zip(v.on, v.frame, strict=True):
+            begin[frame] = min(begin[frame], *(start[v.first[q]] for q in on))
         origin = begin[0]
         v.set_start([time - origin for time in start], [time - origin for time in begin], cost)
 

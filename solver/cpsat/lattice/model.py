@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from tightpipe.schedule import Order, Schedule
 
-from ...queues import Queues, Word, order_of, words_of
+from ...queues import Queues, Word, order_of, starts_of
 from .constraints import Constraints
 from .objective import bound_spans
 from .variables import Variables
@@ -49,8 +49,8 @@ class LatticeModel:
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
         """Hint a complete schedule in queue order, backwards split."""
-        starts = _start_of_items(self.queues, self.variables, schedule)
-        self.variables.add_hint(self.model, starts)
+        origin = int(schedule.start[schedule.order.rows(0)].min())
+        self.variables.add_hint(self.model, [time - origin for time in starts_of(self.queues, schedule)])
         self.model.add_hint(self.cost, cost)
 
     @property
@@ -64,16 +64,3 @@ class LatticeModel:
 
     def _word(self, on: list[int], start: list[int]) -> Word:
         return [q for _, q in sorted((start[i], q) for q in on for i in self.variables.items(q))]
-
-
-def _start_of_items(queues: Queues, variables: Variables, schedule: Schedule) -> list[int]:
-    """Return start times by item, counted from the start of frame 0."""
-    result = [0] * variables.first[-1]
-    done = [0] * len(queues.queues)
-    order = schedule.order
-    origin = int(schedule.start[order.rows(0)].min())
-    for device, word in enumerate(words_of(queues, order)):
-        for q, start in zip(word, schedule.start[order.rows(device)].tolist(), strict=True):
-            result[variables.first[q] + done[q]] = start - origin
-            done[q] += 1
-    return result
