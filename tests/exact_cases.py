@@ -40,6 +40,31 @@ def v_instance(p: int, n: int, costs: tuple[int, int, int, int], memory: Memory)
     return Instance.uniform(devices=p, microbatches=n, forward=f, backward=b, weight=w, comm=c, memory=memory)
 
 
+def one_stage(p: int, n: int, costs: tuple[int, int, int, int], limit: int) -> Instance:
+    """One stage per device, device spans."""
+    f, b, w, c = costs
+    return Instance.uniform(
+        devices=p,
+        microbatches=n,
+        forward=f,
+        backward=b,
+        weight=w,
+        comm=c,
+        placement="linear",
+        memory=plain_memory(limit),
+    )
+
+
+ONE_STAGE_COSTS = {
+    "2x4 (10,10,10,0)": (one_stage(2, 4, (10, 10, 10, 0), 8), 120),
+    "2x4 (10,12,8,1)": (one_stage(2, 4, (10, 12, 8, 1), 4), 138),
+    "3x6 (10,12,8,1)": (one_stage(3, 6, (10, 12, 8, 1), 6), 216),
+    "4x4 (10,12,8,1)": (one_stage(4, 4, (10, 12, 8, 1), 8), 168),
+    "4x8 (10,12,8,1)": (one_stage(4, 8, (10, 12, 8, 1), 8), 294),
+}
+"""Instances with one stage per device and their proven optimal costs."""
+
+
 def tiny_instance(shape: tuple[str, int, int], seed: int, objective: str, *, limited: bool) -> Instance:
     """Random costs and deltas, per stage or uniform, and a limit from the smallest feasible one up."""
     placement, devices, microbatches = shape

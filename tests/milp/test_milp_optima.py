@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from cases import instances, serial_order
-from exact_cases import TINY_SHAPES, plain_memory, tiny_instance, v_instance
+from exact_cases import ONE_STAGE_COSTS, TINY_SHAPES, plain_memory, tiny_instance, v_instance
 from hypothesis import given, settings
 
 from tightpipe import Instance, Status, retime, validate
@@ -19,33 +19,10 @@ BACKENDS: tuple[Any, ...] = ("highs", "cbc")
 OPTIONS = Options(time_limit=60, workers=2)
 
 
-def one_stage(p: int, n: int, costs: tuple[int, int, int, int], limit: int) -> Instance:
-    f, b, w, c = costs
-    return Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=f,
-        backward=b,
-        weight=w,
-        comm=c,
-        placement="linear",
-        memory=plain_memory(limit),
-    )
-
-
-COMMON = {
-    "2x4 (10,10,10,0)": (one_stage(2, 4, (10, 10, 10, 0), 8), 120),
-    "2x4 (10,12,8,1)": (one_stage(2, 4, (10, 12, 8, 1), 4), 138),
-    "3x6 (10,12,8,1)": (one_stage(3, 6, (10, 12, 8, 1), 6), 216),
-    "4x4 (10,12,8,1)": (one_stage(4, 4, (10, 12, 8, 1), 8), 168),
-    "4x8 (10,12,8,1)": (one_stage(4, 8, (10, 12, 8, 1), 8), 294),
-}
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", COMMON)
+@pytest.mark.parametrize("name", ONE_STAGE_COSTS)
 def test_common_set(name: str, backend: Any) -> None:
-    instance, best = COMMON[name]
+    instance, best = ONE_STAGE_COSTS[name]
     warm_start = retime(instance, HEURISTICS["zb-auto"].make(instance))
     result = solve_milp(instance, OPTIONS, warm_start, backend=backend)
     assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
@@ -55,7 +32,7 @@ def test_common_set(name: str, backend: Any) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["2x4 (10,10,10,0)", "2x4 (10,12,8,1)", "4x4 (10,12,8,1)"])
 def test_common_set_without_a_warm_start(name: str, backend: Any) -> None:
-    instance, best = COMMON[name]
+    instance, best = ONE_STAGE_COSTS[name]
     result = solve_milp(instance, OPTIONS, backend=backend)
     assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
 

@@ -3,6 +3,7 @@
 import pytest
 from brute_force import optimum
 from exact_cases import (
+    ONE_STAGE_COSTS,
     TINY_SHAPES,
     plain_memory,
     table_memory,
@@ -11,7 +12,7 @@ from exact_cases import (
     with_busy_links,
 )
 
-from tightpipe import Instance, Status, retime, validate
+from tightpipe import Status, retime, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.options import Options
 from tightpipe.solver.bounds import all_bounds
@@ -67,32 +68,9 @@ def test_first_in_first_out_loses_nothing(shape: tuple[str, int, int]) -> None:
     assert (free.cost, free.status) == (optimum(instance), Status.OPTIMAL)
 
 
-def _one_stage(p: int, n: int, costs: tuple[int, int, int, int], limit: int) -> Instance:
-    f, b, w, c = costs
-    return Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=f,
-        backward=b,
-        weight=w,
-        comm=c,
-        placement="linear",
-        memory=plain_memory(limit),
-    )
-
-
-KNOWN_COSTS = {
-    "linear 2x4 (10,10,10,0)": (_one_stage(2, 4, (10, 10, 10, 0), 8), 120),
-    "linear 2x4 (10,12,8,1)": (_one_stage(2, 4, (10, 12, 8, 1), 4), 138),
-    "linear 3x6 (10,12,8,1)": (_one_stage(3, 6, (10, 12, 8, 1), 6), 216),
-    "linear 4x4 (10,12,8,1)": (_one_stage(4, 4, (10, 12, 8, 1), 8), 168),
-    "linear 4x8 (10,12,8,1)": (_one_stage(4, 8, (10, 12, 8, 1), 8), 294),
-}
-
-
-@pytest.mark.parametrize("name", KNOWN_COSTS)
+@pytest.mark.parametrize("name", ONE_STAGE_COSTS)
 def test_known_costs_of_one_stage_per_device(name: str) -> None:
-    instance, cost = KNOWN_COSTS[name]
+    instance, cost = ONE_STAGE_COSTS[name]
     result = solve_cpsat(instance, OPTIONS)
     assert (result.cost, result.status) == (cost, Status.OPTIMAL)
 
