@@ -6,6 +6,8 @@ import base64
 import json
 from pathlib import Path
 
+from experiments.sweeps import write_experiment
+
 from tightpipe import solve
 from tightpipe.experiments.study.load import STORE
 from tightpipe.experiments.sweep.experiment_file import load_experiment
@@ -14,15 +16,6 @@ from tightpipe.experiments.sweep.packed import pack
 from tightpipe.experiments.sweep.store import open_store
 from tightpipe.instance_file import instance_from_dict
 
-INSTANCE = {
-    "devices": 2,
-    "microbatches": 4,
-    "forward": 10,
-    "backward": 12,
-    "weight": 8,
-    "comm": 1,
-    "memory": {"forward": 2, "backward": -1, "weight": -1, "limit": 8},
-}
 EXPERIMENT = """\
 instances = ["small.json"]
 memory = ["own", "3p"]
@@ -35,12 +28,11 @@ _COLUMNS = ("cost", "bubble_rate", "bound", "gap", "peak_memory", "seconds")
 
 def make_study(folder: Path) -> Path:
     """Make the folder of a study with six rows and a figure."""
-    (folder / "small.json").write_text(json.dumps(INSTANCE))
-    (folder / "small.toml").write_text(EXPERIMENT)
+    experiment = write_experiment(folder, EXPERIMENT, "small.toml")
     results = folder / "small_study"
     results.mkdir()
     with open_store(results / STORE) as store:
-        store.enrol(plan(load_experiment(folder / "small.toml"), folder / "small.toml"))
+        store.enrol(plan(load_experiment(experiment), experiment))
         while (task := store.claim("the test")) is not None:
             instance = instance_from_dict(json.loads(task.payload)["instance"])
             result = solve(instance, task.row.method, time_limit=task.row.time_limit, workers=1)

@@ -30,10 +30,10 @@ time_limits = [20]
 """
 
 
-def write_experiment(folder: Path, text: str = SMALL) -> Path:
+def write_experiment(folder: Path, text: str = SMALL, name: str = "experiment.toml") -> Path:
     """Write an experiment on a 2 x 4 instance."""
     (folder / "small.json").write_text(json.dumps(INSTANCE))
-    path = folder / "experiment.toml"
+    path = folder / name
     path.write_text(text)
     return path
 
