@@ -105,17 +105,6 @@ class _Bar:
 
 
 @contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """Show that something goes on whose length is not known; nothing without a terminal."""
-    console = Console(file=sys.stderr)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(text):
-        yield
-
-
-@contextmanager
 def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
     """Show progress over `total` steps that take at most `seconds` (None: unknown)."""
     with _Bar(total, seconds) as bar:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..console import show_json, show_table, spinner
+from ..console import show_json, show_table, working
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..metrics import bubble, bubble_rate, cost
 from .common import cli, json_option, valid_schedule
@@ -20,7 +20,7 @@ from .common import cli, json_option, valid_schedule
 def _explain(schedule: str, longest: int, no_relax: bool, as_json: bool) -> None:
     """Say where the schedule in the file SCHEDULE idles, what for, and what would help."""
     content = valid_schedule(schedule)
-    with spinner("explaining"):
+    with working("explaining"):
         found = explain(content.schedule, content.method, relax=not no_relax)
     if as_json:
         show_json({"schedule": schedule, "method": content.method, **found.to_dict()})
