@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from fractions import Fraction
-from importlib.metadata import version
 
 from ..errors import InputError
 from ..instance import Instance, Objective, check_int
@@ -16,7 +13,8 @@ from ..options import Options, Progress
 from ..result import INTERRUPTED, Result
 from ..settings import Setting, load_settings
 from ..solve import find_method, solve
-from .row_store import Row, RowStore
+from .row_store import RowStore
+from .solve_columns import option_columns, result_columns
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
@@ -67,8 +65,7 @@ class Task:
 
     def key_columns(self) -> dict[str, object]:
         """Return the columns that are known before the solve."""
-        setting, options = self.setting, self.options
-        limit = options.time_limit if self.searches else None
+        setting = self.setting
         return {
             "setting": self.label,
             "p": setting.devices,
@@ -85,12 +82,7 @@ class Task:
             "placement": self.placement,
             "objective": str(self.objective),
             "method": self.method,
-            "workers": options.threads if self.searches else 1,
-            "seed": options.seed if self.searches else 0,
-            "time_limit": limit if limit is None else f"{limit:g}",
-            "tightpipe_version": version("tightpipe"),
-            "ortools_version": version("ortools"),
-        }
+        } | option_columns(self.options, searches=self.searches)
 
 
 def parse_memory(text: str, devices: int) -> int:
@@ -155,12 +147,7 @@ def plan(
 
 def missing(tasks: Sequence[Task], store: RowStore) -> list[Task]:
     """Return the tasks that have no row yet."""
-    there = {_key(row) for row in store.rows()}
-    return [task for task in tasks if _key(task.key_columns()) not in there]
-
-
-def _key(columns: Row | dict[str, object]) -> tuple[str, ...]:
-    return tuple("" if columns[c] is None else str(columns[c]) for c in _KEY)
+    return store.missing(tasks, _KEY)
 
 
 def run(
@@ -188,17 +175,4 @@ def run(
 
 def row_of(task: Task, result: Result) -> dict[str, object]:
     """Return the row of a finished task."""
-    rate, gap = result.bubble_rate, result.gap
-    return task.key_columns() | {
-        "status": str(result.status),
-        "cost": result.cost,
-        "work": result.work,
-        "bubble": result.bubble,
-        "bubble_rate": rate if rate is None else f"{rate:.6f}",
-        "bound": result.bound,
-        "gap": gap if gap is None else f"{gap:.6f}",
-        "peak_mem": result.peak_memory,
-        "seconds": f"{result.seconds:.3f}",
-        "host_cpus": os.cpu_count(),
-        "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
+    return task.key_columns() | result_columns(result)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from time import perf_counter
 
 from ..errors import InputError
@@ -18,6 +15,7 @@ from ..settings import load_realistic, with_median_costs
 from ..solve import solve
 from ..validate import validate
 from .row_store import RowStore
+from .solve_columns import option_columns, result_columns
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve")
@@ -26,6 +24,7 @@ COLUMNS = (
     *("seconds", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version", "host_cpus"),
     "finished_at",
 )
+# what makes two rows the same experiment
 _KEY = ("setting", "method", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version")
 
 
@@ -42,18 +41,11 @@ class RealisticTask:
         """The problem of the row."""
         return load_realistic()[self.name].instance()
 
-    def key(self) -> dict[str, str]:
-        """Return what makes two rows the same experiment."""
+    def key_columns(self) -> dict[str, object]:
+        """Return the columns that are known before the solve."""
         searches = self.method not in (MEDIAN, "greedy-v")
-        return {
-            "setting": self.name,
-            "method": self.method,
-            "workers": str(self.options.threads if searches else 1),
-            "seed": str(self.options.seed if searches else 0),
-            "time_limit": f"{self.options.time_limit:g}" if searches else "",
-            "tightpipe_version": version("tightpipe"),
-            "ortools_version": version("ortools"),
-        }
+        names: dict[str, object] = {"setting": self.name, "method": self.method}
+        return names | option_columns(self.options, searches=searches)
 
 
 def choose_realistic(text: str) -> list[str]:
@@ -79,8 +71,7 @@ def plan_realistic(names: Sequence[str], options: Options) -> list[RealisticTask
 
 def missing_realistic(tasks: Sequence[RealisticTask], store: RowStore) -> list[RealisticTask]:
     """Return the tasks that have no row yet."""
-    there = [{key: row[key] for key in _KEY} for row in store.rows()]
-    return [task for task in tasks if task.key() not in there]
+    return store.missing(tasks, _KEY)
 
 
 def run_realistic(
@@ -123,18 +114,5 @@ def _greedy_at_median_costs(instance: Instance) -> Result:
 
 
 def _row(task: RealisticTask, result: Result) -> dict[str, object]:
-    rate, gap = result.bubble_rate, result.gap
-    return task.key() | {
-        "p": result.instance.devices,
-        "n": result.instance.microbatches,
-        "status": str(result.status),
-        "cost": result.cost,
-        "work": result.work,
-        "bubble": result.bubble,
-        "bubble_rate": rate if rate is None else f"{rate:.6f}",
-        "bound": result.bound,
-        "gap": gap if gap is None else f"{gap:.6f}",
-        "seconds": f"{result.seconds:.3f}",
-        "host_cpus": os.cpu_count(),
-        "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
+    shape = {"p": result.instance.devices, "n": result.instance.microbatches}
+    return task.key_columns() | shape | result_columns(result)

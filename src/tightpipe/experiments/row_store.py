@@ -11,12 +11,23 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from filelock import FileLock
 
 from ..errors import InputError
 
 Row = dict[str, str]
+
+
+class Keyed(Protocol):
+    """A task that knows columns of its row before it is done."""
+
+    def key_columns(self) -> Mapping[str, object]:
+        """Return them by name."""
+
+
+Task = TypeVar("Task", bound=Keyed)
 
 
 class RowStore:
@@ -50,6 +61,15 @@ class RowStore:
         with self.path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
+    def missing(self, tasks: Sequence[Task], key: Sequence[str]) -> list[Task]:
+        """Return the tasks without a row that agrees with them in the columns `key`."""
+
+        def key_of(columns: Mapping[str, object]) -> tuple[str, ...]:
+            return tuple(_field(columns[column]) for column in key)
+
+        there = {key_of(row) for row in self.rows()}
+        return [task for task in tasks if key_of(task.key_columns()) not in there]
+
     def append(self, row: Mapping[str, object]) -> None:
         """Add one row; None becomes an empty field."""
         with self._lock:
@@ -57,7 +77,7 @@ class RowStore:
 
     def _write(self, values: Sequence[object]) -> None:
         line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(["" if v is None else v for v in values])
+        csv.writer(line, lineterminator="\n").writerow(map(_field, values))
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(handle, line.getvalue().encode())
@@ -78,3 +98,7 @@ class RowStore:
         if tuple(header) != self.columns:
             rule = "has other columns than this version writes; move it away to start anew"
             raise InputError(rule, source=str(self.path))
+
+
+def _field(value: object) -> str:
+    return "" if value is None else str(value)

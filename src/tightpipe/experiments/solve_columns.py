@@ -1,0 +1,40 @@
+"""What every table of solves says of a solve: what was asked of it, and what it found."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from ..options import Options
+from ..result import Result
+
+
+def option_columns(options: Options, *, searches: bool) -> dict[str, object]:
+    """Return the columns of the options and versions; without a search, options make no difference."""
+    limit = options.time_limit if searches else None
+    return {
+        "workers": options.threads if searches else 1,
+        "seed": options.seed if searches else 0,
+        "time_limit": limit if limit is None else f"{limit:g}",
+        "tightpipe_version": version("tightpipe"),
+        "ortools_version": version("ortools"),
+    }
+
+
+def result_columns(result: Result) -> dict[str, object]:
+    """Return the columns of a result that has just been found on this machine."""
+    rate, gap = result.bubble_rate, result.gap
+    return {
+        "status": str(result.status),
+        "cost": result.cost,
+        "work": result.work,
+        "bubble": result.bubble,
+        "bubble_rate": rate if rate is None else f"{rate:.6f}",
+        "bound": result.bound,
+        "gap": gap if gap is None else f"{gap:.6f}",
+        "peak_mem": result.peak_memory,
+        "seconds": f"{result.seconds:.3f}",
+        "host_cpus": os.cpu_count(),
+        "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
