@@ -90,7 +90,7 @@ def parse_memory(value: Any) -> Change:
     return Change(str(units), lambda instance: _with_limit(instance, units))
 
 
-def with_median_costs(instance: Instance) -> Instance:
+def with_median_durations(instance: Instance) -> Instance:
     """Return the instance with the median duration of each kind at every stage."""
     medians = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}
     return replace(instance, costs=replace(instance.costs, **medians))

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...errors import InputError
 from ...instance import Instance
 from ...solve import Method, find_method
-from .change import Change, with_median_costs
+from .change import Change, with_median_durations
 from .experiment import Experiment, Problem
 from .experiment_file import located
 from .row import Row
@@ -69,7 +69,7 @@ def _solves(
     experiment: Experiment, problem: Problem, labels: dict[str, str], method: Method, instance: Instance
 ) -> Iterator[Task]:
     searches = method.kind != "heuristic"
-    median = with_median_costs(instance)
+    median = with_median_durations(instance)
     for costs, warm_start, limit, seed in product(
         experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
     ):
