@@ -17,6 +17,7 @@ from .bounds.shaving import shaving_bound
 from .clock import Clock
 from .cpsat import solve_cpsat
 from .improve import improve
+from .modelled import is_modelled
 from .progress import Incumbent
 from .run import run_search
 
@@ -25,10 +26,11 @@ Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One solver and the share of the time that is left which it gets."""
+    """One solver, the share of the time that is left which it gets, and whether it flushes iterations."""
 
     solver: Solver
     share: float
+    flushes: bool = False
 
 
 def shave(instance: Instance, options: Options, start: Schedule | None, bound: int | None) -> Result:
@@ -44,7 +46,12 @@ def shave(instance: Instance, options: Options, start: Schedule | None, bound: i
 
 # a quick improvement shortens the horizons; shaving proves most of a bound at any size; CP-SAT closes small
 # instances and hands large ones back at once
-STEPS = (Step(improve, 0.15), Step(shave, 0.5), Step(solve_cpsat, 0.65), Step(improve, 1.0))
+STEPS = (
+    Step(improve, 0.15, flushes=True),
+    Step(shave, 0.5),
+    Step(solve_cpsat, 0.65),
+    Step(improve, 1.0, flushes=True),
+)
 
 
 def solve_best(instance: Instance, options: Options, warm_start: Schedule | None = None) -> Result:
@@ -72,7 +79,7 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
     """Run the steps, each from the best that is known; return why the last one ended early."""
     reason = ""
     for step in STEPS:
-        if incumbent.closed or clock.left <= 0 or not models(step.solver, instance):
+        if incumbent.closed or clock.left <= 0 or not is_modelled(instance, flushes=step.flushes):
             continue
         result = step.solver(
             instance, _share(options, clock, step, incumbent), incumbent.schedule, incumbent.bound
@@ -83,13 +90,6 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
         if reason == INTERRUPTED:
             break
     return reason
-
-
-def models(solver: Solver, instance: Instance) -> bool:
-    """Whether the solver knows all rules of the instance."""
-    if instance.costs.overlapped is not None:
-        return False
-    return solver is improve or instance.iterations == 1 or not instance.flush
 
 
 def _share(options: Options, clock: Clock, step: Step, incumbent: Incumbent) -> Options:

@@ -9,6 +9,7 @@ from tightpipe.errors import InputError
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
 
+from ..modelled import refuse_unmodelled
 from ..queues import Queues
 
 MOST_MEGABYTES = 4096
@@ -78,13 +79,8 @@ def refuse_if_not_modelled(instance: Instance) -> None:
     InputError
         Naming the entry of the instance.
     """
-    if instance.costs.overlapped is not None:
-        rule = "milp does not model operations that run together"
-        raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
+    refuse_unmodelled("milp", instance)
     shortest = min(instance.duration(k, s) for k in (OpKind.F, OpKind.B) for s in range(instance.stages))
     if instance.costs.link_occupancy > shortest:  # up to that, no message ever waits for another
         rule = f"milp does not model busy links: must be at most {shortest}, the shortest F or B"
         raise InputError(rule, key="link_occupancy", value=instance.costs.link_occupancy)
-    if instance.iterations > 1 and instance.flush:
-        rule = "milp does not flush between iterations; solve one iteration, or set flush to false"
-        raise InputError(rule, key="iterations", value=instance.iterations)

@@ -15,6 +15,8 @@ from tightpipe.solver.bounds.shaving import shaving_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.improve import improve
 from tightpipe.solver.milp import solve_milp
+from tightpipe.solver.modelled import is_modelled as _is_modelled
+from tightpipe.solver.modelled import refuse_unmodelled
 
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance, Memory
@@ -151,11 +153,6 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
     return found
 
 
-def _is_modelled(instance: Instance) -> bool:
-    """Whether the exact models know all rules of the instance."""
-    return instance.costs.overlapped is None and (instance.iterations == 1 or not instance.flush)
-
-
 def compile_kernels() -> None:
     """Run every heuristic, CP-SAT and the search once on tiny instances.
 
@@ -206,10 +203,7 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
 
 
 def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    _refuse_overlapped("cpsat", instance)
-    if instance.iterations > 1 and instance.flush:
-        rule = "cpsat does not flush between iterations; solve one iteration, or set flush to false"
-        raise InputError(rule, key="iterations", value=instance.iterations)
+    refuse_unmodelled("cpsat", instance)
     return _run_solver("cpsat", solve_cpsat, instance, options, warm_start)
 
 
@@ -234,19 +228,12 @@ def _run_solver(
 
 
 def _run_improve(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    _refuse_overlapped("improve", instance)
+    refuse_unmodelled("improve", instance, flushes=True)
     return _run_solver("improve", improve, instance, options, warm_start)
 
 
 def _run_best(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
     return _run_solver("best", solve_best, instance, options, warm_start)
-
-
-def _refuse_overlapped(method: str, instance: Instance) -> None:
-    """Raise where operations of one device may run together, which no solver's model knows."""
-    if instance.costs.overlapped is not None:
-        rule = f"{method} does not overlap operations; leave it out, or use a heuristic that does"
-        raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
 
 
 def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
