@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from . import style
-from .output import check_target, write_figure
+from .output import draw_to
 from .panels import Point, distinct, having, label_y, legend, panels
 
 _FIRST = 0.1  # seconds at which the logarithmic axis begins
@@ -35,9 +35,7 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    check_target(path)
-    with style.paper_style():
-        write_figure(_draw(points), path, style.DPI)
+    draw_to(path, lambda: _draw(points))
 
 
 def _draw(points: Sequence[Point]) -> Figure:

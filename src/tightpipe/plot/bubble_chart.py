@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ..errors import InputError
 from . import style
-from .output import check_target, write_figure
+from .output import draw_to
 
 _HEIGHT = 2.7  # inches
 _GROUP = 0.8  # width of a setting's band, where settings are 1 apart
@@ -52,9 +52,7 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     """
     if not rows:
         raise InputError("no bubble rates to draw")
-    check_target(path)
-    with style.paper_style():
-        write_figure(_draw(rows), path, style.DPI)
+    draw_to(path, lambda: _draw(rows))
 
 
 def _draw(rows: Sequence[Row]) -> Figure:

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from . import style
-from .output import check_target, write_figure
+from .output import draw_to
 from .panels import Point, distinct, having, label_y, legend, look, panels
 
 
@@ -41,9 +41,7 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    check_target(path)
-    with style.paper_style():
-        write_figure(_draw(points, x_label, looser), path, style.DPI)
+    draw_to(path, lambda: _draw(points, x_label, looser))
 
 
 def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ..errors import InputError
+from . import style
 
 SUFFIXES = (".pdf", ".png", ".svg")
 _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
@@ -33,6 +35,19 @@ def check_target(path: str | Path) -> Path:
         what = "it is a folder" if target.is_dir() else f"folder {str(folder)!r} is not writable"
         raise InputError(f"cannot be written: {what}", source=str(path))
     return target
+
+
+def draw_to(path: str | Path, draw: Callable[[], Figure]) -> None:
+    """Draw a figure in the project's style and write it, where it can be written.
+
+    Raises
+    ------
+    InputError
+        If the suffix is not known, or the file cannot be written.
+    """
+    check_target(path)
+    with style.paper_style():
+        write_figure(draw(), path, style.DPI)
 
 
 def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:

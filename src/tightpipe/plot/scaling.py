@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from . import style
-from .output import check_target, write_figure
+from .output import draw_to
 from .panels import Point, distinct, having, label_y, legend, look, panels
 
 _FIRST = 0.01  # seconds at which the logarithmic axis begins
@@ -32,9 +32,7 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    check_target(path)
-    with style.paper_style():
-        write_figure(_draw(points), path, style.DPI)
+    draw_to(path, lambda: _draw(points))
 
 
 def _draw(points: Sequence[Point]) -> Figure:
