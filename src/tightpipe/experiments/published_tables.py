@@ -63,7 +63,8 @@ def _table_8() -> Iterator[Cell]:
             elif column == "1F1B-I":
                 yield _cell(8, setting, column, "interleaved-1f1b", rate, _chunks(setting, 2, setting.comm))
             else:
-                yield _cell(8, setting, column, _LINEAR[column][0], rate, _whole_stages(setting))
+                whole_stages = setting.with_times(2, placement="linear")
+                yield _cell(8, setting, column, _LINEAR[column][0], rate, whole_stages)
 
 
 def _cell(
@@ -86,28 +87,7 @@ def _interleaved(setting: Setting) -> Instance:
 
 def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
     """Return interleaved chunks with the setting's times on each device."""
-    return Instance.uniform(
-        devices=setting.devices,
-        microbatches=setting.microbatches,
-        forward=setting.forward,
-        backward=setting.backward,
-        weight=setting.weight,
-        comm=comm,
-        placement="loop",
-        chunks=chunks,
-    )
-
-
-def _whole_stages(setting: Setting) -> Instance:
-    return Instance.uniform(
-        devices=setting.devices,
-        microbatches=setting.microbatches,
-        forward=2 * setting.forward,
-        backward=2 * setting.backward,
-        weight=2 * setting.weight,
-        comm=setting.comm,
-        placement="linear",
-    )
+    return setting.with_times(comm=comm, placement="loop", chunks=chunks)
 
 
 @cache

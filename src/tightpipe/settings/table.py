@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from ..instance import Instance, Memory, Objective
 from ..placement import Placement
@@ -64,20 +65,21 @@ class Setting:
         twice those times and activations, within the same memory.
         """
         whole = 2 // Placement(placement, self.devices).stages_per_device
-        memory = self.memory(m_offset)
         f, b, w = (
             whole * delta for delta in (self.forward_memory, self._backward_memory, self.weight_memory)
         )
+        memory = Memory(f, b, w, self.memory(m_offset).limit)
+        return self.with_times(whole, placement=placement, memory=memory, objective=objective)
+
+    def with_times(self, factor: int = 1, **entries: Any) -> Instance:
+        """Return an instance whose stages take `factor` times the setting's times; other entries as given."""
         return Instance.uniform(
             devices=self.devices,
             microbatches=self.microbatches,
-            forward=whole * self.forward,
-            backward=whole * self.backward,
-            weight=whole * self.weight,
-            comm=self.comm,
-            placement=placement,
-            memory=Memory(f, b, w, memory.limit),
-            objective=objective,
+            forward=factor * self.forward,
+            backward=factor * self.backward,
+            weight=factor * self.weight,
+            **{"comm": self.comm} | entries,
         )
 
 

@@ -44,16 +44,7 @@ class Table5Row:
         setting = self.setting
         memory = setting.memory(m_offset=0)
         limit = None if times_p is None else times_p * setting.devices * setting.forward_memory
-        return Instance.uniform(
-            devices=setting.devices,
-            microbatches=setting.microbatches,
-            forward=setting.forward,
-            backward=setting.backward,
-            weight=setting.weight,
-            comm=setting.comm,
-            placement="linear",
-            memory=replace(memory, limit=limit),
-        )
+        return setting.with_times(placement="linear", memory=replace(memory, limit=limit))
 
 
 @cache
