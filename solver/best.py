@@ -16,6 +16,7 @@ from tightpipe.schedule import Schedule
 from .bounds.shaving import shaving_bound
 from .clock import Clock
 from .cpsat import solve_cpsat
+from .cpsat.lattice.windows import TOO_LARGE
 from .improve import improve
 from .modelled import is_modelled
 from .progress import Incumbent
@@ -63,7 +64,7 @@ def solve_best(instance: Instance, options: Options, warm_start: Schedule | None
         The problem. What a solver does not model is left to those that do: CP-SAT neither overlaps
         operations nor flushes between iterations, the improvement does not overlap.
     options
-        Time limit (for all of the work), threads, seed, progress.
+        Time limit (for all of the work), threads, seed, memory cap, progress.
     warm_start
         A valid schedule; without one, microbatch after microbatch is.
 
@@ -76,7 +77,10 @@ def solve_best(instance: Instance, options: Options, warm_start: Schedule | None
 
 
 def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
-    """Run the steps, each from the best that is known; return why the last one ended early."""
+    """Run the steps, each from the best that is known; return why one of them fell short.
+
+    That a model is too large for its step's time is no reason: the next step takes over.
+    """
     reason = ""
     for step in STEPS:
         if incumbent.closed or clock.left <= 0 or not is_modelled(instance, flushes=step.flushes):
@@ -84,7 +88,8 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
         result = step.solver(
             instance, _share(options, clock, step, incumbent), incumbent.schedule, incumbent.bound
         )
-        reason = result.reason
+        if result.reason != TOO_LARGE:
+            reason = result.reason or reason
         incumbent.offer(result.schedule)
         incumbent.report(None, result.bound)
         if reason == INTERRUPTED:

@@ -10,10 +10,12 @@ from tightpipe.options import Options
 from tightpipe.schedule import Schedule
 
 from ..clock import Clock
+from ..memory import MemoryCap
 from ..queues import queues_of
 from .lattice.model import LatticeModel
 from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .search import search
+from .size import lattice_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
     target
         Cost in ticks.
     options
-        Time limit (for all of the work), threads, seed.
+        Time limit (for all of the work), threads, seed, memory cap.
     effort
         Deterministic time of the search, as in `search`.
     """
@@ -61,6 +63,8 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
         return Decision(False)
     if not model_pays(windows, clock.left):
         return Decision(None, reason=TOO_LARGE)
+    if refusal := MemoryCap(options.max_memory).refusal(lattice_bytes(windows)):
+        return Decision(None, reason=refusal)
     model = LatticeModel(queues, windows, 0, minimise=False)
     if clock.left <= 0:
         return Decision(None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from ortools.sat.python import cp_model, cp_model_helper
 
@@ -17,8 +17,11 @@ from tightpipe.retime import retime
 from tightpipe.schedule import Order, Schedule
 from tightpipe.validate import validate
 
+from ..memory import MemoryCap
+
 Report = Callable[[int | None, int | None], None]
 LONGEST = 1e8  # seconds; stands for no time limit
+_LOOK = 0.1  # seconds between two looks at the memory that is taken
 
 
 class SearchModel(Protocol):
@@ -80,14 +83,14 @@ def search(
     enough: int = 0,
     effort: float = inf,
 ) -> Found:
-    """Run CP-SAT for at most `seconds`; Ctrl-C ends the run early.
+    """Run CP-SAT for at most `seconds`; Ctrl-C and the memory cap end the run early.
 
     Parameters
     ----------
     model
         What to solve.
     options
-        Threads and seed.
+        Threads, seed, memory cap.
     seconds
         Wall time for presolve and search.
     report
@@ -108,15 +111,16 @@ def search(
     if minimise:
         solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
     watch = _OnSolution(report, enough)
-    status, interrupted = _solve(solver, model.model, watch if minimise else None)
+    cap = MemoryCap(options.max_memory)
+    status, stopped = _solve(solver, model.model, watch if minimise else None, cap)
     if status == cp_model.MODEL_INVALID:
         return Found(None, None, False, f"CP-SAT calls the model invalid: {model.model.validate()[:200]}")
     found, problem = None, ""
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found, problem = _checked(model, [solver.value(var) for var in model.start])
     exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
-    if interrupted and not exhausted:
-        problem = INTERRUPTED
+    if stopped and not exhausted:
+        problem = stopped
     bound = ceil(solver.best_objective_bound - 1e-6) if minimise and status != cp_model.INFEASIBLE else None
     return Found(found, bound, exhausted, problem)
 
@@ -141,9 +145,9 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
 
 
 def _solve(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: _OnSolution | None
-) -> tuple[cp_model_helper.CpSolverStatus, bool]:
-    """Return the status, and whether Ctrl-C ended the run.
+    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: _OnSolution | None, cap: MemoryCap
+) -> tuple[cp_model_helper.CpSolverStatus, str]:
+    """Return the status, and why the run was stopped: by Ctrl-C, by the memory cap, or not (empty).
 
     CP-SAT's own SIGINT handler does not tell that it was called and leaves Python's uninstalled. The
     run therefore has a thread of its own, while this one waits and can be interrupted.
@@ -152,9 +156,18 @@ def _solve(
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(solver.solve, model, callback)
         try:
-            return run.result(), False
+            stopped = _wait(run, cap)
         except KeyboardInterrupt:
-            while not run.done():  # a run that has only just begun would miss the first call
-                solver.stop_search()
-                wait([run], timeout=0.05)
-            return run.result(), True
+            stopped = INTERRUPTED
+        while not run.done():  # a run that has only just begun would miss the first call
+            solver.stop_search()
+            wait([run], timeout=0.05)
+        return run.result(), stopped
+
+
+def _wait(run: Future[Any], cap: MemoryCap) -> str:
+    """Wait for the end of the run, or until the cap is hit; return why it has to be stopped, else ""."""
+    while not wait([run], timeout=_LOOK).done:
+        if cap.hit():
+            return cap.reason
+    return ""

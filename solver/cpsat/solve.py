@@ -13,6 +13,7 @@ from tightpipe.result import Result
 from tightpipe.schedule import Schedule
 
 from ..clock import Clock
+from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import queues_of
 from ..run import run_search
@@ -21,6 +22,7 @@ from .lattice.model import LatticeModel
 from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .plain.model import PlainModel
 from .search import SearchModel, search
+from .size import lattice_bytes, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
@@ -62,7 +64,8 @@ def solve_cpsat(
     instance
         The problem.
     options
-        Time limit, threads, seed, progress. The time limit covers all of the work; Ctrl-C ends it early.
+        Time limit, threads, seed, memory cap, progress. The time limit covers all of the work; Ctrl-C and
+        the memory cap end it early.
     warm_start
         A valid schedule; it is the first incumbent. Without one, microbatch after microbatch is.
     lower_bound
@@ -95,7 +98,8 @@ def solve_cpsat(
     )
 
 
-Build = Callable[[Instance, Incumbent, Clock], SearchModel | None]
+Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
+"""Returns the model, or why there is none."""
 
 
 def _efforts(options: Options) -> tuple[float, float]:
@@ -115,9 +119,9 @@ def _minimise(
     the gap is worth a new model.
     """
     while not incumbent.closed and clock.left > 0:
-        model = build(instance, incumbent, clock)
-        if model is None:
-            return TOO_LARGE
+        model = build(instance, incumbent, clock, MemoryCap(options.max_memory))
+        if isinstance(model, str):
+            return model
         horizon = cost(incumbent.schedule)
         enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
         found = search(model, options, max(clock.left, 0.01), incumbent.report, enough=enough, effort=effort)
@@ -128,25 +132,29 @@ def _minimise(
     return ""
 
 
-def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchModel | None:
+def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
     queues = queues_of(instance)
     if not windows_pay(queues, clock.left * _SHARE):
-        return None
+        return TOO_LARGE
     hint = in_queue_order(incumbent.schedule)
     incumbent.offer(hint)
     windows = windows_of(queues, cost(incumbent.schedule), clock)
     if not model_pays(windows, clock.left * _SHARE):
-        return None
+        return TOO_LARGE
+    if refusal := cap.refusal(lattice_bytes(windows)):
+        return refusal
     model = LatticeModel(queues, windows, incumbent.bound)
     model.add_hint(hint, cost(hint))
     return model
 
 
 def _plain(fifo: bool) -> Build:
-    def build(instance: Instance, incumbent: Incumbent, clock: Clock) -> SearchModel | None:
+    def build(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
         operations = 3 * instance.stages * instance.microbatches
         if operations * _SECONDS_PER_OPERATION > clock.left * _SHARE:
-            return None
+            return TOO_LARGE
+        if refusal := cap.refusal(plain_bytes(instance)):
+            return refusal
         hint = in_queue_order(incumbent.schedule)
         incumbent.offer(hint)
         model = PlainModel(instance, cost(incumbent.schedule), incumbent.bound, fifo=fifo)

@@ -25,7 +25,7 @@ def ask_targets(
     instance
         The problem.
     options
-        Threads and seed.
+        Threads, seed, memory cap.
     incumbent
         What is known; a schedule that keeps a target replaces its schedule, a refuted target its bound.
     clock

@@ -9,16 +9,17 @@ from tempfile import TemporaryDirectory
 import pulp
 
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED
 
 from ..clock import Clock
+from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
-from .process import LONGEST, ModelFiles, run_process
+from .process import LONGEST, OUT_OF_TIME, ModelFiles, run_process
 
 _NUMBER = r"([-+\d.e]+)"
 _BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)
 _OPTIMAL = re.compile(rf"^Result - Optimal solution found\s+Objective value:\s+{_NUMBER}", re.MULTILINE)
+_FRACTIONAL = "no integer solution"  # first line: "Stopped on time (no integer solution - continuous used)"
 _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 
@@ -39,12 +40,13 @@ class _Run:
     def run(self) -> str:
         """Return why CBC ended early, else ""."""
         self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
-        code, stopped = run_process(self._command(), self.files, self.clock, self._look)
-        if self.files.solution.exists():
+        cap = MemoryCap(self.options.max_memory)
+        code, stopped = run_process(self._command(), self.files, self.clock, cap, self._look)
+        if code >= 0 and self.files.solution.exists():  # what a killed process wrote may be torn
             self._take_solution()
         elif not stopped:
             return f"CBC ended with exit status {code}: {self.files.last_line()}"
-        return stopped if stopped == INTERRUPTED else ""
+        return "" if stopped == OUT_OF_TIME else stopped
 
     def _command(self) -> list[str]:
         settings = {
@@ -67,6 +69,9 @@ class _Run:
         self.watch.bound(max((n for n in map(float, found) if n < _LARGEST), default=float("-inf")))
 
     def _take_solution(self) -> None:
+        """Offer what CBC wrote; out of time before its first integer solution, it writes a fractional one."""
         files = self.files
+        if _FRACTIONAL in files.solution.read_text().split("\n", 1)[0]:
+            return
         values = self.pulp.readsol_MPS(str(files.solution), files.problem, *files.names[:3])[1]
         self.watch.solution(lambda variable: float(values[variable.name]))

@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED
 
 from ..clock import Clock
+from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
-from .process import LONGEST, ModelFiles, run_process
+from .process import LONGEST, OUT_OF_TIME, ModelFiles, run_process
 
 _PROGRAM = Path(__file__).with_name("highs_program.py")
 
@@ -45,9 +45,10 @@ class _Run:
         }
         self.files.start.write_text(json.dumps({"start": start, "options": settings}))
         command = [sys.executable, "-P", str(_PROGRAM), str(self.files.mps), str(self.files.start)]
-        code, stopped = run_process(command, self.files, self.clock, self._look)
+        cap = MemoryCap(self.options.max_memory)
+        code, stopped = run_process(command, self.files, self.clock, cap, self._look)
         if stopped:
-            return stopped if stopped == INTERRUPTED else ""
+            return "" if stopped == OUT_OF_TIME else stopped
         if self.status not in ("Optimal", "Time limit reached"):
             return f"HiGHS ended with {self.status or f'exit status {code}'}: {self.files.last_line()}"
         return ""

@@ -7,6 +7,7 @@ Arguments: the MPS file, and a JSON file with the start (column -> value) and Hi
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterable
 from math import isfinite
@@ -51,4 +52,5 @@ def _tell(**line: Any) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # end at once: all that was found has been told
     main(*sys.argv[1:])

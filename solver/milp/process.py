@@ -1,4 +1,4 @@
-"""Run a backend as a process of its own: its files, its time limit, Ctrl-C.
+"""Run a backend as a process of its own: its files, its limits, Ctrl-C.
 
 Two reasons. A solver that is killed or crashes takes nothing with it, and the libraries of OR-Tools and
 highspy, two versions of HiGHS under one name, cannot be loaded by the same process.
@@ -15,11 +15,13 @@ from typing import Any
 from tightpipe.result import INTERRUPTED
 
 from ..clock import Clock
+from ..memory import MemoryCap
 from .linear import Variable
 from .model import MilpModel
 
 POLL = 0.2  # seconds between two looks at what the process has written
 LONGEST = 1e8  # seconds; stands for no time limit
+OUT_OF_TIME = "out of time"
 _LATE = 1.0  # seconds over its time limit after which a process is told to stop
 _GRACE = 3.0  # seconds that it has then to write what it has
 
@@ -53,9 +55,9 @@ class ModelFiles:
 
 
 def run_process(
-    command: list[str], files: ModelFiles, clock: Clock, look: Callable[[], None]
+    command: list[str], files: ModelFiles, clock: Clock, cap: MemoryCap, look: Callable[[], None]
 ) -> tuple[int, str]:
-    """Run until the process ends or time is up; return its exit status and why it was stopped, else "".
+    """Run until the process ends or a limit is hit; return its exit status and why it was stopped, else "".
 
     Parameters
     ----------
@@ -65,6 +67,8 @@ def run_process(
         The process writes to `log` and `errors`.
     clock
         The time limit, which the process has been told too.
+    cap
+        The memory cap, of which it knows nothing.
     look
         Called now and then, and once at the end, to read what the process has written.
     """
@@ -73,7 +77,7 @@ def run_process(
             command, stdout=log, stderr=errors, stdin=subprocess.DEVNULL, start_new_session=True
         )
         try:
-            stopped = _wait(process, clock, look)
+            stopped = _wait(process, clock, cap, look)
         finally:
             process.kill()
             process.wait()
@@ -81,20 +85,26 @@ def run_process(
     return process.returncode, stopped
 
 
-def _wait(process: subprocess.Popen[bytes], clock: Clock, look: Callable[[], None]) -> str:
+def _wait(process: subprocess.Popen[bytes], clock: Clock, cap: MemoryCap, look: Callable[[], None]) -> str:
     try:
-        while clock.left > 0:
-            if _ended(process, min(POLL, clock.left)):
-                return ""
-            look()
-        if _ended(process, _LATE):
-            return ""
-        stopped = "out of time"
+        stopped = _watch(process, clock, cap, look)
     except KeyboardInterrupt:
         stopped = INTERRUPTED
-    process.send_signal(signal.SIGINT)
-    _ended(process, _GRACE)
+    if stopped:
+        process.send_signal(signal.SIGINT)
+        _ended(process, _GRACE)
     return stopped
+
+
+def _watch(process: subprocess.Popen[bytes], clock: Clock, cap: MemoryCap, look: Callable[[], None]) -> str:
+    """Wait for the end of the process, or until it has to be stopped; return why, else ""."""
+    while clock.left > 0:
+        if _ended(process, min(POLL, clock.left)):
+            return ""
+        look()
+        if cap.hit(process.pid):
+            return cap.reason
+    return "" if _ended(process, _LATE) else OUT_OF_TIME
 
 
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -15,6 +15,7 @@ from tightpipe.validate import validate
 
 from ..clock import Clock
 from ..cpsat.lattice.windows import Windows, windows_of, windows_pay
+from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
 from ..run import run_search
@@ -47,7 +48,8 @@ def solve_milp(
     instance
         The problem.
     options
-        Time limit, threads, seed, progress. The time limit covers all of the work; Ctrl-C ends it early.
+        Time limit, threads, seed, memory cap, progress. The time limit covers all of the work; Ctrl-C and
+        the memory cap end it early.
     warm_start
         A valid schedule; it is the first incumbent, and its cost makes every big-M. Without one,
         microbatch after microbatch is.
@@ -79,6 +81,9 @@ def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Cloc
     windows = _windows(queues, incumbent, clock)
     if windows is None or windows.undecided * _SECONDS_PER_BINARY > clock.left * _SHARE:
         return TOO_LARGE
+    size = size_of(queues, windows.undecided)
+    if refusal := MemoryCap(options.max_memory).refusal(size.megabytes * 2**20):
+        return refusal
     model = MilpModel(queues, windows, incumbent.bound)
     model.set_start(in_queue_order(incumbent.schedule), cost(incumbent.schedule))
     if clock.left <= 0:

@@ -57,6 +57,7 @@ def solve(
     seed: int = 0,
     warm_start: WarmStart = "best",
     backend: str | None = None,
+    max_memory: float | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Solve an instance with one method.
@@ -78,6 +79,8 @@ def solve(
         the best of all heuristics that fit, or None for none.
     backend
         Solver behind `milp`: `highs` (the default) or `cbc`.
+    max_memory
+        GB of resident memory at which `cpsat` and `milp` end with the best schedule; None for no cap.
     progress
         Called with each new incumbent or bound.
 
@@ -91,17 +94,27 @@ def solve(
     InputError
         If the method is unknown or does not fit the placement, or an option is out of range.
     """
-    options = Options(time_limit, workers, seed, backend)
-    if backend is not None and method != "milp":
-        raise InputError(f"goes with method milp, not with {method}", key="backend", value=backend)
+    options = Options(time_limit, workers, seed, backend, max_memory)
     if progress is not None:
         options = replace(options, progress=progress)
     chosen = find_method(method)
+    _refuse_contradictions(chosen, backend, warm_start)
     if instance.placement.name not in chosen.placements:
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
         fitting = [m.name for m in METHODS.values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
     return chosen.run(instance, options, warm_start)
+
+
+def _refuse_contradictions(method: Method, backend: str | None, warm_start: WarmStart) -> None:
+    """Raise where an option is given that the method has no use for."""
+    if backend is not None and method.name != "milp":
+        raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
+    given = isinstance(warm_start, Schedule) or warm_start not in ("best", None)
+    if given and method.kind == "heuristic":
+        shown = "a schedule" if isinstance(warm_start, Schedule) else warm_start
+        rule = f"goes with methods that search, not with {method.name}"
+        raise InputError(rule, key="warm_start", value=shown)
 
 
 def find_method(name: str) -> Method:

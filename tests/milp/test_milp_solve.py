@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from cases import instances, serial_order
 from exact_cases import plain_memory, table_memory, v_instance
@@ -17,13 +20,16 @@ from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, si
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.metrics import cost
 from tightpipe.options import Options
+from tightpipe.result import LogEntry
 from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.lattice.windows import windows_of
+from tightpipe.solver.milp import cbc, solve_milp
 from tightpipe.solver.milp import solve as solve_module
-from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp.backend import proven_cost
 from tightpipe.solver.milp.estimate import pairs_of, size_of
 from tightpipe.solver.milp.model import MilpModel
+from tightpipe.solver.milp.process import ModelFiles
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.start import in_queue_order
 
@@ -162,6 +168,51 @@ def test_a_process_that_dies_leaves_the_warm_start(monkeypatch: Any, backend: An
     result = solve_milp(HARD, Options(time_limit=20), _serial(HARD), backend=backend)
     assert result.status is Status.FEASIBLE
     assert "exit status -9" in result.reason
+
+
+def _kill_backend(*_: Any) -> None:
+    for process in psutil.Process().children():
+        process.kill()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_process_that_is_killed_in_mid_solve_leaves_the_warm_start(monkeypatch: Any, backend: Any) -> None:
+    module = sys.modules[f"tightpipe.solver.milp.{backend}"]
+    real = module.run_process  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "run_process", lambda *rest: real(*rest[:-1], _kill_backend))
+    result = solve_milp(HARD, Options(time_limit=60), _serial(HARD), backend=backend)
+    assert result.status is Status.FEASIBLE
+    assert validate(HARD, result.schedule) == []
+    assert "exit status -9" in result.reason
+
+
+def test_what_highs_found_before_it_was_killed_is_kept() -> None:
+    instance = v_instance(2, 4, (8, 14, 8, 2), plain_memory(8))
+    start = cost(_serial(instance))
+
+    def kill_once_better(entry: LogEntry) -> None:
+        if entry.cost is not None and entry.cost < start:
+            _kill_backend()
+
+    options = Options(time_limit=120, workers=2, progress=kill_once_better)
+    result = solve_milp(instance, options, _serial(instance))
+    assert result.cost < start
+    assert validate(instance, result.schedule) == []
+    assert "exit status -9" in result.reason
+
+
+def test_a_fractional_solution_of_cbc_is_ignored(tmp_path: Path) -> None:
+    start = in_queue_order(_serial(HARD))
+    files = ModelFiles(_model(HARD, start), tmp_path)
+    told: list[Any] = []
+    watch = SimpleNamespace(solution=told.append, bound=told.append)
+    run = cbc._Run(_model(HARD, start), Options(), Clock(None), watch, tmp_path)
+    columns = "\n".join(f"{i} X{i:07} 0.5 0" for i in range(len(files.problem.variables())))
+    heads = {"Stopped on time (no integer solution - continuous used)": 0, "Stopped on time": 1}
+    for head, solutions in heads.items():
+        files.solution.write_text(f"{head} - objective value 510.00000000\n{columns}\n")
+        run._take_solution()
+        assert len(told) == solutions
 
 
 def test_wrong_claims_of_a_backend_are_not_believed(monkeypatch: Any) -> None:

@@ -22,11 +22,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 output_option = click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 
 
+max_memory_option = click.option(
+    "--max-memory", type=float, metavar="GB", help="End CP-SAT and MILP here, and keep what they have."
+)
+
+
 def search_options(time_limit: float) -> Callable[[Command], Command]:
     """Add the options of every command that searches."""
 
     def add(command: Command) -> Command:
         for option in (
+            max_memory_option,
             click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
             click.option("--workers", type=int, help="Threads. [default: all cores]"),
             click.option(

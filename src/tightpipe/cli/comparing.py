@@ -51,6 +51,7 @@ def _compare(
     time_limit: float,
     workers: int | None,
     seed: int,
+    max_memory: float | None,
     as_json: bool,
 ) -> None:
     """Compare methods on the papers' settings: one CSV row per setting, memory limit and method.
@@ -59,7 +60,7 @@ def _compare(
     computed again, so an interrupted run continues where it stopped.
     """
     names = [name.strip() for name in methods.split(",")]
-    options = Options(time_limit, workers, seed)
+    options = Options(time_limit, workers, seed, max_memory=max_memory)
     chosen = choose_settings(settings)
     tasks = plan(chosen, memory.split(","), names, Objective(objective), options, link_occupancy)
     if Path(output).suffix != ".csv":
@@ -83,7 +84,8 @@ def _run_tasks(tasks: Sequence[Task], store: RowStore) -> None:
             left -= _seconds(task)
             shown = ("status", "bubble_rate", "bound", "gap")
             numbers = " ".join(f"{column} {row[column]}" for column in shown)
-            bar.finish(f"{task.label} {task.method}: {numbers} in {result.seconds:.1f} s", left)
+            text = f"{task.label} {task.method}: {numbers} in {result.seconds:.1f} s"
+            bar.finish(f"{text}; {result.reason}" if result.reason else text, left)
 
 
 def _seconds(task: Task) -> float:
@@ -135,7 +137,13 @@ def _table(number: str, output: str | None, as_json: bool) -> None:
 @search_options(60.0)
 @json_option
 def _realistic(
-    settings: str, output: str, time_limit: float, workers: int | None, seed: int, as_json: bool
+    settings: str,
+    output: str,
+    time_limit: float,
+    workers: int | None,
+    seed: int,
+    max_memory: float | None,
+    as_json: bool,
 ) -> None:
     """Run greedy, CP-SAT and improve on the suite of realistic instances, side by side with bounds.
 
@@ -143,7 +151,8 @@ def _realistic(
     """
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
-    tasks = plan_realistic(choose_realistic(settings), Options(time_limit, workers, seed))
+    options = Options(time_limit, workers, seed, max_memory=max_memory)
+    tasks = plan_realistic(choose_realistic(settings), options)
     store = RowStore(Path(output), REALISTIC_COLUMNS)
     todo = missing_realistic(tasks, store)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)

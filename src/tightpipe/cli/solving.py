@@ -18,7 +18,7 @@ from ..result import Result
 from ..schedule_file import ScheduleFile, load_schedule, save_schedule
 from ..solve import METHODS, bounds_within, compile_kernels, solve
 from ..validate import Violation, validate
-from .common import check_writable, cli, json_option, search_options
+from .common import check_writable, cli, json_option, max_memory_option, search_options
 
 
 @cli.command("solve")
@@ -42,6 +42,7 @@ def _solve(
     time_limit: float,
     workers: int | None,
     seed: int,
+    max_memory: float | None,
     as_json: bool,
 ) -> None:
     """Solve the instance in the file INSTANCE (JSON or TOML)."""
@@ -57,6 +58,7 @@ def _solve(
             seed=seed,
             warm_start=_warm_start(warm_start),
             backend=backend,
+            max_memory=max_memory,
             progress=bar.begin(method),
         )
     if output is not None and result.schedule is not None:
@@ -91,10 +93,10 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 @click.argument("instance")
 @click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
 @click.option("--workers", type=int, help="Threads. [default: all cores]")
+@max_memory_option
 @json_option
-@click.pass_context
 def _bound(
-    context: click.Context, instance: str, time_limit: float, workers: int | None, as_json: bool
+    instance: str, time_limit: float, workers: int | None, max_memory: float | None, as_json: bool
 ) -> None:
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
 
@@ -104,7 +106,8 @@ def _bound(
     problem = load_instance(instance)
     _refuse_infeasible(problem)
     with progress_bar(1, time_limit) as bar:
-        bounds = bounds_within(problem, Options(time_limit, workers, progress=bar.begin("bound")))
+        options = Options(time_limit, workers, max_memory=max_memory, progress=bar.begin("bound"))
+        bounds = bounds_within(problem, options)
     best = max(bounds, key=lambda bound: bound.value)
     if as_json:
         fields = ("name", "value", "seconds", "argument")

@@ -165,6 +165,7 @@ def run(
             time_limit=options.time_limit,
             workers=options.workers,
             seed=options.seed,
+            max_memory=options.max_memory,
             progress=watch(task),
         )
         if result.reason == INTERRUPTED:

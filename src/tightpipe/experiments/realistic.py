@@ -95,6 +95,7 @@ def _solve(task: RealisticTask, progress: Progress) -> Result:
         time_limit=task.options.time_limit,
         workers=task.options.workers,
         seed=task.options.seed,
+        max_memory=task.options.max_memory,
         progress=progress,
     )
 

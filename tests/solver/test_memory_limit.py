@@ -1,0 +1,201 @@
+"""The memory cap: what it counts, and that every solver that hits it keeps its schedule and says so."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cases import serial_order
+from command_line import call
+from exact_cases import plain_memory, v_instance
+
+from tightpipe import InputError, Status, retime, validate
+from tightpipe.instance_file import save_instance
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.result import Result
+from tightpipe.solver.best import solve_best
+from tightpipe.solver.cpsat import solve_cpsat
+from tightpipe.solver.cpsat.decide import decide
+from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.memory import GIGABYTE, MemoryCap
+from tightpipe.solver.milp import solve_milp
+
+HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
+LARGE = v_instance(5, 10, (10, 17, 9, 1), plain_memory(20))
+
+
+def _resident() -> float:
+    return psutil.Process().memory_info().rss / GIGABYTE
+
+
+def _capped(above: float, time_limit: float = 60) -> Options:
+    """A cap so many GB above what this process takes now."""
+    return Options(time_limit, 2, max_memory=_resident() + above)
+
+
+def _keeps_its_schedule(result: Result) -> None:
+    assert result.status is Status.FEASIBLE
+    assert validate(result.instance, result.schedule) == []
+    assert result.bound <= result.cost <= cost(retime(result.instance, serial_order(result.instance)))
+
+
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), True, "2"])
+def test_a_cap_is_a_positive_number(value: Any) -> None:
+    with pytest.raises(InputError, match="above 0") as error:
+        Options(max_memory=value)
+    assert error.value.key == "max_memory"
+
+
+def test_no_cap_leaves_everything() -> None:
+    assert not MemoryCap(None).hit()
+    assert MemoryCap(None).refusal(1e15) == ""
+
+
+def test_a_backend_counts() -> None:
+    cap = MemoryCap(1000)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        while psutil.Process(process.pid).memory_info().rss < 5e6:
+            pass
+        alone, both = cap.left(), cap.left(process.pid)
+        process.communicate(b"\n")
+    assert both < alone - 4e6
+    assert cap.left(process.pid) > both  # it has ended
+
+
+def test_a_refusal_names_the_cap_and_the_size() -> None:
+    cap = MemoryCap(round(_resident() + 1, 3))
+    assert cap.refusal(5e8) == ""
+    assert cap.refusal(3e9).startswith(cap.reason.removesuffix(" was hit"))
+    assert cap.refusal(3e9).endswith("the model takes about 3 GB")
+    assert MemoryCap(0.001).refusal(1) == "the memory cap of 0.001 GB was hit"
+
+
+@pytest.mark.parametrize("formulation", ["lattice", "plain"])
+def test_cpsat_builds_no_model_that_does_not_fit(formulation: Any) -> None:
+    result = solve_cpsat(LARGE, _capped(0.002), formulation=formulation)
+    _keeps_its_schedule(result)
+    assert result.reason.startswith("the memory cap of ")
+    assert result.seconds < 30
+
+
+@pytest.mark.parametrize("formulation", ["lattice", "plain"])
+def test_cpsat_ends_in_mid_search(monkeypatch: Any, formulation: Any) -> None:
+    monkeypatch.setattr(MemoryCap, "refusal", lambda *_: "")
+    result = solve_cpsat(LARGE, _capped(0.02), formulation=formulation)
+    _keeps_its_schedule(result)
+    assert result.reason.startswith("the memory cap of ")
+    assert result.reason.endswith(" GB was hit")
+
+
+def test_a_question_that_hits_the_cap_stays_open() -> None:
+    decision = decide(HARD, 530, _capped(-0.001))
+    assert (decision.possible, decision.schedule) == (None, None)
+    assert "memory cap" in decision.reason
+
+
+@pytest.mark.parametrize("backend", ["highs", "cbc"])
+def test_milp_builds_no_model_that_does_not_fit(backend: Any) -> None:
+    result = solve_milp(HARD, _capped(0.002), backend=backend)
+    _keeps_its_schedule(result)
+    assert result.reason.startswith("the memory cap of ")
+
+
+@pytest.mark.parametrize(("backend", "above"), [("highs", 0.03), ("cbc", 0.01)])
+def test_a_backend_is_stopped_in_mid_solve(monkeypatch: Any, backend: Any, above: float) -> None:
+    solve_milp(v_instance(2, 2, (8, 14, 8, 2), plain_memory(8)), Options(time_limit=30))  # compile first
+    monkeypatch.setattr(MemoryCap, "refusal", lambda *_: "")
+    result = solve_milp(HARD, _capped(above), backend=backend)
+    _keeps_its_schedule(result)
+    assert result.reason.endswith(" GB was hit")
+    assert not psutil.Process().children()
+
+
+def test_best_goes_on_without_the_solver_and_says_why() -> None:
+    result = solve_best(HARD, _capped(-0.001, 8))
+    _keeps_its_schedule(result)
+    assert result.reason.endswith(" GB was hit")
+
+
+def test_a_model_that_cpsat_calls_invalid_leaves_the_schedule(monkeypatch: Any) -> None:
+    hint = LatticeModel.add_hint
+
+    def spoil(model: LatticeModel, *arguments: Any) -> None:
+        hint(model, *arguments)
+        model.model.proto.objective.vars.append(10**6)
+        model.model.proto.objective.coeffs.append(1)
+
+    monkeypatch.setattr(LatticeModel, "add_hint", spoil)
+    result = solve_cpsat(HARD, Options(60, 2))
+    _keeps_its_schedule(result)
+    assert result.reason.startswith("CP-SAT calls the model invalid: Out of bound integer variable")
+
+
+@pytest.fixture
+def instance_file(tmp_path: Path) -> Path:
+    path = tmp_path / "instance.json"
+    save_instance(HARD, path)
+    return path
+
+
+def test_the_command_keeps_the_schedule_and_names_the_cap(instance_file: Path) -> None:
+    options = ("--max-memory", "0.01", "--time-limit", "60", "--json")
+    done = call("solve", instance_file, "--method", "milp", *options)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["status"]) == (0, "feasible")
+    assert answer["reason"] == "the memory cap of 0.01 GB was hit"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--method", "cpsat", "--backend", "cbc"], "backend = 'cbc': goes with method milp, not with cpsat"),
+        (["--method", "greedy-v", "--warm-start", "v-half"], "warm_start = 'v-half': goes with methods"),
+        (["--max-memory", "0"], "max_memory = 0.0: must be a number of GB, above 0"),
+    ],
+)
+def test_contradictions_are_named_in_one_line(instance_file: Path, arguments: list[str], named: str) -> None:
+    done = call("solve", instance_file, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert named in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+MEASURED = """
+import sys
+import psutil
+sys.path.insert(0, sys.argv[1])
+from exact_cases import table_memory, v_instance
+from tightpipe.options import Options
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.cpsat.lattice.windows import windows_of
+from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.search import search
+from tightpipe.solver.cpsat.size import lattice_bytes, plain_bytes
+from tightpipe.solver.queues import queues_of
+
+instance = v_instance(6, 18, (3, 3, 2, 0), table_memory(6))
+queues = queues_of(instance)
+windows = windows_of(queues, 320)
+before = psutil.Process().memory_info().rss
+if sys.argv[2] == "lattice":
+    model, size = LatticeModel(queues, windows, 288), lattice_bytes(windows)
+else:
+    model, size = PlainModel(instance, 320, 288, fifo=True), plain_bytes(instance)
+search(model, Options(workers=1), 60, lambda *_: None, effort=0.5)
+print((psutil.Process().memory_info().rss - before) / size)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other allocators keep more or less")
+@pytest.mark.parametrize("formulation", ["lattice", "plain"])
+def test_the_estimate_is_close(formulation: str) -> None:
+    tests = os.path.dirname(os.path.dirname(__file__))
+    program = [sys.executable, "-c", MEASURED, tests, formulation]
+    answer = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert 0.5 < float(answer.stdout) < 3
