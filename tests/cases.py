@@ -12,6 +12,19 @@ from tightpipe import Instance, Memory, OpKind, Order
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 
 
+def uniform(devices: int, microbatches: int, times: tuple[int, int, int], **entries: Any) -> Instance:
+    """The durations of F, B and W in a row; other entries as `Instance.uniform` takes them."""
+    forward, backward, weight = times
+    return Instance.uniform(
+        devices=devices,
+        microbatches=microbatches,
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        **entries,
+    )
+
+
 def serial_order(instance: Instance) -> Order:
     """Microbatch after microbatch, each W right after its B: needs the least memory of all orders."""
     lists: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import uniform
 
 from tightpipe import Instance, Memory, Order, simulate
 from tightpipe.heuristics.gpipe import gpipe_order
@@ -11,16 +12,7 @@ from tightpipe.metrics import bubble, peak_memory
 
 def instance(devices: int, microbatches: int, **more: int) -> Instance:
     memory = Memory(2, -1, -1, None)
-    return Instance.uniform(
-        devices=devices,
-        microbatches=microbatches,
-        forward=10,
-        backward=12,
-        weight=8,
-        placement="linear",
-        memory=memory,
-        **more,
-    )
+    return uniform(devices, microbatches, (10, 12, 8), placement="linear", memory=memory, **more)
 
 
 def test_the_order() -> None:

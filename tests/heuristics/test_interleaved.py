@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import uniform
 
 from tightpipe import Instance, Memory, NoScheduleError, simulate, validate
 from tightpipe.heuristics.interleaved import interleaved_order
@@ -10,16 +11,8 @@ from tightpipe.metrics import bubble, peak_memory
 
 
 def instance(devices: int, chunks: int, microbatches: int) -> Instance:
-    return Instance.uniform(
-        devices=devices,
-        microbatches=microbatches,
-        forward=10,
-        backward=12,
-        weight=8,
-        placement="loop",
-        chunks=chunks,
-        memory=Memory(2, -1, -1, None),
-    )
+    memory = Memory(2, -1, -1, None)
+    return uniform(devices, microbatches, (10, 12, 8), placement="loop", chunks=chunks, memory=memory)
 
 
 @pytest.mark.parametrize(("p", "v", "n"), [(1, 3, 4), (2, 2, 4), (4, 2, 8), (4, 3, 12), (8, 4, 16)])

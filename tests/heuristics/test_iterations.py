@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from cases import instances
+from cases import instances, uniform
 from hypothesis import given
 
 from tightpipe import Instance, NoScheduleError, retime, validate
@@ -15,17 +15,8 @@ from tightpipe.metrics import cost
 
 
 def linear(devices: int, microbatches: int, iterations: int, *, flush: bool) -> Instance:
-    return Instance.uniform(
-        devices=devices,
-        microbatches=microbatches,
-        forward=1,
-        backward=1,
-        weight=1,
-        placement="linear",
-        objective="makespan",
-        iterations=iterations,
-        flush=flush,
-    )
+    entries = {"placement": "linear", "objective": "makespan", "iterations": iterations, "flush": flush}
+    return uniform(devices, microbatches, (1, 1, 1), **entries)
 
 
 @given(instances())

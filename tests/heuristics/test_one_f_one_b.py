@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import uniform
 
 from tightpipe import Instance, Memory, OpKind, simulate
 from tightpipe.heuristics.one_f_one_b import eager_one_f_one_b_order, one_f_one_b_order
@@ -12,16 +13,8 @@ SIZES = [(1, 4), (2, 2), (4, 8), (8, 5), (5, 12)]
 
 
 def instance(devices: int, microbatches: int, comm: int = 0) -> Instance:
-    return Instance.uniform(
-        devices=devices,
-        microbatches=microbatches,
-        forward=10,
-        backward=12,
-        weight=8,
-        comm=comm,
-        placement="linear",
-        memory=Memory(2, -1, -1, None),
-    )
+    memory = Memory(2, -1, -1, None)
+    return uniform(devices, microbatches, (10, 12, 8), comm=comm, placement="linear", memory=memory)
 
 
 @pytest.mark.parametrize("make", [one_f_one_b_order, eager_one_f_one_b_order])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
 from tightpipe.heuristics.v_building_block import (
@@ -26,15 +27,7 @@ DEVICES = [1, 2, 3, 4, 5, 6, 7, 8, 12, 17]
 
 
 def instance(p: int, n: int) -> Instance:
-    return Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=1,
-        backward=1,
-        weight=1,
-        placement="v",
-        memory=Memory(2, -1, -1, None),
-    )
+    return uniform(p, n, (1, 1, 1), placement="v", memory=Memory(2, -1, -1, None))
 
 
 @pytest.mark.parametrize("shape", [V_MIN, V_HALF, V_ZB, ONE_F_ONE_B_V])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
 from tightpipe.heuristics.zero_bubble_auto import zb_auto_order
@@ -11,16 +12,7 @@ from tightpipe.metrics import bubble, cost, largest_work, peak_memory
 
 
 def instance(p: int, n: int, limit: int | None, times: tuple[int, int, int] = (10, 10, 10)) -> Instance:
-    forward, backward, weight = times
-    return Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=forward,
-        backward=backward,
-        weight=weight,
-        placement="linear",
-        memory=Memory(5, -3, -2, limit),
-    )
+    return uniform(p, n, times, placement="linear", memory=Memory(5, -3, -2, limit))
 
 
 @pytest.mark.parametrize("limit", range(1, 17))

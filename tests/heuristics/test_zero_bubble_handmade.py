@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
 from tightpipe.heuristics.zero_bubble_handmade import zb_1p_fixed_order, zb_h1_order, zb_h2_order
@@ -14,16 +15,7 @@ COSTS = [(10, 10, 10), (10, 11, 8), (12, 10, 9), (10, 14, 10)]
 
 
 def instance(p: int, n: int, costs: tuple[int, int, int], memory: Memory | None = None) -> Instance:
-    forward, backward, weight = costs
-    return Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=forward,
-        backward=backward,
-        weight=weight,
-        placement="linear",
-        memory=memory,
-    )
+    return uniform(p, n, costs, placement="linear", memory=memory)
 
 
 @pytest.mark.parametrize(("p", "n"), SIZES)

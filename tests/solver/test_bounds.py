@@ -2,7 +2,7 @@
 
 import pytest
 from cases import instances, serial_order
-from exact_cases import plain_memory, table_memory, v_instance
+from exact_cases import one_stage, plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,16 +37,7 @@ def test_no_bound_is_above_the_optimum(instance: Instance) -> None:
 @settings(deadline=None)
 @given(*[st.integers(1, 9)] * 5, st.integers(0, 4), st.integers(1, 12))
 def test_one_stage_per_device_as_published(p: int, n: int, f: int, b: int, w: int, c: int, room: int) -> None:
-    instance = Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=f,
-        backward=b,
-        weight=w,
-        comm=c,
-        placement="linear",
-        memory=plain_memory(2 * room),
-    )
+    instance = one_stage(p, n, (f, b, w, c), 2 * room)
     k = min(n, room)
     published = n * (f + b + w) + max(0, (p - 1) * (b + 2 * c) + (p - k) * f)
     assert warmup_bound(instance).value >= published
