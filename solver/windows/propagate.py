@@ -1,10 +1,10 @@
 """The rules that narrow a box, compiled; each follows from the model, so what holds stays in the box.
 
 An item is worked on when something that its rules read has changed. Its orders come first: precedence,
-transitivity over the nearest decided neighbours, pools, memory, and pairs of which one order does not
-fit into the windows. Then its times: precedence, the work that surely lies before and after it on its
-device, and the idle time that the device has left. Not reaching the last fixed point costs strength,
-never validity.
+transitivity over the nearest decided neighbours, pools, memory, pairs of which one order does not fit
+into the windows, and the work that fits before it. Then its times: precedence, the work that surely
+lies before and after it on its device, and the idle time that the device has left. Not reaching the last
+fixed point costs strength, never validity.
 """
 
 from __future__ import annotations
@@ -127,6 +127,11 @@ def _order(net: Any, box: Any, item: int) -> bool:
             continue
         if not _fit_in_time(net, box, item, queue, there, b):
             return False
+    if not _count_work(net, box, item, queue, device):
+        return False
+    for b in range(slots):
+        if net.members[device, b] < 0 or b == own:
+            continue
         if low[b] > value[start + b]:
             _raise_before(net, box, item, b, low[b])
             push(box, item)
@@ -226,6 +231,34 @@ def _fit_in_time(net: Any, box: Any, item: int, queue: int, there: int, b: int) 
     while low[b] < high[b] and value[first + high[b] - 1] > latest:
         high[b] -= 1
     return bool(low[b] <= high[b])
+
+
+@compiled
+def _count_work(net: Any, box: Any, item: int, queue: int, device: int) -> bool:
+    """What precedes the item fills the time before it, but for what the device may idle.
+
+    So the work before it lies between ``earliest - largest frame start - idle`` and ``latest - least frame
+    start``; False if it cannot.
+    """
+    low, high, value, half = box.low, box.high, box.value, len(box.value) // 2
+    frame = len(net.queue) * (1 + net.members.shape[1]) + device
+    least, most = 0, 0
+    for b in range(net.members.shape[1]):
+        there = net.members[device, b]
+        if there >= 0:
+            least += net.duration[there] * low[b]
+            most += net.duration[there] * (high[b] if there != queue else low[b])
+    room = value[half + item] - value[frame] - least
+    spare = most - (value[item] - value[half + frame] - net.idle[device])
+    if room < 0 or spare < 0:
+        return False
+    for b in range(net.members.shape[1]):
+        there = net.members[device, b]
+        if there >= 0 and there != queue and net.duration[there] > 0:
+            fewest, largest = low[b], high[b]
+            high[b] = min(largest, fewest + room // net.duration[there])
+            low[b] = max(fewest, largest - spare // net.duration[there])
+    return True
 
 
 @compiled

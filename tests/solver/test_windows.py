@@ -100,9 +100,10 @@ def test_windows_of_a_real_schedule_at_scale(threads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("devices", "microbatches", "bubble"), [(4, 12, 3), (5, 10, 5), (6, 18, 6), (8, 16, 10), (8, 24, 10)]
+    ("devices", "microbatches", "bubble"),
+    [(4, 12, 4), (5, 10, 6), (6, 18, 8), (8, 16, 12), (8, 24, 12), (12, 24, 20)],
 )
-def test_shaving_alone_refutes_much(devices: int, microbatches: int, bubble: int) -> None:
+def test_shaving_alone_proves_optima(devices: int, microbatches: int, bubble: int) -> None:
     instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
     shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + bubble - 1))
     assert shaver.run(FOREVER) is True
