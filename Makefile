@@ -10,7 +10,7 @@ BIN := .venv/bin
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare test test-torch test-browser docs lint benchmark clean
+.PHONY: help install compare test test-torch test-browser docs lint benchmark benchmark-exact clean
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -56,6 +56,10 @@ lint: install
 
 benchmark: install
 	$(BIN)/python benchmarks/greedy_v.py
+
+# exact solvers side by side, results/exact.*: up to an hour and a half; it goes on where it stopped
+benchmark-exact: install
+	$(BIN)/python benchmarks/exact.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist site *.egg-info

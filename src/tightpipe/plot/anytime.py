@@ -41,6 +41,7 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
 def _draw(points: Sequence[Point]) -> Figure:
     methods, starts = distinct(points, "method"), distinct(points, "start")
     figure, axes = panels(distinct(points, "panel"))
+    longest = max((p["seconds"] for p in points), default=1.0)
     for panel in axes:
         here = having(points, panel=panel.get_title())
         for i, method in enumerate(methods):
@@ -49,7 +50,7 @@ def _draw(points: Sequence[Point]) -> Figure:
                 seconds = [max(_FIRST, p["seconds"]) for p in line]
                 panel.step(seconds, [p["gap"] for p in line], where="post", clip_on=False, **_look(i, j))
         panel.set_xscale("log")
-        panel.set_xlim(left=_FIRST)
+        panel.set_xlim(_FIRST, max(10 * _FIRST, longest))
         panel.set_yscale("symlog", linthresh=_LINEAR)
         panel.set_xlabel("seconds")
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -59,10 +60,12 @@ def _draw(points: Sequence[Point]) -> Figure:
     axes[0].yaxis.set_minor_locator(NullLocator())
     label_y(axes, "gap = (cost - bound) / cost")
     legend(figure, [
-        Line2D([], [], label=f"{method}, from {_start_text(start)}", **_look(i, j))
-        for i, method in enumerate(methods)
-        for j, start in enumerate(starts)
-    ], columns=len(methods))  # a column per method  # fmt: skip
+        *(Line2D([], [], label=method, **_look(i, 0)) for i, method in enumerate(methods)),
+        *(
+            Line2D([], [], label=f"from {_start_text(start)}", **(_look(0, j) | {"color": style.INK}))
+            for j, start in enumerate(starts)
+        ),
+    ], columns=len(methods) + len(starts))  # fmt: skip
     return figure
 
 

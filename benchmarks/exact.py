@@ -1,0 +1,271 @@
+"""Time to proof, and gap over time, of every exact solver on a fixed set of instances, side by side.
+
+Run ``python benchmarks/exact.py``: each solve has a process of its own and starts from nothing
+(microbatch after microbatch) or from the best heuristic. Rows go to ``results/exact.csv`` as solves end,
+so that an interrupted run goes on where it stopped; table and figure are made from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tightpipe import InputError, Instance, Memory
+from tightpipe.console import progress_bar
+from tightpipe.experiments.row_store import Row, RowStore
+from tightpipe.experiments.solve_columns import option_columns, result_columns
+from tightpipe.instance_file import write_text
+from tightpipe.options import Options
+from tightpipe.plot import draw_gap_over_time
+from tightpipe.result import INTERRUPTED, LogEntry, Result
+from tightpipe.solve import warm_starts
+from tightpipe.solver.best import solve_best
+from tightpipe.solver.cpsat import solve_cpsat
+from tightpipe.solver.milp import solve_milp
+
+SOLVERS: dict[str, Callable[..., Result]] = {
+    "CP-SAT lattice": solve_cpsat,
+    "CP-SAT plain": partial(solve_cpsat, formulation="plain"),
+    "MILP HiGHS": partial(solve_milp, backend="highs"),
+    "MILP CBC": partial(solve_milp, backend="cbc"),
+    "best": solve_best,
+}
+STARTS = ("none", "best")
+FAILED = "failed"  # status of a row whose process died; it is run again by the next run
+_VERSIONS = ("tightpipe_version", "ortools_version", "highspy_version", "pulp_version")
+_OPTIONS = ("workers", "seed", "time_limit", *_VERSIONS)
+KEY = ("instance", "method", "start", *_OPTIONS)
+COLUMNS = (
+    *("instance", "placement", "method", "start", "status", "cost", "work", "bubble", "bound", "gap"),
+    *("seconds", "cpu_seconds", *_OPTIONS, "host_cpus", "finished_at", "reason", "trace"),
+)
+_LATE = 60.0  # seconds over its time limit after which a process is killed
+
+
+def _instance(placement: str, p: int, n: int, times: Sequence[int], memory: Memory) -> Instance:
+    f, b, w, comm = times
+    sizes: dict[str, Any] = {"devices": p, "microbatches": n, "placement": placement, "memory": memory}
+    return Instance.uniform(**sizes, forward=f, backward=b, weight=w, comm=comm)
+
+
+def _linear(p: int, n: int, times: Sequence[int], limit: int) -> Instance:
+    return _instance("linear", p, n, times, Memory(2, -1, -1, limit))
+
+
+def _v(p: int, n: int, times: Sequence[int]) -> Instance:
+    return _instance("v", p, n, times, Memory(2, -1, -1, 4 * p))
+
+
+def _paper(p: int, n: int) -> Instance:
+    """Return the proportions of the published settings, at 2p activations."""
+    return _instance("v", p, n, (3, 3, 2, 0), Memory(74, -42, -32, 74 * 2 * p))
+
+
+INSTANCES = {
+    "linear 2x4 (10,10,10,0)": _linear(2, 4, (10, 10, 10, 0), 8),
+    "linear 2x4 (10,12,8,1)": _linear(2, 4, (10, 12, 8, 1), 4),
+    "linear 3x6 (10,12,8,1)": _linear(3, 6, (10, 12, 8, 1), 6),
+    "linear 4x4 (10,12,8,1)": _linear(4, 4, (10, 12, 8, 1), 8),
+    "v 3x6 (10,12,8,1)": _v(3, 6, (10, 12, 8, 1)),
+    "v 4x8 (10,12,8,1)": _v(4, 8, (10, 12, 8, 1)),
+    "v 4x8 (8,14,8,2)": _v(4, 8, (8, 14, 8, 2)),
+    "v 4x8 (10,20,5,1)": _v(4, 8, (10, 20, 5, 1)),
+    "v 5x10 (3,3,2,0)": _paper(5, 10),
+    "v 6x18 (3,3,2,0)": _paper(6, 18),
+    "v 8x24 (3,3,2,0)": _paper(8, 24),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One row to compute."""
+
+    instance: str
+    method: str
+    start: str
+    options: Options
+
+    def key_columns(self) -> Mapping[str, object]:
+        """Return what makes two rows the same experiment."""
+        return {
+            "instance": self.instance,
+            "method": self.method,
+            "start": self.start,
+            "highspy_version": version("highspy"),
+            "pulp_version": version("pulp"),
+            **option_columns(self.options, searches=True),
+        }
+
+    def row(self) -> dict[str, object]:
+        """Solve in a process of its own; a process that fails is a row too."""
+        placement = INSTANCES[self.instance].placement.name
+        unknown = dict.fromkeys(COLUMNS) | {"placement": placement, "host_cpus": os.cpu_count()}
+        return unknown | self.key_columns() | self._answer()
+
+    def _answer(self) -> dict[str, object]:
+        options = self.options
+        limits = [str(v) for v in (options.time_limit, options.workers, options.seed)]
+        command = [sys.executable, __file__, "--alone", self.instance, self.method, self.start, *limits]
+        try:
+            most = 2 * (options.time_limit or 0) + _LATE
+            done = subprocess.run(command, capture_output=True, text=True, timeout=most)
+        except subprocess.TimeoutExpired as error:
+            return {"status": FAILED, "reason": f"killed after {error.timeout:g} s"}
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+            return {"status": FAILED, "reason": why}
+        answer: dict[str, object] = json.loads(done.stdout)
+        return answer
+
+
+def _solve_alone(name: str, method: str, start: str, limit: str, workers: str, seed: str) -> dict[str, Any]:
+    """Solve in this process and return the columns of what came of it.
+
+    The first call of a compiled loop takes it from a cache; a tiny solve comes first, and is not counted.
+    """
+    instance, solver = INSTANCES[name], SOLVERS[method]
+    tiny = _linear(2, 2, (2, 3, 1, 1), 8)
+    solver(tiny, Options(5.0, 1), warm_starts(tiny)[-1][1])
+    warm_start = warm_starts(instance)[0][1] if start == "best" else None
+    before = sum(os.times()[:4])
+    try:
+        result = solver(instance, Options(float(limit), int(workers), int(seed)), warm_start)
+    except InputError as error:
+        return {"status": "refused", "reason": str(error)}
+    found = {column: value for column, value in result_columns(result).items() if column in COLUMNS}
+    cpu = f"{sum(os.times()[:4]) - before:.3f}"
+    trace = [_seconds_and_gap(entry) for entry in result.log]
+    return found | {"cpu_seconds": cpu, "reason": result.reason, "trace": json.dumps(trace)}
+
+
+def _seconds_and_gap(entry: LogEntry) -> tuple[float, float]:
+    assert entry.cost is not None
+    assert entry.bound is not None
+    return round(entry.seconds, 3), round((entry.cost - entry.bound) / entry.cost, 6)
+
+
+def plan(options: Options) -> list[Task]:
+    """Return the rows in the order in which they are computed; the method best has a start of its own."""
+    return [
+        Task(instance, method, start, options)
+        for instance in INSTANCES
+        for method in SOLVERS
+        for start in (STARTS if method != "best" else ("best",))
+    ]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Return the table: instance x method, from nothing and from the best heuristic."""
+    cells: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        cells.setdefault(row["instance"], {}).setdefault(row["method"], []).append(row)
+    lines = [["instance", *SOLVERS], ["---"] * (1 + len(SOLVERS))]
+    lines += [[name, *(_cell(mine.get(method, [])) for method in SOLVERS)] for name, mine in cells.items()]
+    proven = [[row for mine in cells.values() for row in mine.get(method, [])] for method in SOLVERS]
+    lines.append(["proven", *map(_proven, proven)])
+    table = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([*table, "", *_conditions(rows), ""])
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    """Return seconds to proof, or the final gap; from nothing first, where there are two starts."""
+    return " / ".join(map(_outcome, rows)) or "-"
+
+
+def _outcome(row: Row) -> str:
+    if row["status"] == "optimal":
+        return f"{float(row['seconds']):.1f} s"
+    return f"{float(row['gap']):.2%}" if row["gap"] else row["status"]
+
+
+def _proven(rows: Sequence[Row]) -> str:
+    by_start = [[row for row in rows if row["start"] == start] for start in STARTS]
+    return " / ".join(
+        f"{sum(row['status'] == 'optimal' for row in mine)} of {len(mine)}" for mine in by_start if mine
+    )
+
+
+def _conditions(rows: Sequence[Row]) -> list[str]:
+    """Say what the table shows and under which conditions it was measured."""
+    columns = ("host_cpus", "time_limit", "workers", "seed", *_VERSIONS)
+    cpus, limit, workers, seed, own, ortools, highspy, pulp = (
+        ", ".join(dict.fromkeys(row[column] for row in rows)) for column in columns
+    )
+    days = sorted({row["finished_at"][:10] for row in rows if row["finished_at"]})
+    return [
+        "Seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where two "
+        "values stand: from microbatch after microbatch / from the best heuristic.",
+        "",
+        f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers "
+        f"(CBC: 1), seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}.",
+    ]
+
+
+def _points(row: Row) -> list[dict[str, Any]]:
+    """Return the gap of a solve over time, for the figure; its last point is where it ended."""
+    line = {"panel": row["instance"], "method": row["method"], "start": row["start"]}
+    trace = json.loads(row["trace"] or "[]")
+    if trace:
+        trace.append([float(row["seconds"]), float(row["gap"])])
+    return [line | {"seconds": seconds, "gap": gap} for seconds, gap in trace]
+
+
+def _run(tasks: Sequence[Task], store: RowStore) -> None:
+    """Compute the rows one after another; a solve that Ctrl-C ended is no row."""
+    longest = [task.options.time_limit or 0.0 for task in tasks]
+    with progress_bar(len(tasks), sum(longest)) as bar:
+        for done, task in enumerate(tasks, 1):
+            name = f"{task.instance}, {task.method} from {task.start}"
+            bar.begin(name)
+            row = task.row()
+            if row["reason"] == INTERRUPTED:
+                raise KeyboardInterrupt
+            store.append(row)
+            text = f"{name}: {row['status']} gap {row['gap']} in {row['seconds']} s"
+            bar.finish(f"{text}; {row['reason']}" if row["reason"] else text, sum(longest[done:]))
+
+
+def _newest(tasks: Sequence[Task], store: RowStore) -> list[Row | None]:
+    """Return the newest row of each task under the same conditions, None where there is none."""
+    newest = {tuple(row[column] for column in KEY): row for row in store.rows()}
+    return [newest.get(tuple(str(task.key_columns()[column]) for column in KEY)) for task in tasks]
+
+
+def _report(rows: Sequence[Row], stem: str) -> None:
+    write_text(f"{stem}.md", markdown(rows))
+    draw_gap_over_time([point for row in rows for point in _points(row)], f"{stem}.png")
+
+
+@click.command()
+@click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per solve.")
+@click.option("--workers", type=int, default=2, show_default=True, help="Threads of each solve.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices.")
+@click.option("-o", "--output", default="results/exact.csv", show_default=True, help="CSV to extend.")
+@click.option("--alone", nargs=6, hidden=True, help="Solve here and print JSON: what the processes run.")
+def main(time_limit: float, workers: int, seed: int, output: str, alone: tuple[str, ...] | None) -> None:
+    """Compare all exact solvers; what is in the CSV under the same conditions is not solved again."""
+    if alone:
+        print(json.dumps(_solve_alone(*alone)))
+        return
+    tasks = plan(Options(time_limit, workers, seed))
+    store = RowStore(Path(output), COLUMNS)
+    known = zip(tasks, _newest(tasks, store), strict=True)
+    todo = [task for task, row in known if row is None or row["status"] == FAILED]
+    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
+    _run(todo, store)
+    _report([row for row in _newest(tasks, store) if row], str(Path(output).with_suffix("")))
+    print(Path(output).with_suffix(".md").read_text(encoding="utf-8"), end="")
+
+
+if __name__ == "__main__":
+    main()
