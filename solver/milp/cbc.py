@@ -42,9 +42,10 @@ class _Run:
         self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
         cap = MemoryCap(self.options.max_memory)
         code, stopped = run_process(self._command(), self.files, self.clock, cap, self._look)
-        if code >= 0 and self.files.solution.exists():  # what a killed process wrote may be torn
+        written = self.files.solution.exists()
+        if written:
             self._take_solution()
-        elif not stopped:
+        if not stopped and (code < 0 or not written):
             return f"CBC ended with exit status {code}: {self.files.last_line()}"
         return "" if stopped == OUT_OF_TIME else stopped
 
@@ -69,9 +70,15 @@ class _Run:
         self.watch.bound(max((n for n in map(float, found) if n < _LARGEST), default=float("-inf")))
 
     def _take_solution(self) -> None:
-        """Offer what CBC wrote; out of time before its first integer solution, it writes a fractional one."""
+        """Offer what CBC wrote, which the watch checks.
+
+        Out of time before its first integer solution, it writes a fractional one; killed, half a file.
+        """
         files = self.files
         if _FRACTIONAL in files.solution.read_text().split("\n", 1)[0]:
             return
-        values = self.pulp.readsol_MPS(str(files.solution), files.problem, *files.names[:3])[1]
+        try:
+            values = self.pulp.readsol_MPS(str(files.solution), files.problem, *files.names[:3])[1]
+        except (LookupError, ValueError):
+            return
         self.watch.solution(lambda variable: float(values[variable.name]))

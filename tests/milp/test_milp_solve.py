@@ -29,7 +29,6 @@ from tightpipe.solver.milp import solve as solve_module
 from tightpipe.solver.milp.backend import proven_cost
 from tightpipe.solver.milp.estimate import pairs_of, size_of
 from tightpipe.solver.milp.model import MilpModel
-from tightpipe.solver.milp.process import ModelFiles
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.start import in_queue_order
 
@@ -201,18 +200,24 @@ def test_what_highs_found_before_it_was_killed_is_kept() -> None:
     assert "exit status -9" in result.reason
 
 
-def test_a_fractional_solution_of_cbc_is_ignored(tmp_path: Path) -> None:
-    start = in_queue_order(_serial(HARD))
-    files = ModelFiles(_model(HARD, start), tmp_path)
+@pytest.mark.parametrize(
+    ("head", "last_line", "offered"),
+    [
+        ("Stopped on time", "1 X0000001 1 0\n", 1),
+        ("Stopped on time (no integer solution - continuous used)", "1 X0000001 0.5 0\n", 0),
+        ("Stopped on time", "1 X000", 0),  # torn
+    ],
+)
+def test_of_what_cbc_writes_whole_solutions_are_taken(
+    tmp_path: Path, head: str, last_line: str, offered: int
+) -> None:
     told: list[Any] = []
     watch = SimpleNamespace(solution=told.append, bound=told.append)
-    run = cbc._Run(_model(HARD, start), Options(), Clock(None), watch, tmp_path)
-    columns = "\n".join(f"{i} X{i:07} 0.5 0" for i in range(len(files.problem.variables())))
-    heads = {"Stopped on time (no integer solution - continuous used)": 0, "Stopped on time": 1}
-    for head, solutions in heads.items():
-        files.solution.write_text(f"{head} - objective value 510.00000000\n{columns}\n")
-        run._take_solution()
-        assert len(told) == solutions
+    run = cbc._Run(_model(EASY, _serial(EASY)), Options(), Clock(None), watch, tmp_path)
+    lines = f"{head} - objective value 510.00000000\n0 X0000000 1 0\n{last_line}"
+    run.files.solution.write_text(lines)
+    run._take_solution()
+    assert len(told) == offered
 
 
 def test_wrong_claims_of_a_backend_are_not_believed(monkeypatch: Any) -> None:
