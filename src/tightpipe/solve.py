@@ -10,6 +10,7 @@ from functools import partial
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.bounds import Bound, all_bounds, best_bound
+from tightpipe.solver.bounds.fluid import fluid_bound
 from tightpipe.solver.bounds.refute import refutation_bound
 from tightpipe.solver.bounds.shaving import shaving_bound
 from tightpipe.solver.cpsat import solve_cpsat
@@ -154,7 +155,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
     if not starts:
         return found
     upper = cost(starts[0][1])
-    for search, share in ((shaving_bound, 0.5), (refutation_bound, 1.0)):
+    for search, share in ((shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)):
         best = max(bound.value for bound in found)
         if best >= upper:
             break

@@ -1,0 +1,71 @@
+"""Prove the optima of random small instances: tests/data/small_optima.csv.
+
+Run ``python benchmarks/small_optima.py``. It goes on where the file ends, one line per instance, and
+leaves out seeds that are not closed within the time limit. CP-SAT's lattice model finds the optimum,
+starting from the best heuristic; that nothing is cheaper is then proven again, without bounds or windows:
+by brute force where that is quick, else by the plain model if it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from tightpipe import Instance, Status, solve
+from tightpipe.options import Options
+from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.search import search
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from brute_force import optimum
+from small_instances import OPTIMA, Known, digest, known_optima, small_instance
+
+_FEW = 18  # operations up to which brute force is quick
+
+
+def prove(seed: int, seconds: float) -> Known | None:
+    """Return the optimum of an instance, None where it is not closed within `seconds`."""
+    instance = small_instance(seed)
+    result = solve(instance, "cpsat", workers=1, time_limit=seconds)
+    if result.status is not Status.OPTIMAL:
+        return None
+    assert result.cost is not None
+    return Known(seed, digest(instance), result.cost, _proof(instance, result.cost, seconds))
+
+
+def _proof(instance: Instance, cost: int, seconds: float) -> str:
+    if 3 * instance.stages * instance.microbatches <= _FEW:
+        assert optimum(instance) == cost, instance
+        return "brute"
+    model = PlainModel(instance, cost - 1, 0, fifo=True)
+    found = search(model, Options(workers=1), seconds, lambda *_: None)
+    assert found.schedule is None, instance
+    return "plain" if found.exhausted else "lattice"
+
+
+def main() -> None:
+    """Append lines until there are enough."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=3000, help="lines of the file")
+    parser.add_argument("--seconds", type=float, default=4.0, help="time limit of each proof")
+    arguments = parser.parse_args()
+    known = known_optima() if OPTIMA.exists() else []
+    begin = known[-1].seed + 1 if known else 0
+    with OPTIMA.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if not known:
+            writer.writerow(Known.__slots__)
+        lines, seed = len(known), begin
+        while lines < arguments.count:
+            proven = prove(seed, arguments.seconds)
+            seed += 1
+            if proven is not None:
+                writer.writerow([getattr(proven, key) for key in Known.__slots__])
+                file.flush()
+                lines += 1
+
+
+if __name__ == "__main__":
+    main()

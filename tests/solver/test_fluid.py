@@ -1,0 +1,143 @@
+"""The fluid bound: what its inequalities claim of every schedule, and what they refute."""
+
+import numpy as np
+import pytest
+from brute_force import optimum
+from cases import instances, random_order, serial_order
+from exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance, with_busy_links
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Objective, Schedule, retime, validate
+from tightpipe.errors import NoScheduleError
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.metrics import cost, largest_work
+from tightpipe.options import Options
+from tightpipe.settings import load_settings
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.fluid import fluid_bound
+from tightpipe.solver.bounds.fluid_rows import FluidRows
+from tightpipe.solver.bounds.infeasible import UNIT, Inequalities, is_infeasible
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.queues import queues_of, words_of
+from tightpipe.solver.start import in_queue_order
+from tightpipe.solver.windows import windows_of
+
+FOREVER = Clock(None)
+
+
+def progress_of(schedule: Schedule, rows: FluidRows) -> list[float]:
+    """The values of the variables in a first-in-first-out schedule, in parts of `UNIT`."""
+    instance, queues = schedule.instance, rows.queues.queues
+    order, makespan = schedule.order, instance.objective is Objective.MAKESPAN
+    first = [int(schedule.start[order.rows(d)].min()) for d in range(instance.devices)]
+    origin = 0 if makespan else first[instance.placement.routes[0][0]]
+    point = [0.0] * len(rows.system.lower)
+    for device, word in enumerate(words_of(rows.queues, order)):
+        for q, start in zip(word, schedule.start[order.rows(device)].tolist(), strict=True):
+            done = np.clip((rows.grid - (start - origin)) / queues[q].duration, 0, 1) * UNIT
+            for i, value in enumerate(done.tolist()):
+                point[rows.progress(q, i)] += value
+        point[rows.start(device)] = 0 if makespan else (first[device] - origin) * UNIT
+    return point
+
+
+def assert_solves(schedule: Schedule, target: int, intervals: int) -> None:
+    """The schedule satisfies every inequality of the target."""
+    queues = queues_of(schedule.instance)
+    rows = FluidRows(queues, windows_of(queues, target), intervals)
+    point = progress_of(schedule, rows)
+    scale = 1e-9 * max(1.0, *(abs(value) for value in point))
+    assert all(
+        a - scale <= x <= b + scale
+        for a, x, b in zip(rows.system.lower, point, rows.system.upper, strict=True)
+    )
+    missing = rows.system.shortfall(point)  # type: ignore[arg-type]  # floats will do here
+    size = [1.0] * len(missing)
+    for row, coefficient in zip(rows.system.row, rows.system.coefficient, strict=True):
+        size[row] += abs(coefficient)
+    assert all(miss <= scale * s for miss, s in zip(missing, size, strict=True))
+
+
+def schedules_of(instance: Instance, seed: int) -> list[Schedule]:
+    orders = [serial_order(instance), random_order(instance, seed)]
+    for heuristic in HEURISTICS.values():
+        if instance.placement.name in heuristic.placements:
+            try:
+                orders.append(heuristic.order(instance))
+            except NoScheduleError:  # not every heuristic fits every limit
+                continue
+    found = [retime(instance, order) for order in orders]
+    return [in_queue_order(schedule) for schedule in found if validate(instance, schedule) == []]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    instances(max_devices=4, max_microbatches=4), st.integers(0, 2**16), st.integers(1, 90), st.integers(0, 9)
+)
+def test_every_schedule_satisfies_the_inequalities(
+    instance: Instance, seed: int, intervals: int, room: int
+) -> None:
+    for schedule in sorted(schedules_of(instance, seed), key=cost)[:3]:
+        assert_solves(schedule, cost(schedule) + room, intervals)
+
+
+def test_a_schedule_at_scale_satisfies_the_inequalities() -> None:
+    instance = load_settings()["6.2B-8x24"].instance()
+    schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
+    assert_solves(schedule, cost(schedule), 64)
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("occupancy", [0, 9])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+def test_never_above_the_optimum(shape: tuple[str, int, int], objective: str, occupancy: int) -> None:
+    instance = with_busy_links(tiny_instance(shape, 3, objective, limited=True), occupancy)
+    best = optimum(instance)
+    for upper in (best, best + 3):
+        assert fluid_bound(instance, upper, Options()).value <= best
+
+
+def test_device_starts_are_not_pinned() -> None:
+    """With b > f a device gains by starting late: a version that pins the starts claims a bubble of 16."""
+    instance = v_instance(2, 4, (8, 14, 8, 2), plain_memory(8))
+    bound = fluid_bound(instance, largest_work(instance) + 16, Options())
+    assert best_bound(instance).value < bound.value <= largest_work(instance) + 12
+
+
+@pytest.mark.parametrize(("devices", "microbatches", "optimal"), [(4, 12, 4), (8, 16, 12)])
+def test_closes_where_memory_is_the_trouble(devices: int, microbatches: int, optimal: int) -> None:
+    instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
+    work = largest_work(instance)
+    bound = fluid_bound(instance, work + optimal, Options(), work + optimal - 1)
+    assert (bound.name, bound.value) == ("fluid", work + optimal)
+    assert "no fractional progress" in bound.argument
+
+
+def test_no_time_gives_the_bound_by_formula() -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+    bound = fluid_bound(instance, 400, Options(time_limit=0))
+    assert (bound.name, bound.value) == (best_bound(instance).name, best_bound(instance).value)
+
+
+def triangle(least: int) -> Inequalities:
+    """x + y >= least with x + 2 y <= 2 and 2 x + y <= 2 in the unit square: x + y is at most 4/3."""
+    system = Inequalities()
+    for _ in range(2):
+        system.add_variable(0, UNIT)
+    system.at_least([(0, 3), (1, 3)], least)
+    system.at_least([(0, -1), (1, -2)], -2)
+    system.at_least([(0, -1), (1, -1), (0, -1)], -2)
+    return system
+
+
+@pytest.mark.parametrize(("least", "infeasible"), [(0, False), (3, False), (4, False), (5, True), (9, True)])
+def test_infeasible_systems(least: int, infeasible: bool) -> None:
+    assert is_infeasible(triangle(least), FOREVER) is infeasible
+
+
+def test_multipliers_prove_only_what_they_add_up_to() -> None:
+    assert triangle(5).refuted_by([1, 1, 1])
+    assert triangle(5).refuted_by([1, 1, 1]) is not triangle(4).refuted_by([1, 1, 1])
+    assert not triangle(5).refuted_by([1, 0, 0])
+    assert not triangle(5).refuted_by([-1, -1, -1])

@@ -1,0 +1,76 @@
+"""No bound is above the optimum, on thousands of small instances of all kinds with proven optima.
+
+`benchmarks/small_optima.py` wrote the optima. Bounds by search are asked on every so many lines, each time with
+another cost as the known one: the optimum itself, or somewhat more.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from small_instances import Known, digest, known_optima, small_instance
+
+from tightpipe import Instance
+from tightpipe.options import Options
+from tightpipe.placement import PLACEMENTS
+from tightpipe.solver.bounds import Bound, all_bounds
+from tightpipe.solver.bounds.fluid import fluid_bound
+from tightpipe.solver.bounds.fluid_rows import FluidRows
+from tightpipe.solver.bounds.infeasible import is_infeasible
+from tightpipe.solver.bounds.refute import refutation_bound
+from tightpipe.solver.bounds.shaving import shaving_bound
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.queues import queues_of
+from tightpipe.solver.windows import windows_of
+
+Search = Callable[[Instance, int, Options], Bound]
+OPTIONS = Options(time_limit=20, workers=1)
+KNOWN = known_optima()
+
+
+def known_cost(line: Known) -> int:
+    """The optimum, or up to 10 ticks more, by the seed."""
+    return line.optimum + line.seed % 11
+
+
+def test_the_generator_has_not_changed() -> None:
+    changed = [line.seed for line in KNOWN if digest(small_instance(line.seed)) != line.digest]
+    assert not changed, "run benchmarks/small_optima.py on an empty file"
+
+
+def test_the_instances_are_of_all_kinds() -> None:
+    kinds = Counter(
+        (instance.placement.name, str(instance.objective), instance.costs.link_occupancy > 0)
+        for instance in (small_instance(line.seed) for line in KNOWN)
+    )
+    assert len(kinds) == len(PLACEMENTS) * 2 * 2
+    assert min(kinds.values()) >= 10
+    assert sum(line.proof != "lattice" for line in KNOWN) > 0.9 * len(KNOWN)
+
+
+def test_no_formula_is_above_the_optimum() -> None:
+    for line in KNOWN:
+        for bound in all_bounds(small_instance(line.seed)):
+            assert bound.value <= line.optimum, (line, bound)
+
+
+def test_the_windows_of_the_optimum_are_not_empty() -> None:
+    for line in KNOWN:
+        assert windows_of(queues_of(small_instance(line.seed)), line.optimum).feasible, line
+
+
+@pytest.mark.parametrize("intervals", [16, 48])
+def test_the_inequalities_of_the_optimum_have_a_solution(intervals: int) -> None:
+    for line in KNOWN[intervals::30]:
+        queues = queues_of(small_instance(line.seed))
+        rows = FluidRows(queues, windows_of(queues, line.optimum), intervals)
+        assert not is_infeasible(rows.system, Clock(20)), line
+
+
+@pytest.mark.parametrize(
+    ("search", "every"), [(shaving_bound, 12), (fluid_bound, 300), (refutation_bound, 100)]
+)
+def test_no_search_is_above_the_optimum(search: Search, every: int) -> None:
+    for line in KNOWN[every // 2 :: every]:
+        bound = search(small_instance(line.seed), known_cost(line), OPTIONS)
+        assert bound.value <= line.optimum, (line, bound)
