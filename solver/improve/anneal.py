@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ..windows.compiled import compiled
+from .draws import draw
 from .paths import cost_of, undo, update
 
 _REACH = 8  # longest move that is not a far one, in places
@@ -15,7 +16,7 @@ _FAR = 0.15  # probability of a far move, up to `_FARTHEST` places
 _FARTHEST = 32
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def anneal(
     network: Any, words: Any, random: Any, moves: int, warmth: float, cost: float, best: float, best_item: Any
 ) -> tuple[float, float]:
@@ -42,7 +43,7 @@ def anneal(
         As they are at the end.
     """
     for _ in range(moves):
-        i = int(_draw(random) * len(words.item))
+        i = int(draw(random) * len(words.item))
         x = words.item[i]
         device = network.home[x]
         j = _destination(network, random, device, i)
@@ -56,7 +57,7 @@ def anneal(
             after = min(high + 1, network.offsets[device + 1] - 1)
             possible, changes = update(network, words, device, low, after)
             if possible:
-                enough = cost - warmth * np.log(1.0 - _draw(random))
+                enough = cost - warmth * np.log(1.0 - draw(random))
                 new = cost_of(network, words, enough)
                 taken = new <= enough
                 if taken:
@@ -67,37 +68,27 @@ def anneal(
             _restore(words, low, high)
         elif cost < best:
             best = cost
-            best_item[:] = words.item
+            for k in range(len(best_item)):
+                best_item[k] = words.item[k]
     return cost, best
 
 
-@njit(cache=True, nogil=True)
-def _draw(random: Any) -> float:
-    """Return a number in [0, 1): Marsaglia's xorshift, so that each thread has a generator of its own."""
-    x = random[0]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    random[0] = x
-    return float(x >> np.uint64(11)) * 2.0**-53
-
-
-@njit(cache=True, nogil=True)
+@compiled
 def _destination(network: Any, random: Any, device: int, i: int) -> int:
     """Return the position to move to: mostly near, within the block."""
     first = network.offsets[device]
     start = first + (i - first) // network.block * network.block
-    if _draw(random) < _FAR:
-        places = 1 + int(_draw(random) * _FARTHEST)
+    if draw(random) < _FAR:
+        places = 1 + int(draw(random) * _FARTHEST)
     else:
         places = 1
-        while places < _REACH and _draw(random) < _GO_ON:
+        while places < _REACH and draw(random) < _GO_ON:
             places += 1
-    j = i + places if _draw(random) < 0.5 else i - places
+    j = i + places if draw(random) < 0.5 else i - places
     return int(min(max(j, start), start + network.block - 1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _shift(words: Any, i: int, j: int) -> None:
     """Move the item at position i to position j, the ones between by one place; keep how it was."""
     x, step = words.item[i], 1 if j > i else -1
@@ -108,18 +99,18 @@ def _shift(words: Any, i: int, j: int) -> None:
     words.item[j] = x
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _restore(words: Any, low: int, high: int) -> None:
     for k in range(low, high + 1):
         words.item[k] = words.shift[k]
         words.place[words.item[k]] = k
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _allowed(network: Any, words: Any, device: int, last: int) -> bool:
     """Whether the device's word up to position `last` keeps the memory limit and its own precedences."""
-    credit = np.zeros(network.credits, np.int64)
-    memory = 0
+    credit, memory = words.credit, 0
+    credit[:] = 0
     for i in range(network.offsets[device], last + 1):
         q = network.queue[words.item[i]]
         taken = network.takes[q]
@@ -136,7 +127,7 @@ def _allowed(network: Any, words: Any, device: int, last: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _relabel(network: Any, words: Any, low: int, high: int) -> None:
     """Bring the elements of each queue into sequence again, by insertion, and note the places."""
     for i in range(low + 1, high + 1):

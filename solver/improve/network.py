@@ -65,6 +65,8 @@ class Words(NamedTuple):
     wanted: Ints  # (p,) last position that some item waits for
     pending: Ints  # (p,) number of dirty items
     changed: NDArray[np.bool_]  # (p,) whether the item before `head` has changed
+    credit: Ints  # (C,) of the word that is looked at
+    walk: NDArray[np.float64]  # (p + 1, p) heaviest walks of so many edges that end at each device
 
 
 def network_of(queues: Queues) -> Network:
@@ -122,6 +124,7 @@ def words_for(network: Network) -> Words:
         *(ints(items), ints(items), ints(items, network.frames), ints(items), ints(items), ints(items)),
         *(ints(items, network.frames), ints(items), np.zeros(items, np.bool_), ints(items)),
         *(ints(devices), ints(devices), ints(devices), np.zeros(devices, np.bool_)),
+        *(ints(network.credits), np.zeros((devices + 1, devices))),
     )
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ..windows.compiled import compiled
 from .network import NO_PATH
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def load(network: Any, words: Any, item: Any) -> None:
     """Take over words, which must not deadlock, and compute all paths."""
-    words.item[:] = item
     for i in range(len(item)):
+        words.item[i] = item[i]
         words.place[item[i]] = i
     words.path[:] = NO_PATH
     words.end[:] = 1
@@ -29,7 +29,7 @@ def load(network: Any, words: Any, item: Any) -> None:
         update(network, words, device, first, last)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[bool, int]:
     """Compute the paths again after positions `low` to `high` of a device have changed.
 
@@ -84,7 +84,7 @@ def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[
     return possible, changes
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rewind(network: Any, words: Any, device: int, low: int) -> None:
     """Set the heads to the first items that the change may reach.
 
@@ -106,7 +106,7 @@ def _rewind(network: Any, words: Any, device: int, low: int) -> None:
     words.head[device] = low
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _recompute(network: Any, words: Any, device: int, i: int, k: int) -> bool:
     """Compute the paths of the item at position `i`; keep the old ones as change `k` if they differ."""
     x = words.item[i]
@@ -138,16 +138,17 @@ def _recompute(network: Any, words: Any, device: int, i: int, k: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def undo(words: Any, changes: int) -> None:
     """Restore the paths that the last `update` has changed."""
     for k in range(changes):
         x = words.undo[k]
         words.end[x] = words.end_before[k]
-        words.path[x, :] = words.path_before[k]
+        for f in range(words.path.shape[1]):
+            words.path[x, f] = words.path_before[k, f]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def cost_of(network: Any, words: Any, enough: float) -> float:
     """Return the least cost of the words, before rounding up; or a lower bound of it above `enough`.
 
@@ -161,7 +162,8 @@ def cost_of(network: Any, words: Any, enough: float) -> float:
         largest = max(largest, words.path[x, network.frame[d]])
     if network.frames == 1 or largest > enough:
         return float(largest)
-    walks = np.zeros((p + 1, p))
+    walks = words.walk
+    walks[0, :] = 0.0
     for k in range(p):
         walks[k + 1, :] = NO_PATH
         for d in range(p):

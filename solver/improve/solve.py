@@ -8,6 +8,7 @@ from functools import partial
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
@@ -23,18 +24,46 @@ from ..queues import Queues, queues_of
 from ..run import run_search
 from ..start import in_queue_order
 from .anneal import anneal
+from .dispatch import dispatch, first_weights, yard_for
 from .network import Ints, Network, Words, items_of, network_of, order_of_items, words_for
 from .paths import cost_of, load
+from .tune import tune
 
-# shares of the search; each round anneals from the incumbent. The first one, cold, also shows the speed.
+_RULES = 0.25  # share of the search for a dispatching rule
+_RULES_WARM = 0.5  # temperatures are in mean durations of an operation
+_RULES_COOLING = 20.0
+_RUN_PER_MOVE = 4  # a run takes as long as so many moves
+# shares of what is left; each round anneals from the incumbent. The first one, cold, also shows the speed.
 ROUNDS = (0.1, 0.3, 0.3, 0.3)
-_COLD = 0.01  # temperatures are in mean durations of an operation, and fall to a twentieth in a round
+_COLD = 0.01
 _WARM = 0.0045  # for one move per item; measured: 0.02 pays at 65 of them, 0.1 at 650, 0.2 from 2000 on
 _WARMEST = 0.2
-_COOLING = 20.0
+_COOLING = 20.0  # falls to this part in a round
 _MOVES_PER_ITEM = 2000  # of the whole search, where there is no time limit
-_WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes about a tenth of a second
+_WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
 _LEAST_BATCH = 25
+
+
+class _Tuner:
+    """One search for a rule, with a generator and a best of its own."""
+
+    def __init__(self, queues: Queues, network: Network, unit: float, seed: int) -> None:
+        self.network = network
+        self.yard = yard_for(queues, network)
+        self.random = _generator(seed)
+        self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
+        self.cost = self.best = np.inf
+
+    def tune(self, runs: int, warmth: float) -> None:
+        """Try weights at a temperature in ticks."""
+        self.cost, self.best = tune(
+            *(self.network, self.yard, self.random, runs, warmth, self.cost, self.best, self.weights)
+        )
+
+    def item(self) -> Ints:
+        """Return the words of the best rule."""
+        dispatch(self.network, self.yard, self.weights[1], np.inf)
+        return self.yard.item.copy()
 
 
 class _Walker:
@@ -43,7 +72,7 @@ class _Walker:
     def __init__(self, network: Network, seed: int) -> None:
         self.network = network
         self.words: Words = words_for(network)
-        self.random = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+        self.random = _generator(seed)
         self.cost = self.best = 0.0
         self.item: Ints = np.zeros(0, np.int64)
 
@@ -63,10 +92,12 @@ class _Walker:
 def improve(
     instance: Instance, options: Options, start: Schedule | None = None, lower_bound: int | None = None
 ) -> Result:
-    """Search for a cheaper schedule: simulated annealing over the sequences of operations.
+    """Search for a cheaper schedule: a dispatching rule first, then annealing of the sequences of operations.
 
-    A move takes an operation to another place of its device's sequence; its cost is exact, with the best
-    start times. Messages are taken to find their links free; what is returned counts them as they are.
+    The weights of the rule are annealed too; each rule gives a whole schedule. Annealing starts from the
+    better of the start and what the best rule gives. A move takes an operation to another place of its
+    device's sequence; its cost is exact, with the best start times. Messages are taken to find their
+    links free; what is returned counts them as they are.
 
     Parameters
     ----------
@@ -95,31 +126,62 @@ def improve(
 
 
 def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
-    queues = queues_of(instance)
-    network = network_of(queues)
-    item = items_of(queues, in_queue_order(incumbent.schedule).order)
-    walkers = [_Walker(network, seed) for seed in _seeds(options)]
-    batch = max(_LEAST_BATCH, _WORK_PER_BATCH // len(item))
-    budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * len(item) / batch)
-    unit = float(network.duration[network.queue].mean())
-    best = np.inf
-    with ThreadPoolExecutor(len(walkers)) as pool:
-        since, warmth = 0.0, _COLD * unit
+    search = _Search(instance, options, incumbent, clock)
+    with ThreadPoolExecutor(options.threads) as pool:
+        search.find_rule(pool)
+        search.anneal(pool)
+    return ""
+
+
+class _Search:
+    """What both parts of a search share."""
+
+    def __init__(self, instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
+        self.incumbent, self.seeds = incumbent, _seeds(options)
+        self.queues = queues_of(instance)
+        self.network = network_of(self.queues)
+        self.items = len(self.network.queue)
+        self.unit = float(self.network.duration[self.network.queue].mean())
+        self.batch = max(_LEAST_BATCH, _WORK_PER_BATCH // self.items)
+        self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * self.items / self.batch)
+
+    def find_rule(self, pool: ThreadPoolExecutor) -> None:
+        """Offer what the best dispatching rules do."""
+        tuners = [_Tuner(self.queues, self.network, self.unit, seed) for seed in self.seeds]
+        runs, best = max(1, self.batch // _RUN_PER_MOVE), np.inf
+        while self.budget.spent < _RULES and not self.incumbent.closed:
+            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.budget.spent / _RULES)
+            list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners))
+            self.budget.batches += 1
+            leader = min(tuners, key=lambda tuner: tuner.best)
+            if leader.best < best:
+                best = leader.best
+                _offer(self.queues, self.network, leader.item(), self.incumbent)
+
+    def anneal(self, pool: ThreadPoolExecutor) -> None:
+        """Anneal words from the incumbent, round after round."""
+        walkers = [_Walker(self.network, seed) for seed in self.seeds]
+        item = items_of(self.queues, in_queue_order(self.incumbent.schedule).order)
+        best, since, warmth, before = np.inf, self.budget.spent, _COLD * self.unit, self.budget.batches
+        left = 1.0 - since
         for share in ROUNDS:
+            if self.incumbent.closed or self.budget.spent >= 1.0:
+                return
             for walker in walkers:
                 walker.begin(item)
-            while budget.spent < since + share and not incumbent.closed:
-                cooled = warmth * _COOLING ** -((budget.spent - since) / share)
-                list(pool.map(partial(_Walker.walk, moves=batch, warmth=cooled), walkers))
-                budget.batches += 1
+            begun, lasts = self.budget.spent, share * left
+            while self.budget.spent < begun + lasts and not self.incumbent.closed:
+                cooled = warmth * _COOLING ** -((self.budget.spent - begun) / lasts)
+                list(pool.map(partial(_Walker.walk, moves=self.batch, warmth=cooled), walkers))
+                self.budget.batches += 1
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
                     best, item = leader.best, leader.item.copy()
-                    _offer(queues, network, item, ceil(best - 1e-6), incumbent)
-            since += share
-            moves_per_item = budget.batches * batch / len(item) / since * ROUNDS[-1]
-            warmth = unit * min(_WARMEST, _WARM * moves_per_item**0.5)
-    return ""
+                    if ceil(best - 1e-6) < cost(self.incumbent.schedule):
+                        _offer(self.queues, self.network, item, self.incumbent)
+            moves = (self.budget.batches - before) * self.batch
+            in_next = moves / (self.budget.spent - since) * ROUNDS[-1] * left
+            warmth = self.unit * min(_WARMEST, _WARM * (in_next / self.items) ** 0.5)
 
 
 @dataclass
@@ -141,10 +203,12 @@ def _seeds(options: Options) -> list[int]:
     return [options.seed * 1024 + k for k in range(options.threads)]
 
 
-def _offer(queues: Queues, network: Network, item: Ints, value: int, incumbent: Incumbent) -> None:
-    """Re-time, validate and keep words that promise a lower cost."""
-    if value >= cost(incumbent.schedule):
-        return
+def _generator(seed: int) -> NDArray[np.uint64]:
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+
+
+def _offer(queues: Queues, network: Network, item: Ints, incumbent: Incumbent) -> None:
+    """Re-time and validate words, and keep them if they cost less."""
     schedule = retime(queues.instance, order_of_items(queues, network, item))
     violations = validate(queues.instance, schedule)
     if violations:

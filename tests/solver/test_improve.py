@@ -10,6 +10,7 @@ import pytest
 from cases import instances, serial_order
 from exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tightpipe import Instance, Status, retime, solve, validate
 from tightpipe.metrics import cost
@@ -17,8 +18,10 @@ from tightpipe.options import Options
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import solve as solve_module
 from tightpipe.solver.improve.anneal import anneal
+from tightpipe.solver.improve.dispatch import dispatch, first_weights, yard_for
 from tightpipe.solver.improve.network import items_of, network_of, order_of_items, words_for
 from tightpipe.solver.improve.paths import cost_of, load
+from tightpipe.solver.improve.tune import tune
 from tightpipe.solver.queues import queues_of
 
 ONE = Options(workers=1)
@@ -54,6 +57,47 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
     found = retime(instance, order_of_items(queues, network, item))
     assert validate(instance, found) == []
     assert cost(found) == int(np.ceil(best - 1e-6)) <= cost(serial(instance))
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances(), st.integers(0, 2**31))
+def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
+    instance: Instance, seed: int
+) -> None:
+    queues = queues_of(instance)
+    network = network_of(queues)
+    yard = yard_for(queues, network)
+    weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
+    says = dispatch(network, yard, weights, np.inf)
+    if says == np.inf:
+        return
+    schedule = retime(instance, order_of_items(queues, network, yard.item))
+    assert validate(instance, schedule) == []
+    assert cost(schedule) <= says or instance.costs.link_occupancy
+    assert dispatch(network, yard, weights, says) == says
+    assert dispatch(network, yard, weights, says - 1) == np.inf
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 5, 8])
+def test_a_rule_leaves_memory_to_the_oldest_microbatch(devices: int) -> None:
+    free = v_instance(devices, 2 * devices, (10, 15, 7, 1), plain_memory(4 * devices))
+    for limit in range(max(free.smallest_limit(d) for d in range(devices)), 4 * devices + 1):
+        queues = queues_of(v_instance(devices, 2 * devices, (10, 15, 7, 1), plain_memory(limit)))
+        network = network_of(queues)
+        for seed in range(20):
+            weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
+            assert dispatch(network, yard_for(queues, network), weights, np.inf) < np.inf
+
+
+def test_tuning_keeps_the_best_rule() -> None:
+    instance = v_instance(8, 16, (10, 20, 9, 1), table_memory(8))
+    queues = queues_of(instance)
+    network = network_of(queues)
+    yard = yard_for(queues, network)
+    weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
+    first = dispatch(network, yard, weights[0], np.inf)
+    _, best = tune(network, yard, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights)
+    assert dispatch(network, yard, weights[1], np.inf) == best < first
 
 
 def test_iterations_that_are_flushed_stay_apart(short: None) -> None:
