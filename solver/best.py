@@ -16,11 +16,10 @@ from tightpipe.schedule import Schedule
 from .bounds.shaving import shaving_bound
 from .clock import Clock
 from .cpsat import solve_cpsat
-from .cpsat.lattice.windows import TOO_LARGE
 from .improve import improve
 from .modelled import is_modelled
 from .progress import Incumbent
-from .run import run_search
+from .run import TOO_LARGE, run_search
 
 Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
 

@@ -25,6 +25,10 @@ class Clock:
         """Seconds left, at least 0."""
         return float("inf") if self._limit is None else max(0.0, self._limit - self.elapsed)
 
+    def part(self, share: float) -> Clock:
+        """Return a clock that ends when `share` of what is left has passed."""
+        return Clock(None if self._limit is None else share * self.left)
+
     def limit(self, options: Options) -> Options:
         """Return the options with what is left as their time limit."""
         return options if self._limit is None else replace(options, time_limit=self.left)

@@ -16,6 +16,8 @@ from .start import checked_start
 
 Search = Callable[[Incumbent, Clock], str]
 
+TOO_LARGE = "the model is too large to be built and searched within the time limit"
+
 
 def run_search(
     method: str,

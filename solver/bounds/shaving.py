@@ -11,7 +11,7 @@ from tightpipe.result import LogEntry
 
 from ..clock import Clock
 from ..queues import queues_of
-from ..windows import Shaver, windows_of
+from ..windows import shaved_windows
 from . import best_bound
 from .bound import Bound
 
@@ -51,7 +51,7 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
     least = max(1.0, (high - low) * _LAST)
     while low < high and step >= least and clock.left > 0:
         target = min(high - 1, low + int(step))
-        if _refuted(instance, target, options, Clock(_SHARE * clock.left)):
+        if _refuted(instance, target, options, clock.part(_SHARE)):
             low = target + 1
             options.progress(LogEntry(perf_counter() - begun, upper, low))
             step = min(2 * step, (high - low) / 2)
@@ -66,5 +66,4 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
 
 
 def _refuted(instance: Instance, target: int, options: Options, clock: Clock) -> bool:
-    shaver = Shaver(windows_of(queues_of(instance), target, clock), options.threads)
-    return shaver.run(clock, _THOROUGH) is True
+    return not shaved_windows(queues_of(instance), target, options.threads, clock, _THOROUGH).feasible

@@ -12,10 +12,13 @@ from tightpipe.schedule import Schedule
 from ..clock import Clock
 from ..memory import MemoryCap
 from ..queues import queues_of
+from ..run import TOO_LARGE
+from ..windows import shaved_windows
 from .lattice.model import LatticeModel
-from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .search import search
-from .size import lattice_bytes
+from .size import lattice_bytes, lattice_pays
+
+_SHARE = 0.3  # of the time limit that the windows may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,10 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
     """
     clock = Clock(options.time_limit)
     queues = queues_of(instance)
-    if not windows_pay(queues, clock.left):
-        return Decision(None, reason=TOO_LARGE)
-    windows = windows_of(queues, target, clock)
+    windows = shaved_windows(queues, target, options.threads, clock.part(_SHARE))
     if not windows.feasible:
         return Decision(False)
-    if not model_pays(windows, clock.left):
+    if not lattice_pays(windows, clock.left):
         return Decision(None, reason=TOO_LARGE)
     if refusal := MemoryCap(options.max_memory).refusal(lattice_bytes(windows)):
         return Decision(None, reason=refusal)

@@ -1,4 +1,4 @@
-"""How much memory a CP-SAT model takes until its search begins, before it is built."""
+"""What a CP-SAT model takes until its search begins, before it is built: memory and time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from math import comb
 
 from tightpipe.instance import Instance
 
-from .lattice.windows import Windows
+from ..windows import Windows
 
 # measured at 8 x 24 and 12 x 36: resident bytes after presolve. Each thread of the search then takes about
 # as much again, which is left to the watch over it.
 _BYTES_PER_ORDER = 4500  # one order boolean of the lattice
+_SECONDS_PER_ORDER = 1e-4  # building and presolving one
 _BYTES_PER_PAIR = 1300  # two operations of one device in the plain model, which presolve compares
 
 
 def lattice_bytes(windows: Windows) -> int:
     """Return the size of the lattice model of these windows."""
     return _BYTES_PER_ORDER * windows.undecided
+
+
+def lattice_pays(windows: Windows, seconds: float) -> bool:
+    """Whether the lattice model of these windows is expected to be built and presolved within `seconds`."""
+    return windows.undecided * _SECONDS_PER_ORDER < seconds
 
 
 def plain_bytes(instance: Instance) -> int:

@@ -16,18 +16,19 @@ from ..clock import Clock
 from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import queues_of
-from ..run import run_search
+from ..run import TOO_LARGE, run_search
 from ..start import in_queue_order
+from ..windows import shaved_windows
 from .lattice.model import LatticeModel
-from .lattice.windows import TOO_LARGE, model_pays, windows_of, windows_pay
 from .plain.model import PlainModel
 from .search import SearchModel, search
-from .size import lattice_bytes, plain_bytes
+from .size import lattice_bytes, lattice_pays, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
 _SECONDS_PER_OPERATION = 2.5e-3  # building and presolving one operation of the plain model
 _GAP_LEFT = 0.75  # a new model pays when no more than this share of the gap is left
+_SHARE_OF_WINDOWS = 0.2  # of the time left
 _SHARE = 0.5  # of the time limit that building and presolving may take
 _EFFORT_TO_MINIMISE = 6.0  # deterministic time, before targets are asked for
 _MINIMISE_PER_SECOND = 0.04  # the same per second of a short time limit: about an eighth of it
@@ -87,7 +88,7 @@ def solve_cpsat(
 
     def search_lattice(incumbent: Incumbent, clock: Clock) -> str:
         minimising, asking = _efforts(options)
-        reason = _minimise(instance, options, incumbent, clock, _lattice, minimising)
+        reason = _minimise(instance, options, incumbent, clock, _lattice(options.threads), minimising)
         return reason or ask_targets(instance, options, incumbent, clock, asking)
 
     return run_search(
@@ -132,20 +133,21 @@ def _minimise(
     return ""
 
 
-def _lattice(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
-    queues = queues_of(instance)
-    if not windows_pay(queues, clock.left * _SHARE):
-        return TOO_LARGE
-    hint = in_queue_order(incumbent.schedule)
-    incumbent.offer(hint)
-    windows = windows_of(queues, cost(incumbent.schedule), clock)
-    if not model_pays(windows, clock.left * _SHARE):
-        return TOO_LARGE
-    if refusal := cap.refusal(lattice_bytes(windows)):
-        return refusal
-    model = LatticeModel(queues, windows, incumbent.bound)
-    model.add_hint(hint, cost(hint))
-    return model
+def _lattice(threads: int) -> Build:
+    def build(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
+        queues = queues_of(instance)
+        hint = in_queue_order(incumbent.schedule)
+        incumbent.offer(hint)
+        windows = shaved_windows(queues, cost(incumbent.schedule), threads, clock.part(_SHARE_OF_WINDOWS))
+        if not lattice_pays(windows, clock.left * _SHARE):
+            return TOO_LARGE
+        if refusal := cap.refusal(lattice_bytes(windows)):
+            return refusal
+        model = LatticeModel(queues, windows, incumbent.bound)
+        model.add_hint(hint, cost(hint))
+        return model
+
+    return build
 
 
 def _plain(fifo: bool) -> Build:

@@ -8,8 +8,8 @@ from tightpipe.options import Options
 
 from ..clock import Clock
 from ..progress import Incumbent
+from ..run import TOO_LARGE
 from .decide import decide
-from .lattice.windows import TOO_LARGE
 
 _FIRST = 1 / 16  # of the gap that the first target is below the incumbent
 _HALF = 1 / 2

@@ -19,7 +19,9 @@ from .process import LONGEST, OUT_OF_TIME, ModelFiles, run_process
 _NUMBER = r"([-+\d.e]+)"
 _BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)
 _OPTIMAL = re.compile(rf"^Result - Optimal solution found\s+Objective value:\s+{_NUMBER}", re.MULTILINE)
-_FRACTIONAL = "no integer solution"  # first line: "Stopped on time (no integer solution - continuous used)"
+# first lines of solutions; others read "Stopped on time (no integer solution - continuous used)", or "Integer
+# infeasible", which CBC also writes when its time is up while it looks for cuts
+_INTEGER = re.compile(r"Optimal|Stopped(?!.*no integer solution)")
 _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 
@@ -75,7 +77,7 @@ class _Run:
         Out of time before its first integer solution, it writes a fractional one; killed, half a file.
         """
         files = self.files
-        if _FRACTIONAL in files.solution.read_text().split("\n", 1)[0]:
+        if not _INTEGER.match(files.solution.read_text().split("\n", 1)[0]):
             return
         try:
             values = self.pulp.readsol_MPS(str(files.solution), files.problem, *files.names[:3])[1]

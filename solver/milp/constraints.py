@@ -17,7 +17,7 @@ class Constraints:
     """Adds the constraints of the model, one method per family.
 
     Notation: s_i start and d_i duration of item i, b the start of its device's frame, T the horizon,
-    o_ij = 1 where i runs before j, h_i and t_i head and tail of i in that frame.
+    o_ij = 1 where i runs before j, s_i between e_i and l_i, s_i - b between h_i and m_i.
 
     Parameters
     ----------
@@ -32,9 +32,8 @@ class Constraints:
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
         self.problem, self.queues, self.variables = problem, queues, variables
         self.start, self.begin = variables.start, variables.begin
-        self.head = variables.windows.head.tolist()
-        self.tail = variables.windows.tail.tolist()
-        self.horizon = variables.windows.horizon
+        self.early, self.late = variables.windows.earliest.tolist(), variables.windows.latest.tolist()
+        self.least, self.most = (times.tolist() for times in variables.windows.from_frame())
 
     def add_constraints(self) -> None:
         """Add all families."""
@@ -61,20 +60,21 @@ class Constraints:
                 self._after(i, j, least)
 
     def windows(self) -> None:
-        """Every item keeps head and tail: ``h_i <= s_i - b <= T - d_i - t_i``."""
+        """Every item keeps its place in a frame that floats: ``h_i <= s_i - b <= m_i``."""
         for q, queue in enumerate(self.queues.queues):
             frame = self.variables.frame[queue.device]
-            for i in self.variables.items(q) if frame else ():
+            for i in self.variables.items(q) if self.variables.windows.floating else ():
                 since = Linear().plus(self.start[i]).plus(self.begin[frame], -1)
-                since.at_least(self.problem, self.head[frame][i])
+                since.at_least(self.problem, self.least[i])
                 until = Linear().plus(self.start[i], -1).plus(self.begin[frame])
-                until.at_least(self.problem, queue.duration + self.tail[frame][i] - self.horizon)
+                until.at_least(self.problem, -self.most[i])
 
     def order_in_time(self) -> None:
-        """What runs first ends before the other starts: ``s_j >= s_i + d_i - (T - t_i - h_j)(1 - o_ij)``.
+        """What runs first ends before the other starts: ``s_j >= s_i + d_i - M (1 - o_ij)``.
 
-        In every schedule within the horizon s_j - s_i >= h_j - (T - d_i - t_i), so the row says nothing
-        that does not hold where o_ij = 0, and no smaller big-M follows from the windows.
+        In every schedule within the horizon s_j - s_i is at least e_j - l_i and h_j - m_i, so with M = d_i
+        less the larger of them the row says nothing that does not hold where o_ij = 0, and no smaller
+        big-M follows from the windows.
         """
         v = self.variables
         for (x, y, k), binaries in v.order.items():
@@ -160,14 +160,14 @@ class Constraints:
     def _one_after_other(self, x: int, i: int, y: int, j: int, binary: Variable) -> None:
         """Add both big-M rows of items i of queue x and j of queue y."""
         first, second = self.queues.queues[x].duration, self.queues.queues[y].duration
-        slack = self._slack(x, i, j)
+        slack = self._slack(first, i, j)
         self._difference(i, j).plus(binary, -slack).at_least(self.problem, first - slack)
-        self._difference(j, i).plus(binary, self._slack(x, j, i)).at_least(self.problem, second)
+        self._difference(j, i).plus(binary, self._slack(second, j, i)).at_least(self.problem, second)
 
-    def _slack(self, q: int, i: int, j: int) -> int:
-        """Return T - t_i - h_j, at least 0, in the frame of the device of queue q."""
-        frame = self.variables.frame[self.queues.queues[q].device]
-        return int(max(0, self.horizon - self.tail[frame][i] - self.head[frame][j]))
+    def _slack(self, duration: int, i: int, j: int) -> int:
+        """Return the big-M of "item i, which takes `duration`, ends before j of its device starts"."""
+        apart = max(self.early[j] - self.late[i], self.least[j] - self.most[i])
+        return int(max(0, duration - apart))
 
     def _difference(self, i: int, j: int) -> Linear:
         return Linear().plus(self.start[j]).plus(self.start[i], -1)

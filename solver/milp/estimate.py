@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 from tightpipe.errors import InputError
 from tightpipe.instance import Instance
@@ -50,12 +49,6 @@ def size_of(queues: Queues, binaries: int) -> Size:
     """Return the size of a model with so many open pairs of items."""
     items = sum(queue.count for queue in queues.queues)
     return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
-
-
-def pairs_of(queues: Queues) -> int:
-    """Return how many pairs of items have an open order when nothing but the queues is known."""
-    on = [[queues.queues[q].count for q in queues.on(d)] for d in range(queues.instance.devices)]
-    return sum(x * y for counts in on for x, y in combinations(counts, 2))
 
 
 def refuse_if_too_large(size: Size) -> None:

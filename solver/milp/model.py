@@ -4,7 +4,7 @@ References
 ----------
 Qi et al., arXiv:2401.10241, appendix: order binaries with big-M rows for one stage per device. Here the
 microbatches of a queue are in sequence, so the binaries of two queues are monotone in both ranks, and
-the big-M of each row comes from heads and tails under the cost of a known schedule.
+the big-M of each row comes from windows under the cost of a known schedule.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pulp
 
 from tightpipe.schedule import Order, Schedule
 
-from ..cpsat.lattice.windows import Windows
 from ..queues import Queues, Word, order_of, starts_of
+from ..windows import Windows
 from .constraints import Constraints
 from .linear import Variable
 from .objective import minimise_cost
@@ -52,7 +52,7 @@ class MilpModel:
         begin = [int(schedule.start.max())] * len(v.begin)
         for on, frame in zip(v.on, v.frame, strict=True):
             begin[frame] = min(begin[frame], *(start[v.first[q]] for q in on))
-        origin = begin[0]
+        origin = v.windows.origin(start)
         v.set_start([time - origin for time in start], [time - origin for time in begin], cost)
 
     def order(self, value: Value) -> Order:

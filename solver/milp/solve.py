@@ -14,22 +14,21 @@ from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
 
 from ..clock import Clock
-from ..cpsat.lattice.windows import Windows, windows_of, windows_pay
 from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
-from ..run import run_search
+from ..run import TOO_LARGE, run_search
 from ..start import in_queue_order
+from ..windows import Windows, shaved_windows
 from .backend import Backend, proven_cost
 from .cbc import run_cbc
-from .estimate import pairs_of, refuse_if_not_modelled, refuse_if_too_large, size_of
+from .estimate import refuse_if_not_modelled, refuse_if_too_large, size_of
 from .highs import run_highs
 from .model import MilpModel, Value
 
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
-TOO_LARGE = "the model is too large to be built and solved within the time limit"
-_SECONDS_FOR_WINDOWS = 20.0  # that an estimate is worth
 _SECONDS_PER_BINARY = 2e-4  # building the rows of one order binary and handing them to the backend
+_SECONDS_FOR_WINDOWS = 10.0  # more would not make an instance small enough
 _SHARE = 0.5  # of the time limit that building may take
 
 
@@ -78,8 +77,8 @@ def solve_milp(
 def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, backend: Backend) -> str:
     """Build and solve the model; return why it ended early."""
     queues = queues_of(instance)
-    windows = _windows(queues, incumbent, clock)
-    if windows is None or windows.undecided * _SECONDS_PER_BINARY > clock.left * _SHARE:
+    windows = _windows(queues, incumbent, clock, options.threads)
+    if windows.undecided * _SECONDS_PER_BINARY > clock.left * _SHARE:
         return TOO_LARGE
     size = size_of(queues, windows.undecided)
     if refusal := MemoryCap(options.max_memory).refusal(size.megabytes * 2**20):
@@ -92,22 +91,18 @@ def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Cloc
     return backend(model, options, clock, watch) or watch.problem
 
 
-def _windows(queues: Queues, incumbent: Incumbent, clock: Clock) -> Windows | None:
-    """Return the windows under the incumbent's cost; None where there is no time for them.
+def _windows(queues: Queues, incumbent: Incumbent, clock: Clock, threads: int) -> Windows:
+    """Return the windows under the incumbent's cost.
 
     Raises
     ------
     InputError
-        If the model that they leave is too large. Windows that would take long are not made: the
-        estimate then counts all pairs.
+        If the model that they leave is too large.
     """
-    known = windows_pay(queues, _SECONDS_FOR_WINDOWS)
-    if not known:
-        refuse_if_too_large(size_of(queues, pairs_of(queues)))
-    if not windows_pay(queues, clock.left * _SHARE):
-        return None
     incumbent.offer(in_queue_order(incumbent.schedule))
-    windows = windows_of(queues, cost(incumbent.schedule), clock)
+    windows = shaved_windows(
+        queues, cost(incumbent.schedule), threads, Clock(min(clock.left * _SHARE, _SECONDS_FOR_WINDOWS))
+    )
     refuse_if_too_large(size_of(queues, windows.undecided))
     return windows
 

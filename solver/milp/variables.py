@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pulp
 
-from ..cpsat.lattice.orders import OpenOrders
-from ..cpsat.lattice.windows import Windows
+from ..orders import OpenOrders
 from ..queues import Queues
+from ..windows import Windows
 from .linear import Linear, Variable
 
 
@@ -30,7 +30,7 @@ class Variables(OpenOrders):
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:
         super().__init__(queues, windows)
-        self.frame = windows.net.frame.tolist()
+        self.frame = list(range(len(self.on))) if windows.floating else [0] * len(self.on)
         self.cost = problem.add_variable("cost", lower_bound, windows.horizon, cat="Integer")
         self.begin = self._begins(problem)
         self.start = self._starts(problem)
@@ -65,20 +65,15 @@ class Variables(OpenOrders):
                 binary.setInitialValue(int(start[i] < start[self.first[y] + rank]))
 
     def _begins(self, problem: pulp.LpProblem) -> list[Variable]:
-        """Start of every frame; times run from the start of frame 0."""
-        far = self.windows.horizon * (len(self.on) + 1)
-        frames = len(self.windows.head)
-        return [problem.add_variable(f"b{e}", -far if e else 0, far if e else 0) for e in range(frames)]
+        """Start of every frame; times run from the start of the anchor's."""
+        early, late = self.windows.frames
+        return [problem.add_variable(f"b{e}", early[e], late[e]) for e in sorted(set(self.frame))]
 
     def _starts(self, problem: pulp.LpProblem) -> list[Variable]:
-        far = self.windows.horizon * (len(self.on) + 1)
-        earliest = self.windows.head[0].clip(-far).tolist()
-        tail = self.windows.tail[0].clip(-far).tolist()
+        earliest, latest = self.windows.earliest.tolist(), self.windows.latest.tolist()
         return [
-            problem.add_variable(
-                f"s{q}_{i - self.first[q]}", earliest[i], self.windows.horizon - queue.duration - tail[i]
-            )
-            for q, queue in enumerate(self.queues)
+            problem.add_variable(f"s{q}_{i - self.first[q]}", earliest[i], latest[i])
+            for q in range(len(self.queues))
             for i in self.items(q)
         ]
 

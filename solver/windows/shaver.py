@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
 from ..clock import Clock
+from ..queues import Queues
 from .box import copy_of
 from .net import Ints
 from .shave import shave
-from .windows import Windows, settle
+from .windows import Windows, settle, windows_of
 
 _FIRST_STEPS = 30
 _LAST_STEPS = 2**14
@@ -104,3 +106,19 @@ class Shaver:
         for box in self._boxes[1:]:
             box.value[:] = mine
         return True
+
+
+def shaved_windows(queues: Queues, horizon: int, threads: int, clock: Clock, thorough: int = 60) -> Windows:
+    """Return windows of "cost <= horizon" after shaving; infeasible when no schedule has such a cost.
+
+    Parameters
+    ----------
+    clock
+        Ends the work; windows hold whenever it ends.
+    thorough
+        As for `Shaver.run`.
+    """
+    windows = windows_of(queues, horizon, clock)
+    shaver = Shaver(windows, threads)
+    shaver.run(clock, thorough)
+    return replace(windows, feasible=shaver.feasible)

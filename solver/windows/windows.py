@@ -7,6 +7,7 @@ where route 0 begins); the frames of other devices float, within what follows fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,40 @@ class Windows:
         """Largest start of each item, shape (items,)."""
         half = len(self.box.value) // 2
         return self.box.value[half : half + len(self.net.queue)]
+
+    @property
+    def floating(self) -> bool:
+        """Whether every device has a frame of its own."""
+        return self.net.anchor >= 0
+
+    @property
+    def frames(self) -> tuple[Ints, Ints]:
+        """Least and largest start of each device's frame, shape (devices,) each."""
+        devices, half = len(self.net.members), len(self.box.value) // 2
+        return self.box.value[half - devices : half], self.box.value[2 * half - devices :]
+
+    def from_frame(self) -> tuple[Ints, Ints]:
+        """Return the least and largest distance of each item from its frame's start, shape (items,) each."""
+        device = self.net.device[self.net.queue]
+        early, late = (frame[device] for frame in self.frames)
+        least, most = self.work_before()
+        idle = self.net.idle[device]
+        return np.maximum(self.earliest - late, least), np.minimum(self.latest - early, most + idle)
+
+    def work_before(self) -> tuple[Ints, Ints]:
+        """Return the least and most work of the device before each item, shape (items,) each."""
+        queue = self.net.queue
+        members = self.net.members[self.net.device[queue]]
+        duration = np.where(members >= 0, self.net.duration[members], 0)
+        own = self.net.duration[queue]
+        return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
+
+    def origin(self, start: Sequence[int]) -> int:
+        """Return the start of the anchor's frame in a schedule, from the start of each item."""
+        if not self.floating:
+            return min(start)
+        on_anchor = self.net.device[self.net.queue] == self.net.anchor
+        return int(np.asarray(start)[on_anchor].min())
 
     @property
     def before(self) -> Ints:

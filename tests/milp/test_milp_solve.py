@@ -23,14 +23,14 @@ from tightpipe.options import Options
 from tightpipe.result import LogEntry
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.clock import Clock
-from tightpipe.solver.cpsat.lattice.windows import windows_of
 from tightpipe.solver.milp import cbc, solve_milp
 from tightpipe.solver.milp import solve as solve_module
 from tightpipe.solver.milp.backend import proven_cost
-from tightpipe.solver.milp.estimate import pairs_of, size_of
+from tightpipe.solver.milp.estimate import size_of
 from tightpipe.solver.milp.model import MilpModel
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.start import in_queue_order
+from tightpipe.solver.windows import windows_of
 
 BACKENDS: tuple[Any, ...] = ("highs", "cbc")
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
@@ -84,8 +84,8 @@ def test_no_time_returns_the_warm_start_with_its_bound(backend: Any) -> None:
 def test_the_time_limit_holds_and_the_warm_start_is_kept(backend: Any) -> None:
     warm_start = _serial(HARD)
     begun = time.perf_counter()
-    result = solve_milp(HARD, Options(time_limit=3, workers=2), warm_start, backend=backend)
-    assert time.perf_counter() - begun < 8
+    result = solve_milp(HARD, Options(time_limit=6, workers=2), warm_start, backend=backend)
+    assert time.perf_counter() - begun < 12
     assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(HARD, result.schedule) == []
     assert (result.status, result.reason) == (Status.FEASIBLE, "")
@@ -114,13 +114,11 @@ def test_an_invalid_warm_start_is_refused() -> None:
 
 def test_sizes_that_do_not_fit_are_refused_with_an_estimate() -> None:
     instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
-    size = size_of(queues_of(instance), pairs_of(queues_of(instance)))
     begun = time.perf_counter()
     with pytest.raises(InputError, match=r"order binaries.*constraints.*MB; the cap is 4096 MB") as error:
         solve_milp(instance, Options(time_limit=60), _serial(instance))
     assert time.perf_counter() - begun < 20
     assert error.value.key == "instance"
-    assert str(size) in str(error.value)
 
 
 def test_the_estimate_is_close() -> None:
@@ -131,7 +129,6 @@ def test_the_estimate_is_close() -> None:
     kinds = [variable.cat for variable in problem.variables()]
     assert kinds.count("Integer") == size.binaries + 1
     assert abs(problem.numConstraints() / size.constraints - 1) < 0.1
-    assert windows.undecided <= pairs_of(queues)
 
 
 def test_what_the_model_leaves_out_is_refused() -> None:
@@ -205,6 +202,7 @@ def test_what_highs_found_before_it_was_killed_is_kept() -> None:
     [
         ("Stopped on time", "1 X0000001 1 0\n", 1),
         ("Stopped on time (no integer solution - continuous used)", "1 X0000001 0.5 0\n", 0),
+        ("Integer infeasible", "1 X0000001 0.5 0\n", 0),  # said when time is up among the cuts, too
         ("Stopped on time", "1 X000", 0),  # torn
     ],
 )

@@ -35,13 +35,13 @@ from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import solve as solve_module
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
-from tightpipe.solver.cpsat.lattice.windows import windows_of
 from tightpipe.solver.cpsat.plain.model import PlainModel
 from tightpipe.solver.cpsat.search import Found
 from tightpipe.solver.cpsat.targets import ask_targets
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import order_of, queues_of, words_of
 from tightpipe.solver.start import in_queue_order
+from tightpipe.solver.windows import windows_of
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))

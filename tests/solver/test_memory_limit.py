@@ -173,7 +173,7 @@ from exact_cases import table_memory, v_instance
 from tightpipe.options import Options
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
-from tightpipe.solver.cpsat.lattice.windows import windows_of
+from tightpipe.solver.windows import windows_of
 from tightpipe.solver.cpsat.plain.model import PlainModel
 from tightpipe.solver.cpsat.search import search
 from tightpipe.solver.cpsat.size import lattice_bytes, plain_bytes

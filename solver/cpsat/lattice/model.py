@@ -14,10 +14,10 @@ from ortools.sat.python import cp_model
 from tightpipe.schedule import Order, Schedule
 
 from ...queues import Queues, Word, order_of, starts_of
+from ...windows import Windows
 from .constraints import Constraints
 from .objective import bound_spans
 from .variables import Variables
-from .windows import Windows
 
 
 class LatticeModel:
@@ -49,8 +49,9 @@ class LatticeModel:
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
         """Hint a complete schedule in queue order, backwards split."""
-        origin = int(schedule.start[schedule.order.rows(0)].min())
-        self.variables.add_hint(self.model, [time - origin for time in starts_of(self.queues, schedule)])
+        start = starts_of(self.queues, schedule)
+        origin = self.variables.windows.origin(start)
+        self.variables.add_hint(self.model, [time - origin for time in start])
         self.model.add_hint(self.cost, cost)
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
+from ...orders import OpenOrders
 from ...queues import Queues
-from .orders import OpenOrders
-from .windows import Windows
+from ...windows import Windows
 
 Literal = cp_model.BoolVarT | bool
 
@@ -65,14 +65,11 @@ class Variables(OpenOrders):
                 model.add_hint(self.departure[i], leaves)
 
     def _starts(self, model: cp_model.CpModel) -> list[cp_model.IntVar]:
-        """Times run from the start of frame 0."""
-        earliest = self.windows.head[0].tolist()
-        tail = self.windows.tail[0].tolist()
+        """Times run from the start of the anchor's frame."""
+        earliest, latest = self.windows.earliest.tolist(), self.windows.latest.tolist()
         return [
-            model.new_int_var(
-                earliest[i], self.windows.horizon - queue.duration - tail[i], f"s{q}.{i - self.first[q]}"
-            )
-            for q, queue in enumerate(self.queues)
+            model.new_int_var(earliest[i], latest[i], f"s{q}.{i - self.first[q]}")
+            for q in range(len(self.queues))
             for i in self.items(q)
         ]
 

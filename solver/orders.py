@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...queues import Queues
+from .queues import Queues
 from .windows import Windows
 
 
