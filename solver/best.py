@@ -13,7 +13,7 @@ from tightpipe.options import Options
 from tightpipe.result import INTERRUPTED, LogEntry, Result
 from tightpipe.schedule import Schedule
 
-from .bounds.shaving import shaving_bound
+from .bounds.fluid import fluid_bound
 from .clock import Clock
 from .cpsat import solve_cpsat
 from .improve import improve
@@ -33,22 +33,22 @@ class Step:
     flushes: bool = False
 
 
-def shave(instance: Instance, options: Options, start: Schedule | None, bound: int | None) -> Result:
-    """Raise the bound by shaving; the schedule stays as it is."""
+def prove(instance: Instance, options: Options, start: Schedule | None, bound: int | None) -> Result:
+    """Raise the bound by shaving and fluid progress; the schedule stays as it is."""
 
     def search(incumbent: Incumbent, _: Clock) -> str:
         upper = cost(incumbent.schedule)
-        incumbent.report(None, shaving_bound(instance, upper, options, incumbent.bound).value)
+        incumbent.report(None, fluid_bound(instance, upper, options, incumbent.bound).value)
         return ""
 
-    return run_search("shaving", instance, options, start, bound, search)
+    return run_search("fluid", instance, options, start, bound, search)
 
 
-# a quick improvement shortens the horizons; shaving proves most of a bound at any size; CP-SAT closes small
-# instances and hands large ones back at once
+# a quick improvement shortens the horizons; windows and fluid progress prove most of a bound at any size;
+# CP-SAT closes small instances and hands large ones back at once
 STEPS = (
     Step(improve, 0.15, flushes=True),
-    Step(shave, 0.5),
+    Step(prove, 0.6),
     Step(solve_cpsat, 0.65),
     Step(improve, 1.0, flushes=True),
 )

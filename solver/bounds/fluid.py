@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from time import perf_counter
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import LogEntry
 
 from ..clock import Clock
 from ..queues import queues_of
-from ..windows import windows_of
+from ..windows import Windows, shaved_windows
 from . import best_bound
 from .bound import Bound
+from .destructive import clock_of, raise_bound
+from .fluid_grid import GRIDS, Grid
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
-_GRIDS = 64, 128, 256  # intervals; the finer, the stronger and slower
-_LAST = 1 / 64  # of the first gap: where the search on one grid ends
-_SHARE = 0.5  # of the time left for one target, so that a hard one leaves time for an easier one
 _MOST_VARIABLES = 60_000
+_SHARE_OF_WINDOWS = 0.4  # of a target's time
+_THOROUGH = 30  # deeper shaving takes longer than it brings here
 
 
 def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
@@ -33,7 +33,7 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
     upper
         The cost of a known schedule: no target needs to be larger than upper - 1.
     options
-        Time limit (10 minutes when None), progress.
+        Time limit (10 minutes when None), threads, progress.
     lower
         A proven bound of the cost: no smaller target is asked.
 
@@ -42,33 +42,45 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
     Every schedule of cost at most T lies inside the windows of T, and its progress satisfies the
     inequalities of `fluid_rows`. Where these have no solution, every schedule costs at least T + 1; the
     multipliers that show it come from an interior point method and are checked in integers
-    (`infeasible`), so that no tolerance enters. Bisection, on ever finer grids of time; a target that stays
-    open counts as too large. Busy links only add constraints, fused backwards are dominated
-    (`queues`).
+    (`infeasible`), so that no tolerance enters. Any grid of times will do, and which one does depends on
+    the target: several are tried, the one that did last first. Busy links only add constraints, fused
+    backwards are dominated (`queues`).
     """
-    begun = perf_counter()
-    clock = Clock(600.0 if options.time_limit is None else options.time_limit)
+    clock = clock_of(options)
     start = best_bound(instance)
-    known = low = max(start.value, lower)
-    least = max(1.0, (upper - low) * _LAST)
-    variables = len(queues_of(instance).queues)
-    for intervals in (grid for grid in _GRIDS if grid * variables <= _MOST_VARIABLES):
-        high = upper
-        while high - low >= least and clock.left > 0:
-            target = (low + high) // 2
-            if _refuted(instance, target, intervals, Clock(_SHARE * clock.left)):
-                low = target + 1
-                options.progress(LogEntry(perf_counter() - begun, upper, low))
-            else:
-                high = target
-    seconds = perf_counter() - begun
+    known = max(start.value, lower)
+    refuter = _Refuter(instance, options.threads)
+    low = raise_bound(known, upper, refuter.refuted, options, clock, first=1 / 2, last=1 / 256, share=0.4)
     if low == known:
-        return replace(start, seconds=seconds)
+        return replace(start, seconds=clock.elapsed)
     argument = f"no fractional progress of the operations ends at a cost of {low - 1} or less"
-    return Bound(low, "fluid", argument, seconds)
+    return Bound(low, "fluid", argument, clock.elapsed)
 
 
-def _refuted(instance: Instance, target: int, intervals: int, clock: Clock) -> bool:
-    queues = queues_of(instance)
-    windows = windows_of(queues, target, clock)
-    return not windows.feasible or is_infeasible(FluidRows(queues, windows, intervals).system, clock)
+class _Refuter:
+    """Refutes targets by windows, else by linear programs: as many at a time as there are threads."""
+
+    def __init__(self, instance: Instance, threads: int) -> None:
+        self.queues, self.threads = queues_of(instance), threads
+        self.grids = list(GRIDS)
+
+    def refuted(self, target: int, clock: Clock) -> bool:
+        windows = shaved_windows(self.queues, target, self.threads, clock.part(_SHARE_OF_WINDOWS), _THOROUGH)
+        if not windows.feasible:
+            return True
+        with ThreadPoolExecutor(self.threads) as pool:
+            for begin in range(0, len(GRIDS), self.threads):
+                batch = self.grids[begin : begin + self.threads]
+                answers = list(pool.map(lambda grid: self._refuted_on(grid, windows, clock), batch))
+                for grid, answer in zip(batch, answers, strict=True):
+                    if answer:
+                        self.grids.remove(grid)
+                        self.grids.insert(0, grid)
+                        return True
+        return False
+
+    def _refuted_on(self, grid: Grid, windows: Windows, clock: Clock) -> bool:
+        times = grid.times(self.queues, windows)
+        if len(times) * len(self.queues.queues) > _MOST_VARIABLES:
+            return False
+        return is_infeasible(FluidRows(self.queues, windows, times).system, clock)

@@ -29,18 +29,16 @@ class FluidRows:
         The queues.
     windows
         Windows of the target that may hold a schedule; times count as in them.
-    intervals
-        Number of intervals of the grid, at least 1; fewer where there are fewer ticks.
+    times
+        The grid, rising, from the start of the first frame to the end of the last or beyond.
     """
 
-    def __init__(self, queues: Queues, windows: Windows, intervals: int) -> None:
+    def __init__(self, queues: Queues, windows: Windows, times: list[int]) -> None:
         self.queues, self.windows = queues, windows
         self.devices = range(queues.instance.devices)
-        half, devices = len(windows.box.value) // 2, len(self.devices)
-        self.soonest: list[int] = windows.box.value[half - devices : half].tolist()
-        self.latest: list[int] = windows.box.value[2 * half - devices :].tolist()
-        begin, end = min(self.soonest), max(self.latest) + windows.horizon
-        self.times = sorted({begin + (end - begin) * i // intervals for i in range(intervals + 1)})
+        self.soonest: list[int] = windows.frames[0].tolist()
+        self.latest: list[int] = windows.frames[1].tolist()
+        self.times = times
         self.grid = np.array(self.times)
         self.system = Inequalities()
         self._add_variables()

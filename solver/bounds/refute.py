@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import LogEntry
 
+from ..clock import Clock
 from ..cpsat.decide import decide
 from . import best_bound
 from .bound import Bound
-
-_SHARE = 0.5  # of the time left for one target, so that a hard one leaves time for an easier one
+from .destructive import clock_of, raise_bound
 
 
 def refutation_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
@@ -32,27 +30,18 @@ def refutation_bound(instance: Instance, upper: int, options: Options, lower: in
 
     Notes
     -----
-    If no schedule costs at most T, then every schedule costs at least T + 1 (costs are integers).
-    Bisection between the best analytic bound and `upper`; a target that stays open when its share of
-    the time is up counts as too large.
+    Bisection between the best bound and `upper`; where an exhaustive search ends without a schedule of cost
+    at most T, every schedule costs at least T + 1.
     """
-    begun = perf_counter()
+    clock = clock_of(options)
     start = best_bound(instance)
     known = max(start.value, lower)
-    low, high = known, upper
-    limit = 600.0 if options.time_limit is None else options.time_limit
-    while low < high:
-        left = limit - (perf_counter() - begun)
-        if left < _SHARE:
-            break
-        target = (low + high) // 2
-        decision = decide(instance, target, replace(options, time_limit=left * _SHARE))
-        if decision.possible is False:
-            low = target + 1
-            options.progress(LogEntry(perf_counter() - begun, upper, low))
-        else:
-            high = target
+
+    def refuted(target: int, clock: Clock) -> bool:
+        return decide(instance, target, clock.limit(options)).possible is False
+
+    low = raise_bound(known, upper, refuted, options, clock, first=1 / 2, last=0, share=0.5)
     if low == known:
-        return replace(start, seconds=perf_counter() - begun)
+        return replace(start, seconds=clock.elapsed)
     argument = f"an exhaustive search shows that no schedule costs {low - 1} or less"
-    return Bound(low, "refutation", argument, perf_counter() - begun)
+    return Bound(low, "refutation", argument, clock.elapsed)

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from brute_force import optimum
 from cases import instances, random_order, serial_order
-from exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance, with_busy_links
+from exact_cases import (
+    TINY_SHAPES,
+    plain_memory,
+    table_memory,
+    tiny_instance,
+    uniform_times,
+    v_instance,
+    with_busy_links,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,12 +24,13 @@ from tightpipe.options import Options
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.bounds.fluid import fluid_bound
+from tightpipe.solver.bounds.fluid_grid import GRIDS, Grid
 from tightpipe.solver.bounds.fluid_rows import FluidRows
 from tightpipe.solver.bounds.infeasible import UNIT, Inequalities, is_infeasible
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
-from tightpipe.solver.windows import windows_of
+from tightpipe.solver.windows import Windows, shaved_windows, windows_of
 
 FOREVER = Clock(None)
 
@@ -42,10 +51,9 @@ def progress_of(schedule: Schedule, rows: FluidRows) -> list[float]:
     return point
 
 
-def assert_solves(schedule: Schedule, target: int, intervals: int) -> None:
-    """The schedule satisfies every inequality of the target."""
-    queues = queues_of(schedule.instance)
-    rows = FluidRows(queues, windows_of(queues, target), intervals)
+def assert_solves(schedule: Schedule, windows: Windows, times: list[int]) -> None:
+    """The schedule satisfies every inequality of the windows' target."""
+    rows = FluidRows(queues_of(schedule.instance), windows, times)
     point = progress_of(schedule, rows)
     scale = 1e-9 * max(1.0, *(abs(value) for value in point))
     assert all(
@@ -79,13 +87,29 @@ def test_every_schedule_satisfies_the_inequalities(
     instance: Instance, seed: int, intervals: int, room: int
 ) -> None:
     for schedule in sorted(schedules_of(instance, seed), key=cost)[:3]:
-        assert_solves(schedule, cost(schedule) + room, intervals)
+        windows = windows_of(queues_of(instance), cost(schedule) + room)
+        assert_solves(schedule, windows, uniform_times(windows, intervals))
 
 
-def test_a_schedule_at_scale_satisfies_the_inequalities() -> None:
+@pytest.mark.parametrize("grid", GRIDS[:3])
+def test_a_schedule_at_scale_satisfies_the_inequalities(grid: Grid) -> None:
     instance = load_settings()["6.2B-8x24"].instance()
     schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
-    assert_solves(schedule, cost(schedule), 64)
+    queues = queues_of(instance)
+    windows = shaved_windows(queues, cost(schedule), 1, Clock(5))
+    assert_solves(schedule, windows, grid.times(queues, windows))
+
+
+@pytest.mark.parametrize("microbatches", [1, 6, 60])
+def test_grids_cover_all_frames(microbatches: int) -> None:
+    instance = v_instance(3, microbatches, (10, 12, 8, 1), plain_memory(12))
+    queues = queues_of(instance)
+    windows = windows_of(queues, largest_work(instance) + 50)
+    for grid in GRIDS:
+        times = grid.times(queues, windows)
+        assert times == sorted(set(times))
+        assert times[0] == windows.frames[0].min()
+        assert times[-1] == windows.frames[1].max() + windows.horizon
 
 
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from exact_cases import uniform_times
 from small_instances import Known, digest, known_optima, small_instance
 
 from tightpipe import Instance
@@ -63,7 +64,8 @@ def test_the_windows_of_the_optimum_are_not_empty() -> None:
 def test_the_inequalities_of_the_optimum_have_a_solution(intervals: int) -> None:
     for line in KNOWN[intervals::30]:
         queues = queues_of(small_instance(line.seed))
-        rows = FluidRows(queues, windows_of(queues, line.optimum), intervals)
+        windows = windows_of(queues, line.optimum)
+        rows = FluidRows(queues, windows, uniform_times(windows, intervals))
         assert not is_infeasible(rows.system, Clock(20)), line
 
 
