@@ -10,16 +10,17 @@ from tightpipe.options import Options
 
 from ..clock import Clock
 from ..queues import queues_of
-from ..windows import Windows, shaved_windows
+from ..windows import Shaver, Windows, windows_of
 from . import best_bound
 from .bound import Bound
 from .destructive import clock_of, raise_bound
-from .fluid_grid import GRIDS, Grid
+from .fluid_grid import COARSE, GRIDS, Grid
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
 _MOST_VARIABLES = 60_000
-_SHARE_OF_WINDOWS = 0.4  # of a target's time
+_SHARE_OF_A_START = 0.1  # of a target's time: shaving that suffices for small instances and low targets
+_SHARE_OF_WINDOWS = 0.4
 _THOROUGH = 30  # deeper shaving takes longer than it brings here
 
 
@@ -65,9 +66,15 @@ class _Refuter:
         self.grids = list(GRIDS)
 
     def refuted(self, target: int, clock: Clock) -> bool:
-        windows = shaved_windows(self.queues, target, self.threads, clock.part(_SHARE_OF_WINDOWS), _THOROUGH)
-        if not windows.feasible:
+        windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS))
+        shaver = Shaver(windows, self.threads)
+        shaver.run(clock.part(_SHARE_OF_A_START), _THOROUGH)
+        if not shaver.feasible or self._refuted_on(COARSE, windows, clock):
             return True
+        shaver.run(clock.part(_SHARE_OF_WINDOWS), _THOROUGH)
+        return not shaver.feasible or self._refuted_on_any(windows, clock)
+
+    def _refuted_on_any(self, windows: Windows, clock: Clock) -> bool:
         with ThreadPoolExecutor(self.threads) as pool:
             for begin in range(0, len(GRIDS), self.threads):
                 batch = self.grids[begin : begin + self.threads]

@@ -16,8 +16,7 @@ from tightpipe.solver.bounds.shaving import shaving_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.improve import improve
 from tightpipe.solver.milp import solve_milp
-from tightpipe.solver.modelled import is_modelled as _is_modelled
-from tightpipe.solver.modelled import refuse_unmodelled
+from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
 
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance, Memory
@@ -151,7 +150,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
     """
     begin = time.perf_counter()
     found = all_bounds(instance)
-    starts = warm_starts(instance) if options.time_limit != 0 and _is_modelled(instance) else []
+    starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
     if not starts:
         return found
     upper = cost(starts[0][1])

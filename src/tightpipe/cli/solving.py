@@ -100,8 +100,8 @@ def _bound(
 ) -> None:
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
 
-    Bounds by formula come first. Within the time limit, shaving and CP-SAT then refute costs below that
-    of the best heuristic.
+    Bounds by formula come first. Within the time limit, shaving, a linear program and CP-SAT then refute
+    costs below that of the best heuristic.
     """
     problem = load_instance(instance)
     _refuse_infeasible(problem)
