@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
@@ -102,5 +101,4 @@ def _share(options: Options, clock: Clock, step: Step, incumbent: Incumbent) -> 
     def tell(entry: LogEntry) -> None:
         incumbent.report(entry.cost, entry.bound)
 
-    left = None if clock.left == inf else step.share * clock.left
-    return replace(options, time_limit=left, progress=tell)
+    return replace(clock.part(step.share).limit(options), progress=tell)

@@ -7,6 +7,8 @@ from time import perf_counter
 
 from tightpipe.options import Options
 
+LONGEST = 1e8  # seconds; what solvers are told where there is no limit
+
 
 class Clock:
     """Time since its making, and what is left of `limit` seconds (None: no limit)."""

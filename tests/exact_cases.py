@@ -6,6 +6,8 @@ import dataclasses
 import random
 from typing import Any
 
+from cases import uniform
+
 from tightpipe import Instance, Memory
 from tightpipe.solver.windows import Windows
 
@@ -37,23 +39,12 @@ def table_memory(devices: int) -> Memory:
 
 def v_instance(p: int, n: int, costs: tuple[int, int, int, int], memory: Memory) -> Instance:
     """V placement, device spans."""
-    f, b, w, c = costs
-    return Instance.uniform(devices=p, microbatches=n, forward=f, backward=b, weight=w, comm=c, memory=memory)
+    return uniform(p, n, costs[:3], comm=costs[3], memory=memory)
 
 
 def one_stage(p: int, n: int, costs: tuple[int, int, int, int], limit: int) -> Instance:
     """One stage per device, device spans."""
-    f, b, w, c = costs
-    return Instance.uniform(
-        devices=p,
-        microbatches=n,
-        forward=f,
-        backward=b,
-        weight=w,
-        comm=c,
-        placement="linear",
-        memory=plain_memory(limit),
-    )
+    return uniform(p, n, costs[:3], comm=costs[3], placement="linear", memory=plain_memory(limit))
 
 
 ONE_STAGE_COSTS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
@@ -11,13 +10,13 @@ from tightpipe.options import Options
 from ..clock import Clock
 from ..queues import queues_of
 from ..windows import Shaver, Windows, windows_of
-from . import best_bound
 from .bound import Bound
-from .destructive import clock_of, raise_bound
+from .destructive import Steps, destructive_bound
 from .fluid_grid import COARSE, GRIDS, Grid
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
+_STEPS = Steps(first=1 / 2, last=1 / 256, share=0.4)
 _MOST_VARIABLES = 60_000
 _SHARE_OF_A_START = 0.1  # of a target's time: shaving that suffices for small instances and low targets
 _SHARE_OF_WINDOWS = 0.4
@@ -47,15 +46,9 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
     the target: several are tried, the one that did last first. Busy links only add constraints, fused
     backwards are dominated (`queues`).
     """
-    clock = clock_of(options)
-    start = best_bound(instance)
-    known = max(start.value, lower)
+    argument = "no fractional progress of the operations ends at a cost of {target} or less"
     refuter = _Refuter(instance, options.threads)
-    low = raise_bound(known, upper, refuter.refuted, options, clock, first=1 / 2, last=1 / 256, share=0.4)
-    if low == known:
-        return replace(start, seconds=clock.elapsed)
-    argument = f"no fractional progress of the operations ends at a cost of {low - 1} or less"
-    return Bound(low, "fluid", argument, clock.elapsed)
+    return destructive_bound("fluid", argument, refuter.refuted, _STEPS, instance, upper, options, lower)
 
 
 class _Refuter:

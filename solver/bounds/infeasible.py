@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
-from ..clock import Clock
+from ..clock import LONGEST, Clock
 
 UNIT = 2**20  # of a variable: its bounds are integers in these parts
 _FINE = 2**40  # the largest multiplier of a proof
-_MOST_SECONDS = 1e8  # stands for no time limit
 _SECONDS_PER_ENTRY = 1e-5  # HiGHS forgets a time limit that ends during its presolve
 
 
@@ -142,7 +141,7 @@ def _duals(
 
 
 def _parameters(clock: Clock) -> mathopt.SolveParameters:
-    seconds = datetime.timedelta(seconds=min(max(clock.left, 0.01), _MOST_SECONDS))
+    seconds = datetime.timedelta(seconds=min(max(clock.left, 0.01), LONGEST))
     parameters = mathopt.SolveParameters(time_limit=seconds, lp_algorithm=mathopt.LPAlgorithm.BARRIER)
     parameters.highs.string_options["run_crossover"] = "off"
     return parameters

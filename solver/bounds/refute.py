@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tightpipe.instance import Instance
 from tightpipe.options import Options
 
 from ..clock import Clock
 from ..cpsat.decide import decide
-from . import best_bound
 from .bound import Bound
-from .destructive import clock_of, raise_bound
+from .destructive import Steps, destructive_bound
+
+_STEPS = Steps(first=1 / 2, last=0, share=0.5)
 
 
 def refutation_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
@@ -33,15 +32,9 @@ def refutation_bound(instance: Instance, upper: int, options: Options, lower: in
     Bisection between the best bound and `upper`; where an exhaustive search ends without a schedule of cost
     at most T, every schedule costs at least T + 1.
     """
-    clock = clock_of(options)
-    start = best_bound(instance)
-    known = max(start.value, lower)
 
     def refuted(target: int, clock: Clock) -> bool:
         return decide(instance, target, clock.limit(options)).possible is False
 
-    low = raise_bound(known, upper, refuted, options, clock, first=1 / 2, last=0, share=0.5)
-    if low == known:
-        return replace(start, seconds=clock.elapsed)
-    argument = f"an exhaustive search shows that no schedule costs {low - 1} or less"
-    return Bound(low, "refutation", argument, clock.elapsed)
+    argument = "an exhaustive search shows that no schedule costs {target} or less"
+    return destructive_bound("refutation", argument, refuted, _STEPS, instance, upper, options, lower)

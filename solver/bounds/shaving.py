@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tightpipe.instance import Instance
 from tightpipe.options import Options
 
 from ..clock import Clock
 from ..queues import queues_of
 from ..windows import shaved_windows
-from . import best_bound
 from .bound import Bound
-from .destructive import clock_of, raise_bound
+from .destructive import Steps, destructive_bound
 
+_STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)
 _THOROUGH = 240  # deeper sweeps take longer than they bring
 
 
@@ -38,15 +36,9 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
     schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`), and busy links
     only add constraints. Low targets take little time at any size, so the first step is a small one.
     """
-    clock = clock_of(options)
-    start = best_bound(instance)
-    known = max(start.value, lower)
 
     def refuted(target: int, clock: Clock) -> bool:
         return not shaved_windows(queues_of(instance), target, options.threads, clock, _THOROUGH).feasible
 
-    low = raise_bound(known, upper, refuted, options, clock, first=1 / 8, last=1 / 512, share=0.4)
-    if low == known:
-        return replace(start, seconds=clock.elapsed)
-    argument = f"propagation and shaving show that no schedule costs {low - 1} or less"
-    return Bound(low, "shaving", argument, clock.elapsed)
+    argument = "propagation and shaving show that no schedule costs {target} or less"
+    return destructive_bound("shaving", argument, refuted, _STEPS, instance, upper, options, lower)

@@ -17,10 +17,10 @@ from tightpipe.retime import retime
 from tightpipe.schedule import Order, Schedule
 from tightpipe.validate import validate
 
+from ..clock import LONGEST
 from ..memory import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
-LONGEST = 1e8  # seconds; stands for no time limit
 _LOOK = 0.1  # seconds between two looks at the memory that is taken
 
 

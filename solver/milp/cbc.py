@@ -10,11 +10,11 @@ import pulp
 
 from tightpipe.options import Options
 
-from ..clock import Clock
+from ..clock import LONGEST, Clock
 from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
-from .process import LONGEST, OUT_OF_TIME, ModelFiles, run_process
+from .process import OUT_OF_TIME, ModelFiles, run_process
 
 _NUMBER = r"([-+\d.e]+)"
 _BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 from tightpipe.options import Options
 
-from ..clock import Clock
+from ..clock import LONGEST, Clock
 from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
-from .process import LONGEST, OUT_OF_TIME, ModelFiles, run_process
+from .process import OUT_OF_TIME, ModelFiles, run_process
 
 _PROGRAM = Path(__file__).with_name("highs_program.py")
 

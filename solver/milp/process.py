@@ -20,7 +20,6 @@ from .linear import Variable
 from .model import MilpModel
 
 POLL = 0.2  # seconds between two looks at what the process has written
-LONGEST = 1e8  # seconds; stands for no time limit
 OUT_OF_TIME = "out of time"
 _LATE = 1.0  # seconds over its time limit after which a process is told to stop
 _GRACE = 3.0  # seconds that it has then to write what it has

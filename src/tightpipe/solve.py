@@ -13,6 +13,7 @@ from tightpipe.solver.bounds import Bound, all_bounds, best_bound
 from tightpipe.solver.bounds.fluid import fluid_bound
 from tightpipe.solver.bounds.refute import refutation_bound
 from tightpipe.solver.bounds.shaving import shaving_bound
+from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.improve import improve
 from tightpipe.solver.milp import solve_milp
@@ -148,7 +149,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
     """
-    begin = time.perf_counter()
+    clock = Clock(options.time_limit)
     found = all_bounds(instance)
     starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
     if not starts:
@@ -158,9 +159,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
         best = max(bound.value for bound in found)
         if best >= upper:
             break
-        limit = options.time_limit
-        left = None if limit is None else share * max(0.0, limit - (time.perf_counter() - begin))
-        bound = search(instance, upper, replace(options, time_limit=left), best)
+        bound = search(instance, upper, clock.part(share).limit(options), best)
         if bound.value > best:
             found.append(bound)
     return found
