@@ -12,11 +12,10 @@ from tightpipe.schedule import Schedule
 from ..clock import Clock
 from ..memory import MemoryCap
 from ..queues import queues_of
-from ..run import TOO_LARGE
 from ..windows import shaved_windows
 from .lattice.model import LatticeModel
 from .search import search
-from .size import lattice_bytes, lattice_pays
+from .size import lattice_refusal
 
 _SHARE = 0.3  # of the time limit that the windows may take
 
@@ -62,9 +61,7 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
     windows = shaved_windows(queues, target, options.threads, clock.part(_SHARE))
     if not windows.feasible:
         return Decision(False)
-    if not lattice_pays(windows, clock.left):
-        return Decision(None, reason=TOO_LARGE)
-    if refusal := MemoryCap(options.max_memory).refusal(lattice_bytes(windows)):
+    if refusal := lattice_refusal(windows, clock.left, MemoryCap(options.max_memory)):
         return Decision(None, reason=refusal)
     model = LatticeModel(queues, windows, 0, minimise=False)
     if clock.left <= 0:

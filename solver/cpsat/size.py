@@ -6,6 +6,8 @@ from math import comb
 
 from tightpipe.instance import Instance
 
+from ..memory import MemoryCap
+from ..run import TOO_LARGE
 from ..windows import Windows
 
 # measured at 8 x 24 and 12 x 36: resident bytes after presolve. Each thread of the search then takes about
@@ -20,9 +22,21 @@ def lattice_bytes(windows: Windows) -> int:
     return _BYTES_PER_ORDER * windows.undecided
 
 
-def lattice_pays(windows: Windows, seconds: float) -> bool:
-    """Whether the lattice model of these windows is expected to be built and presolved within `seconds`."""
-    return windows.undecided * _SECONDS_PER_ORDER < seconds
+def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
+    """Return why the lattice model of these windows is not built: time or memory; empty where it pays.
+
+    Parameters
+    ----------
+    windows
+        Which decide the size.
+    seconds
+        In which it must be expected to be built and presolved.
+    cap
+        On the memory.
+    """
+    if windows.undecided * _SECONDS_PER_ORDER >= seconds:
+        return TOO_LARGE
+    return cap.refusal(lattice_bytes(windows))
 
 
 def plain_bytes(instance: Instance) -> int:

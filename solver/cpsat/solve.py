@@ -22,7 +22,7 @@ from ..windows import shaved_windows
 from .lattice.model import LatticeModel
 from .plain.model import PlainModel
 from .search import SearchModel, search
-from .size import lattice_bytes, lattice_pays, plain_bytes
+from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
@@ -139,9 +139,7 @@ def _lattice(threads: int) -> Build:
         hint = in_queue_order(incumbent.schedule)
         incumbent.offer(hint)
         windows = shaved_windows(queues, cost(incumbent.schedule), threads, clock.part(_SHARE_OF_WINDOWS))
-        if not lattice_pays(windows, clock.left * _SHARE):
-            return TOO_LARGE
-        if refusal := cap.refusal(lattice_bytes(windows)):
+        if refusal := lattice_refusal(windows, clock.left * _SHARE, cap):
             return refusal
         model = LatticeModel(queues, windows, incumbent.bound)
         model.add_hint(hint, cost(hint))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..windows.compiled import compiled
+from ..compiled import compiled
 from .draws import draw
 from .paths import cost_of, undo, update
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tightpipe.operation import OpKind
 
+from ..compiled import compiled
 from ..queues import Queues
-from ..windows.compiled import compiled
 from .network import Ints, Network
 
 Weights = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..windows.compiled import compiled
+from ..compiled import compiled
 
 
 @compiled

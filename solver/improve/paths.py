@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..windows.compiled import compiled
+from ..compiled import compiled
 from .network import NO_PATH
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..windows.compiled import compiled
+from ..compiled import compiled
 from .dispatch import FEATURES, WAITING, dispatch
 from .draws import draw, draw_normal
 

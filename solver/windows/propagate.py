@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..compiled import compiled
 from .box import COUNT, ON, SIZE, STEPS, pop, push, put
-from .compiled import compiled
 
 _FAR = 2**60
 
@@ -282,11 +282,11 @@ def _time(net: Any, box: Any, item: int) -> bool:
             late = min(late, value[half + net.first[r] + rank] - net.followers[queue, e, 1])
     early = max(early, _busy_until(net, box, item, queue, device, early))
     late = min(late, _busy_from(net, box, item, queue, device, late))
-    if not _frame(net, box, item, queue, device, early, late):
-        return False
-    slots, items = net.members.shape[1], len(net.queue)
-    frame = items + items * slots + device
     least, most = _work_before(net, box, item, queue, device)
+    begin = early if net.opening[device] == item else early - net.idle[device] - most
+    if not _frame(net, box, device, begin, late - least):
+        return False
+    frame = len(net.queue) * (1 + net.members.shape[1]) + device
     early = max(early, value[frame] + least)
     late = min(late, value[half + frame] + net.idle[device] + most)
     if net.opening[device] == item:
@@ -317,25 +317,25 @@ def _work_before(net: Any, box: Any, item: int, queue: int, device: int) -> tupl
 
 
 @compiled
-def _frame(net: Any, box: Any, item: int, queue: int, device: int, early: int, late: int) -> bool:
+def _frame(net: Any, box: Any, device: int, begin: int, latest: int) -> bool:
     """Narrow the start of the device's frame; False on a contradiction.
 
-    The device idles no more than its share before the item, and runs what surely precedes it. A device
-    with an opening item begins with it, so the frame may begin there.
+    Parameters
+    ----------
+    begin
+        What an item shows: the device idles no more than its share before it, or begins with it.
+    latest
+        What an item shows: the device runs before it what surely precedes it.
     """
-    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
-    frame, value = items + items * slots + device, box.value
-    least, most = _work_before(net, box, item, queue, device)
-    begin = max(value[frame], early - net.idle[device] - most)
-    latest = min(value[half + frame], late - least)
-    if net.opening[device] == item:
-        begin = max(begin, early)
+    value, frame = box.value, len(net.queue) * (1 + net.members.shape[1]) + device
+    half = len(value) // 2
+    begin, latest = max(begin, value[frame]), min(latest, value[half + frame])
     if begin > latest:
         return False
     if begin > value[frame] or latest < value[half + frame]:
         put(box, frame, begin)
         put(box, half + frame, latest)
-        for b in range(slots):
+        for b in range(net.members.shape[1]):
             there = net.members[device, b]
             if there >= 0:
                 for other in range(net.first[there], net.first[there + 1]):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..compiled import compiled
 from .box import ON, clear, undo
-from .compiled import compiled
 from .propagate import exclude, propagate, suppose
 
 _ALL = 2**60

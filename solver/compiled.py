@@ -1,4 +1,4 @@
-"""How the rules are compiled."""
+"""How inner loops are compiled."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# the rules allocate nothing, so arrays need not be counted: that doubles their speed, and lets threads
-# share the queues without a fight for the counters
+# the loops allocate nothing, so arrays need not be counted: that doubles their speed, and lets threads
+# share arrays without a fight for the counters
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 
 
