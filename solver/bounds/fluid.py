@@ -62,7 +62,7 @@ class _Refuter:
         windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS))
         shaver = Shaver(windows, self.threads)
         shaver.run(clock.part(_SHARE_OF_A_START), _THOROUGH)
-        if not shaver.feasible or self._refuted_on(COARSE, windows, clock):
+        if not shaver.feasible or any(self._refuted_on(grid, windows, clock) for grid in COARSE):
             return True
         shaver.run(clock.part(_SHARE_OF_WINDOWS), _THOROUGH)
         return not shaver.feasible or self._refuted_on_any(windows, clock)

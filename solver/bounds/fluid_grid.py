@@ -41,8 +41,8 @@ class Grid:
         return sorted({*ends, *range(begin + fine, end - fine, coarse)})
 
 
-COARSE = Grid(6.4, 99, 6.4)
-"""Takes seconds at any size, and refutes most of what can be refuted at 24 and 32 devices."""
+COARSE = (Grid(6.4, 2, 25.6), Grid(6.4, 2, 12.8), Grid(6.4, 99, 6.4))
+"""Take seconds, the last one minutes at 32 x 256, and refute most of what can be refuted from 24 devices on."""
 
 # which one refutes a target is a matter of phases, and the fine ones take minutes at 16 devices: coarse ones
 # come first, and of each step the grid whose size does not grow with the microbatches
