@@ -42,7 +42,7 @@ class Grid:
 
 
 COARSE = (Grid(6.4, 2, 25.6), Grid(6.4, 2, 12.8), Grid(6.4, 99, 6.4))
-"""Take seconds, the last one minutes at 32 x 256, and refute most of what can be refuted from 24 devices on."""
+"""Take seconds, the last one minutes at 32 x 256, and refute most of what can be from 24 devices on."""
 
 # which one refutes a target is a matter of phases, and the fine ones take minutes at 16 devices: coarse ones
 # come first, and of each step the grid whose size does not grow with the microbatches
