@@ -1,14 +1,17 @@
-"""Time to proof, and gap over time, of every exact solver on a fixed set of instances, side by side.
+"""Time to proof, and gap over time, of exact solvers on a set of instances, side by side.
 
-Run ``python benchmarks/exact.py``: each solve has a process of its own and starts from nothing
-(microbatch after microbatch) or from the best heuristic. Rows go to ``results/exact.csv`` as solves end,
-so that an interrupted run goes on where it stopped; table and figure are made from them.
+Run ``python benchmarks/exact.py``: every solver on a fixed set. Each solve has a process of its own and
+starts from nothing (microbatch after microbatch) or from the best heuristic. Rows go to
+``results/exact.csv`` as solves end, so that an interrupted run goes on where it stopped; table and figure
+are made from them. ``--set random`` runs CP-SAT and best, from the best heuristic, on random instances of
+4 devices and 8 microbatches: ``results/exact_random.csv``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +23,7 @@ from typing import Any
 
 import click
 
-from tightpipe import InputError, Instance, Memory
+from tightpipe import InputError, Instance, Memory, Placement
 from tightpipe.console import progress_bar
 from tightpipe.experiments.row_store import Row, RowStore
 from tightpipe.experiments.solve_columns import option_columns, result_columns
@@ -32,6 +35,9 @@ from tightpipe.solve import warm_starts
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from small_instances import random_instance
 
 SOLVERS: dict[str, Callable[..., Result]] = {
     "CP-SAT lattice": solve_cpsat,
@@ -84,6 +90,13 @@ INSTANCES = {
     "v 6x18 (3,3,2,0)": _paper(6, 18),
     "v 8x24 (3,3,2,0)": _paper(8, 24),
 }
+_CHUNKS = {"linear": 1, "v": 2, "loop": 2, "wave": 2}
+RANDOM = {
+    f"{name} 4x8 seed {seed}": random_instance(random.Random(seed), Placement(name, 4, chunks), 8)
+    for seed in range(10)
+    for name, chunks in _CHUNKS.items()
+}
+ALL = INSTANCES | RANDOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,7 @@ class Task:
 
     def row(self) -> dict[str, object]:
         """Solve in a process of its own; a process that fails is a row too."""
-        placement = INSTANCES[self.instance].placement.name
+        placement = ALL[self.instance].placement.name
         unknown = dict.fromkeys(COLUMNS) | {"placement": placement, "host_cpus": os.cpu_count()}
         return unknown | self.key_columns() | self._answer()
 
@@ -133,7 +146,7 @@ def _solve_alone(name: str, method: str, start: str, limit: str, workers: str, s
 
     The first call of a compiled loop takes it from a cache; a tiny solve comes first, and is not counted.
     """
-    instance, solver = INSTANCES[name], SOLVERS[method]
+    instance, solver = ALL[name], SOLVERS[method]
     tiny = _linear(2, 2, (2, 3, 1, 1), 8)
     solver(tiny, Options(5.0, 1), warm_starts(tiny)[-1][1])
     warm_start = warm_starts(instance)[0][1] if start == "best" else None
@@ -154,11 +167,15 @@ def _seconds_and_gap(entry: LogEntry) -> tuple[float, float]:
     return round(entry.seconds, 3), round((entry.cost - entry.bound) / entry.cost, 6)
 
 
-def plan(options: Options) -> list[Task]:
+def plan(instances: str, options: Options) -> list[Task]:
     """Return the rows in the order in which they are computed; the method best has a start of its own."""
+    if instances == "random":
+        return [
+            Task(name, method, "best", options) for name in RANDOM for method in ("CP-SAT lattice", "best")
+        ]
     return [
-        Task(instance, method, start, options)
-        for instance in INSTANCES
+        Task(name, method, start, options)
+        for name in INSTANCES
         for method in SOLVERS
         for start in (STARTS if method != "best" else ("best",))
     ]
@@ -169,9 +186,10 @@ def markdown(rows: Sequence[Row]) -> str:
     cells: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         cells.setdefault(row["instance"], {}).setdefault(row["method"], []).append(row)
-    lines = [["instance", *SOLVERS], ["---"] * (1 + len(SOLVERS))]
-    lines += [[name, *(_cell(mine.get(method, [])) for method in SOLVERS)] for name, mine in cells.items()]
-    proven = [[row for mine in cells.values() for row in mine.get(method, [])] for method in SOLVERS]
+    methods = [method for method in SOLVERS if any(row["method"] == method for row in rows)]
+    lines = [["instance", *methods], ["---"] * (1 + len(methods))]
+    lines += [[name, *(_cell(mine.get(method, [])) for method in methods)] for name, mine in cells.items()]
+    proven = [[row for mine in cells.values() for row in mine.get(method, [])] for method in methods]
     lines.append(["proven", *map(_proven, proven)])
     table = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([*table, "", *_conditions(rows), ""])
@@ -204,7 +222,7 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     days = sorted({row["finished_at"][:10] for row in rows if row["finished_at"]})
     return [
         "Seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where two "
-        "values stand: from microbatch after microbatch / from the best heuristic.",
+        "values stand: from microbatch after microbatch / from the best heuristic, as where one stands.",
         "",
         f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers "
         f"(CBC: 1), seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}.",
@@ -241,29 +259,42 @@ def _newest(tasks: Sequence[Task], store: RowStore) -> list[Row | None]:
     return [newest.get(tuple(str(task.key_columns()[column]) for column in KEY)) for task in tasks]
 
 
-def _report(rows: Sequence[Row], stem: str) -> None:
+def _report(rows: Sequence[Row], stem: str, *, figure: bool) -> None:
     write_text(f"{stem}.md", markdown(rows))
-    draw_gap_over_time([point for row in rows for point in _points(row)], f"{stem}.png")
+    if figure:
+        draw_gap_over_time([point for row in rows for point in _points(row)], f"{stem}.png")
 
 
 @click.command()
+@click.option(
+    "--set", "instances", type=click.Choice(["fixed", "random"]), default="fixed", show_default=True
+)
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per solve.")
 @click.option("--workers", type=int, default=2, show_default=True, help="Threads of each solve.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices.")
-@click.option("-o", "--output", default="results/exact.csv", show_default=True, help="CSV to extend.")
+@click.option("-o", "--output", help="CSV to extend.  [default: results/exact.csv or exact_random.csv]")
 @click.option("--alone", nargs=6, hidden=True, help="Solve here and print JSON: what the processes run.")
-def main(time_limit: float, workers: int, seed: int, output: str, alone: tuple[str, ...] | None) -> None:
-    """Compare all exact solvers; what is in the CSV under the same conditions is not solved again."""
+def main(
+    instances: str,
+    time_limit: float,
+    workers: int,
+    seed: int,
+    output: str | None,
+    alone: tuple[str, ...] | None,
+) -> None:
+    """Compare exact solvers; what is in the CSV under the same conditions is not solved again."""
     if alone:
         print(json.dumps(_solve_alone(*alone)))
         return
-    tasks = plan(Options(time_limit, workers, seed))
+    output = output or f"results/{'exact' if instances == 'fixed' else 'exact_random'}.csv"
+    tasks = plan(instances, Options(time_limit, workers, seed))
     store = RowStore(Path(output), COLUMNS)
     known = zip(tasks, _newest(tasks, store), strict=True)
     todo = [task for task, row in known if row is None or row["status"] == FAILED]
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
     _run(todo, store)
-    _report([row for row in _newest(tasks, store) if row], str(Path(output).with_suffix("")))
+    rows = [row for row in _newest(tasks, store) if row]
+    _report(rows, str(Path(output).with_suffix("")), figure=instances == "fixed")
     print(Path(output).with_suffix(".md").read_text(encoding="utf-8"), end="")
 
 

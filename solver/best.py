@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import comb, inf
 
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
@@ -25,11 +26,30 @@ Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One solver, the share of the time that is left which it gets, and whether it flushes iterations."""
+    """One solver and when it is called.
+
+    Parameters
+    ----------
+    solver
+        Runs from the best that is known.
+    share
+        Of the time that is left, for this solver.
+    pace
+        Seconds per pair of operations of one device after which it ends all the same.
+    flushes
+        Whether it models flushes between iterations.
+    """
 
     solver: Solver
     share: float
+    pace: float = inf
     flushes: bool = False
+
+    def seconds(self, instance: Instance, left: float) -> float:
+        """Return how long the solver may take."""
+        operations = 3 * instance.stages * instance.microbatches
+        pairs = instance.devices * comb(operations // instance.devices, 2)
+        return min(self.share * left, self.pace * pairs)
 
 
 def prove(instance: Instance, options: Options, start: Schedule | None, bound: int | None) -> Result:
@@ -43,11 +63,12 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
     return run_search("fluid", instance, options, start, bound, search)
 
 
-# a quick improvement shortens the horizons; windows and fluid progress prove most of a bound at any size;
-# CP-SAT closes small instances and hands large ones back at once
+# a quick improvement shortens the horizons, and CP-SAT closes what is easy; windows and fluid progress prove
+# most of a bound at any size; CP-SAT closes small instances and hands large ones back at once
 STEPS = (
-    Step(improve, 0.15, flushes=True),
-    Step(prove, 0.6),
+    Step(improve, 0.15, pace=2e-4, flushes=True),
+    Step(solve_cpsat, 0.1, pace=5e-4),
+    Step(prove, 0.6, pace=5e-4),
     Step(solve_cpsat, 0.65),
     Step(improve, 1.0, flushes=True),
 )
@@ -84,7 +105,7 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
         if incumbent.closed or clock.left <= 0 or not is_modelled(instance, flushes=step.flushes):
             continue
         result = step.solver(
-            instance, _share(options, clock, step, incumbent), incumbent.schedule, incumbent.bound
+            instance, _part(options, clock, step, incumbent), incumbent.schedule, incumbent.bound
         )
         if result.reason != TOO_LARGE:
             reason = result.reason or reason
@@ -95,10 +116,11 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
     return reason
 
 
-def _share(options: Options, clock: Clock, step: Step, incumbent: Incumbent) -> Options:
+def _part(options: Options, clock: Clock, step: Step, incumbent: Incumbent) -> Options:
     """Return the options of one step, which tells what it finds as it goes."""
 
     def tell(entry: LogEntry) -> None:
         incumbent.report(entry.cost, entry.bound)
 
-    return replace(clock.part(step.share).limit(options), progress=tell)
+    seconds = step.seconds(incumbent.schedule.instance, clock.left)
+    return replace(options, time_limit=None if seconds == inf else seconds, progress=tell)

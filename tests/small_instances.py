@@ -59,7 +59,11 @@ def digest(instance: Instance) -> str:
 def small_instance(seed: int) -> Instance:
     """Return a random instance that has a schedule, of any placement, objective, and kind of cost and limit."""
     rng = random.Random(seed)
-    placement, microbatches = _shape(rng)
+    return random_instance(rng, *_shape(rng))
+
+
+def random_instance(rng: random.Random, placement: Placement, microbatches: int) -> Instance:
+    """Return a random instance of this shape that has a schedule."""
     memory = _memory(rng, placement)
     objective = rng.choice(list(Objective))
     free = Instance(placement, microbatches, _costs(rng, placement), memory, objective)

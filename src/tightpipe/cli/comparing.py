@@ -145,7 +145,7 @@ def _realistic(
     max_memory: float | None,
     as_json: bool,
 ) -> None:
-    """Run greedy, CP-SAT and improve on the suite of realistic instances, side by side with bounds.
+    """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
 
     Rows that are already in the CSV are not computed again, so an interrupted run continues.
     """

@@ -18,7 +18,7 @@ from .row_store import RowStore
 from .solve_columns import option_columns, result_columns
 
 MEDIAN = "greedy-v, median costs"
-METHODS = (MEDIAN, "greedy-v", "cpsat", "improve")
+METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
 COLUMNS = (
     *("setting", "p", "n", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound", "gap"),
     *("seconds", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version", "host_cpus"),

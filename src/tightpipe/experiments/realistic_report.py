@@ -16,7 +16,7 @@ _BASELINE = "greedy-v"
 _COMPARED = tuple(method for method in METHODS if method != _BASELINE)
 _ROW_HEIGHT = 0.16  # inches
 _MARGIN = 1.0
-_MARKS = dict(zip(_COMPARED, "xos", strict=True))
+_MARKS = dict(zip(_COMPARED, "xosd", strict=True))
 
 
 def newest(rows: Sequence[Row]) -> list[Row]:
@@ -65,7 +65,7 @@ def realistic_markdown(rows: Sequence[Row]) -> str:
         )
         lines += [
             "",
-            f"Time limit {limit} s for each of cpsat and improve, workers: {workers} of {cpus} CPU cores, "
+            f"Time limit {limit} s for each of cpsat, improve and best, workers: {workers} of {cpus} CPU cores, "
             f"seed {seed}, tightpipe {own}, OR-Tools {theirs}.",
         ]
     return "\n".join([*lines, ""])
