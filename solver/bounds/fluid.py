@@ -19,7 +19,7 @@ from .infeasible import is_infeasible
 _STEPS = Steps(first=1 / 2, last=1 / 256, share=0.4)
 _MOST_VARIABLES = 60_000
 _SHARE_OF_A_START = 0.1  # of a target's time: shaving that suffices for small instances and low targets
-_SHARE_OF_WINDOWS = 0.4
+_SHARE_OF_WINDOWS = 0.5
 _THOROUGH = 30  # deeper shaving takes longer than it brings here
 
 
@@ -57,15 +57,19 @@ class _Refuter:
     def __init__(self, instance: Instance, threads: int) -> None:
         self.queues, self.threads = queues_of(instance), threads
         self.grids = list(GRIDS)
+        self.open: Windows | None = None  # of the last target that stayed open: lower ones start there
 
     def refuted(self, target: int, clock: Clock) -> bool:
-        windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS))
+        windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS), self.open)
         shaver = Shaver(windows, self.threads)
         shaver.run(clock.part(_SHARE_OF_A_START), _THOROUGH)
         if not shaver.feasible or any(self._refuted_on(grid, windows, clock) for grid in COARSE):
             return True
         shaver.run(clock.part(_SHARE_OF_WINDOWS), _THOROUGH)
-        return not shaver.feasible or self._refuted_on_any(windows, clock)
+        if not shaver.feasible or self._refuted_on_any(windows, clock):
+            return True
+        self.open = windows
+        return False
 
     def _refuted_on_any(self, windows: Windows, clock: Clock) -> bool:
         with ThreadPoolExecutor(self.threads) as pool:

@@ -36,9 +36,15 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
     schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`), and busy links
     only add constraints. Low targets take little time at any size, so the first step is a small one.
     """
+    queues = queues_of(instance)
+    wider = None
 
     def refuted(target: int, clock: Clock) -> bool:
-        return not shaved_windows(queues_of(instance), target, options.threads, clock, _THOROUGH).feasible
+        nonlocal wider
+        windows = shaved_windows(queues, target, options.threads, clock, _THOROUGH, wider)
+        if windows.feasible:
+            wider = windows
+        return not windows.feasible
 
     argument = "propagation and shaving show that no schedule costs {target} or less"
     return destructive_bound("shaving", argument, refuted, _STEPS, instance, upper, options, lower)

@@ -64,6 +64,13 @@ def copy_of(box: Box) -> Box:
     return Box(box.value.copy(), *_empty(len(box.agenda), len(box.low), len(box.value)))
 
 
+def meet(box: Box, other: Box) -> None:
+    """Narrow `box` to what lies in `other` as well."""
+    half, mine, theirs = len(box.value) // 2, box.value, other.value
+    np.maximum(mine[:half], theirs[:half], out=mine[:half])
+    np.minimum(mine[half:], theirs[half:], out=mine[half:])
+
+
 def _empty(
     items: int, slots: int, values: int
 ) -> tuple[Ints, Ints, NDArray[np.bool_], Ints, Ints, Ints, Ints]:

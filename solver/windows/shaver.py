@@ -10,7 +10,7 @@ import numpy as np
 
 from ..clock import Clock
 from ..queues import Queues
-from .box import copy_of
+from .box import copy_of, meet
 from .net import Ints
 from .shave import shave
 from .windows import Windows, settle, windows_of
@@ -96,19 +96,24 @@ class Shaver:
         """Give every copy what the others have found; False on a contradiction."""
         if self.threads == 1:
             return True
-        half = len(self._boxes[0].value) // 2
-        mine = self._boxes[0].value
-        for box in self._boxes[1:]:
-            np.maximum(mine[:half], box.value[:half], out=mine[:half])
-            np.minimum(mine[half:], box.value[half:], out=mine[half:])
-        if not settle(self.windows.net, self._boxes[0], clock):
+        first, *others = self._boxes
+        for box in others:
+            meet(first, box)
+        if not settle(self.windows.net, first, clock):
             return False
-        for box in self._boxes[1:]:
-            box.value[:] = mine
+        for box in others:
+            box.value[:] = first.value
         return True
 
 
-def shaved_windows(queues: Queues, horizon: int, threads: int, clock: Clock, thorough: int = 60) -> Windows:
+def shaved_windows(
+    queues: Queues,
+    horizon: int,
+    threads: int,
+    clock: Clock,
+    thorough: int = 60,
+    wider: Windows | None = None,
+) -> Windows:
     """Return windows of "cost <= horizon" after shaving; infeasible when no schedule has such a cost.
 
     Parameters
@@ -117,8 +122,10 @@ def shaved_windows(queues: Queues, horizon: int, threads: int, clock: Clock, tho
         Ends the work; windows hold whenever it ends.
     thorough
         As for `Shaver.run`.
+    wider
+        As for `windows_of`.
     """
-    windows = windows_of(queues, horizon, clock)
+    windows = windows_of(queues, horizon, clock, wider)
     shaver = Shaver(windows, threads)
     shaver.run(clock, thorough)
     return replace(windows, feasible=shaver.feasible)

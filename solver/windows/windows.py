@@ -14,7 +14,7 @@ import numpy as np
 
 from ..clock import Clock
 from ..queues import Queues
-from .box import COUNT, Box, clear, open_box, push_all
+from .box import COUNT, Box, clear, meet, open_box, push_all
 from .net import Ints, Net, net_of
 from .propagate import propagate
 
@@ -107,13 +107,27 @@ class Windows:
         return self.box.value[begin + items : begin + items + items * slots].reshape(items, slots)
 
 
-def windows_of(queues: Queues, horizon: int, clock: Clock | None = None) -> Windows:
+def windows_of(
+    queues: Queues, horizon: int, clock: Clock | None = None, wider: Windows | None = None
+) -> Windows:
     """Propagate the rules of the model under ``cost <= horizon`` until nothing more follows or time is up.
 
+    Parameters
+    ----------
+    clock
+        Ends the work; windows hold whenever it ends.
+    wider
+        Feasible windows of these queues under a horizon that is no shorter: a start that saves most of the
+        work. A frame lies in the longer one that starts with it, so what holds there holds here.
+
+    Notes
+    -----
     Rules of busy links are left out: the windows hold with them all the more.
     """
     net = net_of(queues, horizon)
     box = open_box(net, horizon)
+    if wider is not None:
+        meet(box, wider.box)
     feasible = bool(np.all(net.idle >= 0)) and settle(net, box, clock)
     return Windows(horizon, net, feasible, box)
 

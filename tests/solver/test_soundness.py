@@ -22,7 +22,7 @@ from tightpipe.solver.bounds.refute import refutation_bound
 from tightpipe.solver.bounds.shaving import shaving_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.windows import windows_of
+from tightpipe.solver.windows import shaved_windows, windows_of
 
 Search = Callable[[Instance, int, Options], Bound]
 OPTIONS = Options(time_limit=20, workers=1)
@@ -58,6 +58,15 @@ def test_no_formula_is_above_the_optimum() -> None:
 def test_the_windows_of_the_optimum_are_not_empty() -> None:
     for line in KNOWN:
         assert windows_of(queues_of(small_instance(line.seed)), line.optimum).feasible, line
+
+
+def test_windows_from_wider_ones_hold_the_optimum() -> None:
+    for line in KNOWN[3::12]:
+        queues = queues_of(small_instance(line.seed))
+        wider = shaved_windows(queues, line.optimum + 1 + line.seed % 11, 1, Clock(5))
+        windows = shaved_windows(queues, line.optimum, 1, Clock(5), wider=wider)
+        assert wider.feasible, line
+        assert windows.feasible, line
 
 
 @pytest.mark.parametrize("intervals", [16, 48])

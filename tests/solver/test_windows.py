@@ -17,6 +17,7 @@ from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
+from tightpipe.solver.windows.box import STEPS
 
 FOREVER = Clock(None)
 
@@ -107,6 +108,15 @@ def test_shaving_alone_proves_optima(devices: int, microbatches: int, bubble: in
     instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
     shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + bubble - 1))
     assert shaver.run(FOREVER) is True
+
+
+def test_wider_windows_are_a_start_with_the_same_end() -> None:
+    instance = v_instance(4, 10, (10, 16, 9, 1), table_memory(4))
+    queues, horizon = queues_of(instance), instance.work(0) + 80
+    fresh = windows_of(queues, horizon)
+    begun = windows_of(queues, horizon, wider=windows_of(queues, horizon + 30))
+    assert (begun.box.value == fresh.box.value).all()
+    assert begun.box.state[STEPS] < fresh.box.state[STEPS]
 
 
 def test_first_elements_open_their_devices() -> None:

@@ -65,8 +65,8 @@ def realistic_markdown(rows: Sequence[Row]) -> str:
         )
         lines += [
             "",
-            f"Time limit {limit} s for each of cpsat, improve and best, workers: {workers} of {cpus} CPU cores, "
-            f"seed {seed}, tightpipe {own}, OR-Tools {theirs}.",
+            f"Time limit {limit} s for each of cpsat, improve and best, workers: {workers} of {cpus} "
+            f"CPU cores, seed {seed}, tightpipe {own}, OR-Tools {theirs}.",
         ]
     return "\n".join([*lines, ""])
 
