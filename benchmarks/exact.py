@@ -196,13 +196,13 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _cell(rows: Sequence[Row]) -> str:
-    """Return seconds to proof, or the final gap; from nothing first, where there are two starts."""
+    """Return CPU seconds to proof, or the final gap; from nothing first, where there are two starts."""
     return " / ".join(map(_outcome, rows)) or "-"
 
 
 def _outcome(row: Row) -> str:
     if row["status"] == "optimal":
-        return f"{float(row['seconds']):.1f} s"
+        return f"{float(row['cpu_seconds']):.1f} s"
     return f"{float(row['gap']):.2%}" if row["gap"] else row["status"]
 
 
@@ -221,8 +221,8 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     )
     days = sorted({row["finished_at"][:10] for row in rows if row["finished_at"]})
     return [
-        "Seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where two "
-        "values stand: from microbatch after microbatch / from the best heuristic, as where one stands.",
+        "CPU seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where "
+        "two values stand: from microbatch after microbatch / from the best heuristic, as where one stands.",
         "",
         f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers "
         f"(CBC: 1), seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}.",
