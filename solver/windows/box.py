@@ -35,7 +35,7 @@ class Box(NamedTuple):
 
 
 def open_box(net: Net, horizon: int) -> Box:
-    """Return the box in which only the sequence within each queue is decided.
+    """Return the box in which only the sequence within each queue and of one microbatch is decided.
 
     Microbatch 0 of route 0 starts and ends on the anchor within a frame of length `horizon` and passes
     every device meanwhile, whose frames thus start at most a horizon before or after the anchor's.
@@ -50,6 +50,9 @@ def open_box(net: Net, horizon: int) -> Box:
     rank = all_items - net.first[net.queue]
     before[all_items, net.slot[net.queue]] = rank
     after[all_items, net.slot[net.queue]] = rank + 1
+    mine, there, ranks = net.queue[:, None], on_device >= 0, np.broadcast_to(rank[:, None], before.shape)
+    leads, follows = net.precedes[on_device, mine] & there, net.precedes[mine, on_device] & there
+    before[leads], after[follows] = ranks[leads] + 1, ranks[follows]
     frames = np.full(devices, horizon if net.anchor >= 0 else 0)
     if net.anchor >= 0:
         frames[net.anchor] = 0

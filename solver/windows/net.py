@@ -32,6 +32,7 @@ class Net(NamedTuple):
     sources: Ints  # (Q, M) for pooled W queues the B queues that fill them, else -1
     limit: Ints  # (p,) memory limit, -1 where there is none
     leaders: Ints  # (Q, E, 2) the other way round: queue whose k-th this one's waits for, least ticks
+    precedes: NDArray[np.bool_]  # (Q, Q) whether its k-th precedes the other's k-th, by way of any device
     opening: Ints  # (p,) item with which the device must begin, -1 where there is a choice
     idle: Ints  # (p,) ticks that the device may idle between the start and the end of its frame
     anchor: int  # the device whose frame starts at time 0; -1 when all frames do
@@ -65,10 +66,21 @@ def net_of(queues: Queues, horizon: int) -> Net:
         sources=_padded(sources, width),
         limit=np.array([-1 if limit is None else limit for limit in limits]),
         leaders=_padded_pairs(leaders),
+        precedes=_closure(followers),
         opening=np.array([_opening(queues, first, d) if floating else -1 for d in range(instance.devices)]),
         idle=np.array([horizon - instance.work(d) for d in range(instance.devices)]),
         anchor=instance.placement.routes[0][0] if floating else -1,
     )
+
+
+def _closure(followers: list[list[tuple[int, int]]]) -> NDArray[np.bool_]:
+    """Return what follows from "its k-th precedes the other's k-th" by transitivity."""
+    reach = np.zeros((len(followers), len(followers)), np.bool_)
+    for q, row in enumerate(followers):
+        reach[q, [r for r, _ in row]] = True
+    for via in range(len(followers)):
+        reach |= reach[:, via, None] & reach[via]
+    return reach
 
 
 def _sources(queues: Queues, q: int) -> list[int]:

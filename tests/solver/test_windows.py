@@ -17,7 +17,8 @@ from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
-from tightpipe.solver.windows.box import STEPS
+from tightpipe.solver.windows.box import STEPS, open_box
+from tightpipe.solver.windows.net import net_of
 
 FOREVER = Clock(None)
 
@@ -108,6 +109,17 @@ def test_shaving_alone_proves_optima(devices: int, microbatches: int, bubble: in
     instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
     shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + bubble - 1))
     assert shaver.run(FOREVER) is True
+
+
+def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:
+    queues = queues_of(v_instance(3, 4, (10, 12, 8, 1), table_memory(3)))
+    net = net_of(queues, 500)
+    windows = Windows(500, net, True, open_box(net, 500))
+    down, up, back = (queues.index[key] for key in ((OpKind.F, 0, 0), (OpKind.F, 0, 5), (OpKind.B, 0, 0)))
+    items = [slice(net.first[q], net.first[q + 1]) for q in (down, up, back)]
+    assert windows.after[items[0], net.slot[up]].tolist() == [0, 1, 2, 3]
+    assert windows.before[items[1], net.slot[down]].tolist() == [1, 2, 3, 4]
+    assert windows.before[items[2], net.slot[up]].tolist() == [1, 2, 3, 4]
 
 
 def test_wider_windows_are_a_start_with_the_same_end() -> None:
