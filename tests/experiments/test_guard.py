@@ -14,6 +14,7 @@ import psutil
 import pytest
 from experiments.sweeps import INSTANCE, wait_until
 
+from tightpipe.experiments.sweep import guard
 from tightpipe.experiments.sweep.guard import Limits, run_guarded
 from tightpipe.experiments.sweep.packed import unpack
 from tightpipe.validate import validate
@@ -75,6 +76,20 @@ def test_a_crash_is_an_outcome() -> None:
         children()[0].send_signal(signal.SIGSEGV)
         values = future.result()
     assert (values.values["state"], values.values["error"]) == ("failed", "crashed: SIGSEGV")
+
+
+def test_a_process_that_never_reads_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = subprocess.Popen(
+        [sys.executable, "-c", "import os; os.abort()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    dead.wait()
+    monkeypatch.setattr(guard.subprocess, "Popen", lambda *_, **__: dead)
+    values = run_guarded("{}" * 100_000, GENEROUS).values
+    assert (values["state"], values["error"]) == ("failed", "crashed: SIGABRT")
 
 
 def test_an_error_is_an_outcome() -> None:

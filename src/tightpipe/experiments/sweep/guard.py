@@ -89,12 +89,10 @@ def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = Non
     """
     answers = _Answers()
     with tempfile.TemporaryFile("w+", errors="replace") as complaints, _process(complaints) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
         reader = threading.Thread(target=answers.read, args=(process.stdout,))
         reader.start()
-        process.stdin.write(payload + "\n")
-        process.stdin.flush()  # and left open: its end is the sign that this process has died
+        _tell(process, payload)
         killed = _watch(process, limits, stop)
         reader.join()
         error = killed or _fault(process.returncode, complaints)
@@ -126,6 +124,20 @@ def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             _kill(process)
+
+
+def _tell(process: subprocess.Popen[str], payload: str) -> None:
+    """Write the payload and leave the pipe open: its end is the sign that this process has died.
+
+    A process that has died before it reads is found dead by `_watch`.
+    """
+    assert process.stdin is not None
+    try:
+        process.stdin.write(payload + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        with suppress(BrokenPipeError):  # of what is still in the buffer
+            process.stdin.close()
 
 
 def _watch(process: subprocess.Popen[str], limits: Limits, stop: threading.Event | None) -> str | None:
