@@ -15,7 +15,7 @@ from ..compiled import compiled
 from .box import COUNT, ON, SIZE, STEPS, pop, push, put
 
 _FAR = 2**60
-_DEEP = 16  # latest predecessors looked at: all of them take 15 times as long at 24 x 192, and find no more
+_DEEP = 16  # latest predecessors looked at: all take 15 times as long at 24 x 192, and decide 0.02 % more
 
 
 @compiled
