@@ -55,7 +55,9 @@ def random_order(instance: Instance, seed: int) -> Order:
 
 
 @st.composite
-def instances(draw: st.DrawFn, max_devices: int = 3, max_microbatches: int = 4) -> Instance:
+def instances(
+    draw: st.DrawFn, max_devices: int = 3, max_microbatches: int = 4, most_occupancy: int = 0
+) -> Instance:
     """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits."""
     placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
     devices = draw(st.integers(1, max_devices))
@@ -84,6 +86,7 @@ def instances(draw: st.DrawFn, max_devices: int = 3, max_microbatches: int = 4) 
         placement=placement,
         memory=draw(memories(probe)),
         objective=draw(st.sampled_from(["device_span", "makespan"])),
+        link_occupancy=draw(st.integers(0, most_occupancy)),
     )
 
 

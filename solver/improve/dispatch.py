@@ -27,7 +27,7 @@ FEATURES = 8
 _FULL = 6
 WAITING = 7
 _NEVER = 2**62
-_UNKNOWN = -1  # end of an item that has not run
+_UNKNOWN = -1  # departure of a message whose item has not run
 
 
 class Yard(NamedTuple):
@@ -45,7 +45,8 @@ class Yard(NamedTuple):
     idle: Ints  # (p,) ticks
     place: Ints  # (p,) next position
     wake: Ints  # (p,) when to look for an item
-    end: Ints  # (N,) of each item, `_UNKNOWN` before it has run
+    sent: Ints  # (N,) when each item's message leaves, `_UNKNOWN` before it has run
+    left: Ints  # (L,) when the last message of each link left
     item: Ints  # (N,) at each position: the result
 
 
@@ -68,7 +69,8 @@ def yard_for(queues: Queues, network: Network) -> Yard:
         done=ints(len(count)),
         credit=ints(network.credits),
         **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
-        end=ints(items),
+        sent=ints(items),
+        left=ints(network.links),
         item=ints(items),
     )
 
@@ -145,7 +147,8 @@ def dispatch(network: Any, yard: Any, weights: Any, enough: float) -> float:
 def _open(network: Any, yard: Any) -> None:
     for zero in (yard.done, yard.credit, yard.memory, yard.free, yard.idle, yard.wake):
         zero[:] = 0
-    yard.end[:] = _UNKNOWN
+    yard.sent[:] = _UNKNOWN
+    yard.left[:] = -network.occupancy
     for device in range(len(yard.place)):
         yard.place[device] = network.offsets[device]
 
@@ -192,9 +195,9 @@ def _ready(network: Any, yard: Any, device: int, q: int, here: int, length: int)
     source = network.source[x]
     if source < 0:
         return int(yard.free[device])
-    if yard.end[source] == _UNKNOWN:
+    if yard.sent[source] == _UNKNOWN:
         return _NEVER
-    return int(max(yard.free[device], yard.end[source] + network.lag[x]))
+    return int(max(yard.free[device], yard.sent[source] + network.lag[x]))
 
 
 @compiled
@@ -204,7 +207,10 @@ def _run(network: Any, yard: Any, device: int, q: int, start: int) -> None:
     yard.done[q] += 1
     yard.item[yard.place[device]] = x
     yard.place[device] += 1
-    yard.end[x] = yard.free[device] = yard.wake[device] = start + network.duration[q]
+    yard.sent[x] = yard.free[device] = yard.wake[device] = start + network.duration[q]
+    link = network.link[x]
+    if link >= 0:
+        yard.sent[x] = yard.left[link] = max(yard.sent[x], yard.left[link] + network.occupancy)
     yard.memory[device] += network.delta[q]
     if network.takes[q] >= 0:
         yard.credit[network.takes[q]] -= 1
@@ -214,5 +220,5 @@ def _run(network: Any, yard: Any, device: int, q: int, start: int) -> None:
     after = network.target[x]
     if after >= 0:
         other = network.home[after]
-        arrival = max(yard.free[other], yard.end[x] + network.lag[after])
+        arrival = max(yard.free[other], yard.sent[x] + network.lag[after])
         yard.wake[other] = min(yard.wake[other], arrival)

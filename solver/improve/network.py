@@ -2,7 +2,8 @@
 
 Items are the elements of first-in-first-out queues, numbered queue after queue. A device's word is a
 sequence of its items. Only where an item waits for another device is there an arc between items: what
-waits for an operation of its own device follows it in the word, and that is enough.
+waits for an operation of its own device follows it in the word, and that is enough. The word is also the
+sequence in which a device's messages leave.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class Network(NamedTuple):
     home: Ints  # (N,) device of each item
     source: Ints  # (N,) item of another device that it waits for, -1 for none
     target: Ints  # (N,) item of another device that waits for it, -1 for none
-    lag: Ints  # (N,) ticks from the end of the source
+    lag: Ints  # (N,) ticks from when the source's message leaves
+    link: Ints  # (N,) link on which an item's message may have to wait, -1 for none
+    links: int  # how many of them there are
+    occupancy: int  # ticks from one message of such a link to the next
 
 
 class Words(NamedTuple):
@@ -54,10 +58,12 @@ class Words(NamedTuple):
     item: Ints  # (N,) item at each position
     place: Ints  # (N,) position of each item
     path: Ints  # (N, F) longest path from the first start of each frame to the item's end
+    sent: Ints  # (N, F) to when the item's message leaves: `path` itself where no message ever waits
     end: Ints  # (N,) the item's earliest end: the largest of `path`
     shift: Ints  # (N,) items of the moved range as they were
     undo: Ints  # (N,) items whose paths have changed
     path_before: Ints  # (N, F) their paths
+    sent_before: Ints  # (N, F) as for `sent`
     end_before: Ints  # (N,)
     dirty: NDArray[np.bool_]  # (N,) items whose source has changed
     marked: Ints  # (N,) items that were made dirty
@@ -90,6 +96,10 @@ def network_of(queues: Queues) -> Network:
         if device[q] != device[r]:
             senders, receivers = np.arange(first[q], first[q + 1]), np.arange(first[r], first[r + 1])
             source[receivers], target[senders], lag[receivers] = senders, receivers, ticks
+    links, link = queues.links(), np.full(first[-1], -1)
+    for number, sending in enumerate(links):
+        for q, _, _ in sending:
+            link[first[q] : first[q + 1]] = number
     per_device = np.bincount(device, count, instance.devices).astype(np.int64)
     makespan = instance.objective is Objective.MAKESPAN
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
@@ -110,6 +120,9 @@ def network_of(queues: Queues) -> Network:
         source=source,
         target=target,
         lag=lag,
+        link=link,
+        links=len(links),
+        occupancy=instance.costs.link_occupancy,
     )
 
 
@@ -120,9 +133,11 @@ def words_for(network: Network) -> Words:
     def ints(*shape: int) -> Ints:
         return np.zeros(shape, np.int64)
 
+    path, before = (ints(items, network.frames) for _ in range(2))
+    sent, sent_before = (ints(items, network.frames) if network.links else old for old in (path, before))
     return Words(
-        *(ints(items), ints(items), ints(items, network.frames), ints(items), ints(items), ints(items)),
-        *(ints(items, network.frames), ints(items), np.zeros(items, np.bool_), ints(items)),
+        *(ints(items), ints(items), path, sent, ints(items), ints(items), ints(items)),
+        *(before, sent_before, ints(items), np.zeros(items, np.bool_), ints(items)),
         *(ints(devices), ints(devices), ints(devices), np.zeros(devices, np.bool_)),
         *(ints(network.credits), np.zeros((devices + 1, devices))),
     )

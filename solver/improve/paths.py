@@ -23,6 +23,7 @@ def load(network: Any, words: Any, item: Any) -> None:
         words.item[i] = item[i]
         words.place[item[i]] = i
     words.path[:] = NO_PATH
+    words.sent[:] = NO_PATH
     words.end[:] = 1
     for device in range(len(network.limit)):
         first, last = network.offsets[device], network.offsets[device + 1] - 1
@@ -63,8 +64,9 @@ def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[
                     if words.dirty[x]:
                         words.dirty[x] = False
                         words.pending[d] -= 1
-                    words.changed[d] = _recompute(network, words, d, i, changes)
-                    if words.changed[d]:
+                    differs = _recompute(network, words, d, i, changes)
+                    words.changed[d] = differs or (words.changed[d] and network.links > 0)
+                    if differs:
                         changes += 1
                         after = network.target[x]
                         if after >= 0 and not words.dirty[after]:
@@ -120,7 +122,7 @@ def _recompute(network: Any, words: Any, device: int, i: int, k: int) -> bool:
         for f in range(network.frames):
             old[f] = before[f]
     if network.source[x] >= 0:
-        sent, lag = words.path[network.source[x]], network.lag[x]
+        sent, lag = words.sent[network.source[x]], network.lag[x]
         for f in range(network.frames):
             arrives = sent[f] + lag
             old[f] = arrives if arrives > old[f] else old[f]
@@ -131,11 +133,32 @@ def _recompute(network: Any, words: Any, device: int, i: int, k: int) -> bool:
         differs |= new ^ path[f]
         path[f] = new
         latest = new if new > latest else latest
+    if network.links > 0 and _send(network, words, device, i, k):
+        differs = 1
     if differs == 0:
         return False
     words.undo[k], words.end_before[k] = x, words.end[x]
     words.end[x] = latest
     return True
+
+
+@compiled
+def _send(network: Any, words: Any, device: int, i: int, k: int) -> bool:
+    """Compute when the message of the item at position `i` leaves; keep the old times as change `k`."""
+    x = words.item[i]
+    last = i - 1 if network.link[x] >= 0 else -1
+    while last >= network.offsets[device] and network.link[words.item[last]] != network.link[x]:
+        last -= 1
+    waits = last >= network.offsets[device]
+    differs = 0
+    for f in range(network.frames):
+        new = words.path[x, f]
+        if waits:
+            new = max(new, words.sent[words.item[last], f] + network.occupancy)
+        words.sent_before[k, f] = words.sent[x, f]
+        differs |= new ^ words.sent[x, f]
+        words.sent[x, f] = new
+    return differs != 0
 
 
 @compiled
@@ -146,6 +169,7 @@ def undo(words: Any, changes: int) -> None:
         words.end[x] = words.end_before[k]
         for f in range(words.path.shape[1]):
             words.path[x, f] = words.path_before[k, f]
+            words.sent[x, f] = words.sent_before[k, f]
 
 
 @compiled

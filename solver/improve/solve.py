@@ -96,8 +96,7 @@ def improve(
 
     The weights of the rule are annealed too; each rule gives a whole schedule. Annealing starts from the
     better of the start and what the best rule gives. A move takes an operation to another place of its
-    device's sequence; its cost is exact, with the best start times. Messages are taken to find their
-    links free; what is returned counts them as they are.
+    device's sequence; its cost is exact, with the best start times.
 
     Parameters
     ----------

@@ -33,6 +33,10 @@ class Net(NamedTuple):
     limit: Ints  # (p,) memory limit, -1 where there is none
     leaders: Ints  # (Q, E, 2) the other way round: queue whose k-th this one's waits for, least ticks
     precedes: NDArray[np.bool_]  # (Q, Q) whether its k-th precedes the other's k-th, by way of any device
+    link: Ints  # (Q,) link on which the queue's messages may have to wait, -1 for none
+    receiver: Ints  # (Q,) queue that such a message goes to
+    travel: Ints  # (Q,) ticks that it takes
+    occupancy: int  # ticks from one such message to the next
     opening: Ints  # (p,) item with which the device must begin, -1 where there is a choice
     idle: Ints  # (p,) ticks that the device may idle between the start and the end of its frame
     anchor: int  # the device whose frame starts at time 0; -1 when all frames do
@@ -52,6 +56,10 @@ def net_of(queues: Queues, horizon: int) -> Net:
     for q, r, lag in queues.precedences():
         followers[q].append((r, queues.queues[q].duration + lag))
         leaders[r].append((q, queues.queues[q].duration + lag))
+    link, receiver, travel = (np.full(len(count), value) for value in (-1, -1, 0))
+    for number, senders in enumerate(queues.links()):
+        for q, r, lag in senders:
+            link[q], receiver[q], travel[q] = number, r, lag
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
     floating = instance.objective is Objective.DEVICE_SPAN
     return Net(
@@ -67,6 +75,10 @@ def net_of(queues: Queues, horizon: int) -> Net:
         limit=np.array([-1 if limit is None else limit for limit in limits]),
         leaders=_padded_pairs(leaders),
         precedes=_closure(followers),
+        link=link,
+        receiver=receiver,
+        travel=travel,
+        occupancy=instance.costs.link_occupancy,
         opening=np.array([_opening(queues, first, d) if floating else -1 for d in range(instance.devices)]),
         idle=np.array([horizon - instance.work(d) for d in range(instance.devices)]),
         anchor=instance.placement.routes[0][0] if floating else -1,

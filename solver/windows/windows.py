@@ -119,10 +119,6 @@ def windows_of(
     wider
         Feasible windows of these queues under a horizon that is no shorter: a start that saves most of the
         work. A frame lies in the longer one that starts with it, so what holds there holds here.
-
-    Notes
-    -----
-    Rules of busy links are left out: the windows hold with them all the more.
     """
     net = net_of(queues, horizon)
     box = open_box(net, horizon)

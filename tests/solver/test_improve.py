@@ -39,7 +39,7 @@ def serial(instance: Instance) -> Any:
 
 
 @settings(max_examples=40, deadline=None)
-@given(instances())
+@given(instances(most_occupancy=20))
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
     network = network_of(queues)
@@ -52,6 +52,7 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
     after, best = anneal(network, words, random, 500, 3.0, before, before, item)
     load(network, again, words.item)
     assert np.array_equal(words.path, again.path)
+    assert np.array_equal(words.sent, again.sent)
     assert np.array_equal(words.end, again.end)
     assert after == cost_of(network, again, np.inf)
     found = retime(instance, order_of_items(queues, network, item))
@@ -60,7 +61,7 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
 
 
 @settings(max_examples=60, deadline=None)
-@given(instances(), st.integers(0, 2**31))
+@given(instances(most_occupancy=20), st.integers(0, 2**31))
 def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     instance: Instance, seed: int
 ) -> None:
@@ -73,7 +74,7 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
         return
     schedule = retime(instance, order_of_items(queues, network, yard.item))
     assert validate(instance, schedule) == []
-    assert cost(schedule) <= says or instance.costs.link_occupancy
+    assert cost(schedule) <= says
     assert dispatch(network, yard, weights, says) == says
     assert dispatch(network, yard, weights, says - 1) == np.inf
 

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from brute_force import optimum
 from cases import instances, random_order, serial_order
-from exact_cases import TINY_SHAPES, table_memory, tiny_instance, v_instance
+from exact_cases import (
+    TINY_SHAPES,
+    table_memory,
+    tiny_instance,
+    v_instance,
+    with_busy_links,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,8 +67,8 @@ def check(instance: Instance, schedule: Schedule, threads: int = 1) -> None:
     assert_contains(windows, schedule)
 
 
-@settings(max_examples=100, deadline=None)
-@given(instances(max_devices=3, max_microbatches=3), st.integers(0, 2**16))
+@settings(max_examples=150, deadline=None)
+@given(instances(max_devices=3, max_microbatches=3, most_occupancy=20), st.integers(0, 2**16))
 def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed: int) -> None:
     schedules = [retime(instance, serial_order(instance))]
     for heuristic in HEURISTICS.values():
@@ -136,3 +142,20 @@ def test_first_elements_open_their_devices() -> None:
     windows = windows_of(queues_of(instance), instance.work(0) + 40)
     first = queues_of(instance).index[OpKind.F, 0, 0]
     assert windows.earliest[windows.net.first[first]] == windows.latest[windows.net.first[first]] == 0
+
+
+def test_messages_that_wait_for_each_other_arrive_later() -> None:
+    free = Instance.uniform(
+        devices=2, microbatches=4, forward=2, backward=3, weight=1, comm=1, placement="linear"
+    )
+    busy = with_busy_links(free, 10)
+    queues, horizon = queues_of(busy), 200
+    arrives, sends = queues.index[OpKind.F, 0, 1], queues.index[OpKind.F, 0, 0]
+    begun, windows = (windows_of(queues_of(instance), horizon) for instance in (free, busy))
+    first = windows.net.first
+    assert begun.earliest[first[arrives] : first[arrives + 1]].tolist() == [3, 5, 7, 9]
+    assert windows.earliest[first[arrives] : first[arrives + 1]].tolist() == [3, 13, 23, 33]
+    last = first[sends + 1] - 1
+    due = windows.latest[first[arrives + 1] - 1] - 1
+    assert windows.latest[last] == due - 2
+    assert windows.latest[last - 2] == due - 20 - 2
