@@ -184,8 +184,10 @@ def _choose(network: Any, yard: Any, weights: Any, device: int) -> tuple[int, in
 def _ready(network: Any, yard: Any, device: int, q: int, here: int, length: int) -> int:
     """Return when the head of a queue can start; `_NEVER` if that is not known yet."""
     k, taken, delta = yard.done[q], network.takes[q], network.delta[q]
-    # an iteration that is flushed ends before the next one begins
-    if k == yard.size[q] or k * length // yard.size[q] // network.block > here // network.block:
+    if k == yard.size[q]:
+        return _NEVER
+    # an iteration that is flushed ends before the next one begins; divisions are slow
+    if network.block < length and k * length // yard.size[q] // network.block > here // network.block:
         return _NEVER
     if taken >= 0 and yard.credit[taken] == 0:
         return _NEVER

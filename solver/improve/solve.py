@@ -19,12 +19,14 @@ from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
 
 from ..clock import Clock
+from ..modelled import is_modelled
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
 from ..run import run_search
 from ..start import in_queue_order
 from .anneal import anneal
 from .dispatch import dispatch, first_weights, yard_for
+from .neighbourhood import search_neighbourhoods
 from .network import Ints, Network, Words, items_of, network_of, order_of_items, words_for
 from .paths import cost_of, load
 from .tune import tune
@@ -39,6 +41,8 @@ _COLD = 0.01
 _WARM = 0.0045  # for one move per item; measured: 0.02 pays at 65 of them, 0.1 at 650, 0.2 from 2000 on
 _WARMEST = 0.2
 _COOLING = 20.0  # falls to this part in a round
+_ANNEALED = 0.7  # of the search: what neighbourhoods leave, where annealing has converged by then
+_CONVERGED = 2000  # moves per item after which it has
 _MOVES_PER_ITEM = 2000  # of the whole search, where there is no time limit
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
 _LEAST_BATCH = 25
@@ -96,7 +100,8 @@ def improve(
 
     The weights of the rule are annealed too; each rule gives a whole schedule. Annealing starts from the
     better of the start and what the best rule gives. A move takes an operation to another place of its
-    device's sequence; its cost is exact, with the best start times.
+    device's sequence; its cost is exact, with the best start times. Where annealing converges, CP-SAT
+    searches large neighbourhoods of what it found for the rest of the time limit.
 
     Parameters
     ----------
@@ -129,6 +134,8 @@ def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: C
     with ThreadPoolExecutor(options.threads) as pool:
         search.find_rule(pool)
         search.anneal(pool)
+    if search.end < 1.0 and is_modelled(instance, flushes=False):
+        search_neighbourhoods(instance, options, incumbent, clock)
     return ""
 
 
@@ -142,6 +149,7 @@ class _Search:
         self.items = len(self.network.queue)
         self.unit = float(self.network.duration[self.network.queue].mean())
         self.batch = max(_LEAST_BATCH, _WORK_PER_BATCH // self.items)
+        self.end = 1.0  # of annealing, as a share of the search
         self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * self.items / self.batch)
 
     def find_rule(self, pool: ThreadPoolExecutor) -> None:
@@ -162,13 +170,12 @@ class _Search:
         walkers = [_Walker(self.network, seed) for seed in self.seeds]
         item = items_of(self.queues, in_queue_order(self.incumbent.schedule).order)
         best, since, warmth, before = np.inf, self.budget.spent, _COLD * self.unit, self.budget.batches
-        left = 1.0 - since
         for share in ROUNDS:
-            if self.incumbent.closed or self.budget.spent >= 1.0:
+            if self.incumbent.closed or self.budget.spent >= self.end:
                 return
             for walker in walkers:
                 walker.begin(item)
-            begun, lasts = self.budget.spent, share * left
+            begun, lasts = self.budget.spent, share * (self.end - since)
             while self.budget.spent < begun + lasts and not self.incumbent.closed:
                 cooled = warmth * _COOLING ** -((self.budget.spent - begun) / lasts)
                 list(pool.map(partial(_Walker.walk, moves=self.batch, warmth=cooled), walkers))
@@ -179,7 +186,10 @@ class _Search:
                     if ceil(best - 1e-6) < cost(self.incumbent.schedule):
                         _offer(self.queues, self.network, item, self.incumbent)
             moves = (self.budget.batches - before) * self.batch
-            in_next = moves / (self.budget.spent - since) * ROUNDS[-1] * left
+            speed = moves / (self.budget.spent - since)
+            if self.budget.limit is not None and speed * (1.0 - since) > _CONVERGED * self.items:
+                self.end = _ANNEALED
+            in_next = speed * ROUNDS[-1] * (self.end - since)
             warmth = self.unit * min(_WARMEST, _WARM * (in_next / self.items) ** 0.5)
 
 

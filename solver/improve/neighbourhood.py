@@ -1,0 +1,104 @@
+"""Large neighbourhoods: CP-SAT puts the operations of some devices and some time into another sequence.
+
+References
+----------
+P. Shaw, "Using constraint programming and local search methods to solve vehicle routing problems",
+CP 1998; for job shops, D. Godard, P. Laborie and W. Nuijten, "Randomized large neighborhood search for
+cumulative scheduling", ICAPS 2005.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.instance import Instance
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.schedule import Schedule
+
+from ..clock import Clock
+from ..cpsat.lattice.model import LatticeModel
+from ..cpsat.search import search
+from ..progress import Incumbent
+from ..queues import Queues, queues_of, starts_of
+from ..start import in_queue_order
+from ..windows.box import open_box
+from ..windows.net import net_of
+from ..windows.windows import Windows, settle
+from .network import Ints, items_of
+
+_FIRST = 0.25  # of the schedule's time, the first neighbourhood, on all devices
+_EFFORT = 0.3  # deterministic time of CP-SAT for one neighbourhood: about a second
+_GROW, _SHRINK = 1.1, 0.95  # after a neighbourhood that was searched to the end, or was not
+
+
+def search_neighbourhoods(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
+    """Improve the incumbent, neighbourhood after neighbourhood, until the clock ends.
+
+    A neighbourhood holds the operations that start within some time on some neighbouring devices; its
+    size follows from how fast the ones before were searched.
+    """
+    random = np.random.default_rng(options.seed)
+    queues = queues_of(instance)
+    share = _FIRST
+    while not incumbent.closed and clock.left > 0:
+        schedule = in_queue_order(incumbent.schedule)
+        windows = _windows(queues, schedule, _choose(queues, schedule, share, random), clock)
+        if not windows.feasible:
+            continue
+        model = LatticeModel(queues, windows, incumbent.bound)
+        options = replace(options, seed=options.seed + 1)
+        found = search(model, options, max(clock.left, 0.01), lambda *_: None, effort=_EFFORT)
+        incumbent.offer(found.schedule)
+        share = min(1.0, share * (_GROW if found.exhausted else _SHRINK))
+        if found.reason:
+            return
+
+
+def _choose(
+    queues: Queues, schedule: Schedule, share: float, random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which items are free: on all devices for a share of the time, or on fewer for longer."""
+    start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
+    wide = int(random.integers(1, devices, endpoint=True)) if random.random() < 0.5 else devices
+    lowest = int(random.integers(0, devices - wide, endpoint=True))
+    length = min(1.0, share * devices / wide) * (start.max() - start.min())
+    begin = start.min() + (start.max() - start.min() + length) * random.random() - length
+    device = np.repeat([queue.device for queue in queues.queues], [queue.count for queue in queues.queues])
+    in_time = (begin <= start) & (start <= begin + length)
+    free: NDArray[np.bool_] = in_time & (lowest <= device) & (device < lowest + wide)
+    return free
+
+
+def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], clock: Clock) -> Windows:
+    """Return the windows of a lower cost in which only free items may change places with each other."""
+    horizon = cost(schedule) - 1
+    net = net_of(queues, horizon)
+    box = open_box(net, horizon)
+    windows = Windows(horizon, net, True, box)
+    place = np.argsort(items_of(queues, schedule.order))  # positions rise along each queue
+    for q, queue in enumerate(queues.queues):
+        mine = slice(net.first[q], net.first[q + 1])
+        for other in queues.on(queue.device):
+            if other != q:
+                theirs = slice(net.first[other], net.first[other + 1])
+                least, most = _ranks(place[mine], free[mine], place[theirs], free[theirs])
+                slot = net.slot[other]
+                windows.before[mine, slot] = np.maximum(windows.before[mine, slot], least)
+                windows.after[mine, slot] = np.minimum(windows.after[mine, slot], most)
+    return replace(windows, feasible=bool(np.all(net.idle >= 0)) and settle(net, box, clock))
+
+
+def _ranks(
+    place: Ints, free: NDArray[np.bool_], other_place: Ints, other_free: NDArray[np.bool_]
+) -> tuple[Ints, Ints]:
+    """Return how many elements of another queue surely and at most precede each item."""
+    now = np.searchsorted(other_place, place)
+    if not other_free.any():
+        return now, now
+    first = int(np.argmax(other_free))
+    last = first + int(other_free.sum())
+    return np.where(free, np.minimum(now, first), now), np.where(free, np.maximum(now, last), now)

@@ -1,0 +1,79 @@
+"""Large neighbourhoods: what is not free stays in place, and what is free is searched to the end."""
+
+import numpy as np
+import pytest
+from brute_force import optimum
+from cases import instances, serial_order
+from exact_cases import TINY_SHAPES, table_memory, tiny_instance, v_instance
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Schedule, retime, validate
+from tightpipe.metrics import cost
+from tightpipe.options import Options
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.cpsat.search import search
+from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
+from tightpipe.solver.progress import Incumbent
+from tightpipe.solver.queues import queues_of, words_of
+from tightpipe.solver.start import in_queue_order
+
+FOREVER = Clock(None)
+ONE = Options(workers=1)
+
+
+def serial(instance: Instance) -> Schedule:
+    return in_queue_order(retime(instance, serial_order(instance)))
+
+
+def best_within(schedule: Schedule, free: np.ndarray) -> Schedule | None:
+    """The cheapest schedule of a neighbourhood, None if there is no cheaper one."""
+    queues = queues_of(schedule.instance)
+    windows = _windows(queues, schedule, free, FOREVER)
+    if not windows.feasible:
+        return None
+    found = search(LatticeModel(queues, windows, 0), ONE, 60.0, lambda *_: None)
+    assert found.exhausted
+    return found.schedule
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+def test_the_optimum_lies_in_the_neighbourhood_in_which_everything_is_free(
+    shape: tuple[str, int, int], objective: str
+) -> None:
+    instance = tiny_instance(shape, 3, objective, limited=True)
+    start = serial(instance)
+    found = best_within(start, np.ones(sum(queue.count for queue in queues_of(instance).queues), bool))
+    assert cost(found or start) == optimum(instance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances(most_occupancy=10), st.integers(0, 2**16))
+def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
+    start, queues = serial(instance), queues_of(instance)
+    free = _choose(queues, start, 0.3, np.random.default_rng(seed))
+    found = best_within(start, free)
+    if found is None:
+        return
+    assert validate(instance, found) == []
+    assert cost(found) < cost(start)
+    first = np.cumsum([0, *(queue.count for queue in queues.queues)])
+    for old, new in zip(words_of(queues, start.order), words_of(queues, found.order), strict=True):
+        done = [0] * len(queues.queues)
+        fixed = []
+        for place, q in enumerate(old):
+            if not free[first[q] + done[q]]:
+                fixed.append(place)
+            done[q] += 1
+        assert [old[place] for place in fixed] == [new[place] for place in fixed]
+
+
+def test_neighbourhoods_go_on_from_the_incumbent_until_the_gap_is_closed() -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
+    start, least = retime(instance, serial_order(instance)), instance.work(0) + 18  # proven by a prototype
+    incumbent = Incumbent(start, least, Clock(60), ONE.progress)
+    search_neighbourhoods(instance, ONE, incumbent, Clock(60))
+    assert validate(instance, incumbent.schedule) == []
+    assert cost(incumbent.schedule) == least
