@@ -57,6 +57,9 @@ def realistic_markdown(rows: Sequence[Row]) -> str:
                 f"Of the greedy's avoidable bubble (above the best bound) {method} avoids "
                 f"{mean(shares):.1%} on average over {len(shares)} instances."
             )
+    instances = _by_instance(rows).values()
+    proven = sum(any(row["status"] == "optimal" for row in mine.values()) for mine in instances)
+    lines += ["", f"Proven optimal: {proven} of {len(instances)} instances."]
     searched = [row for row in rows if row["time_limit"]]
     if searched:
         columns = ("time_limit", "workers", "seed", "host_cpus", "tightpipe_version", "ortools_version")
