@@ -33,8 +33,8 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
     -----
     Every rule of `windows` holds for every schedule of cost at most T; when one side of an order leads
     to a contradiction, the other side holds; when both do, no schedule costs at most T, so every
-    schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`), and busy links
-    only add constraints. Low targets take little time at any size, so the first step is a small one.
+    schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`). Low targets take
+    little time at any size, so the first step is a small one.
     """
     queues = queues_of(instance)
     wider = None
