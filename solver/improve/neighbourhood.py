@@ -35,8 +35,8 @@ _EFFORT = 0.3  # deterministic time of CP-SAT for one neighbourhood: about a sec
 _GROW, _SHRINK = 1.1, 0.95  # after a neighbourhood that was searched to the end, or was not
 
 
-def search_neighbourhoods(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
-    """Improve the incumbent, neighbourhood after neighbourhood, until the clock ends.
+def search_neighbourhoods(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
+    """Improve the incumbent, neighbourhood after neighbourhood, until the clock ends; return why, if before.
 
     A neighbourhood holds the operations that start within some time on some neighbouring devices; its
     size follows from how fast the ones before were searched.
@@ -55,7 +55,8 @@ def search_neighbourhoods(instance: Instance, options: Options, incumbent: Incum
         incumbent.offer(found.schedule)
         share = min(1.0, share * (_GROW if found.exhausted else _SHRINK))
         if found.reason:
-            return
+            return found.reason
+    return ""
 
 
 def _choose(

@@ -126,7 +126,11 @@ def improve(
     InputError
         If the start is not a valid schedule of the instance.
     """
-    return run_search("improve", instance, options, start, lower_bound, partial(_search, instance, options))
+    return run_search(
+        *("improve", instance, options, start, lower_bound, partial(_search, instance, options)),
+        program="CP-SAT",
+        failures=(MemoryError, RuntimeError),
+    )
 
 
 def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
@@ -135,7 +139,7 @@ def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: C
         search.find_rule(pool)
         search.anneal(pool)
     if search.end < 1.0 and is_modelled(instance, flushes=False):
-        search_neighbourhoods(instance, options, incumbent, clock)
+        return search_neighbourhoods(instance, options, incumbent, clock)
     return ""
 
 

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Schedule, retime, validate
 from tightpipe.metrics import cost
 from tightpipe.options import Options
+from tightpipe.result import INTERRUPTED
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
-from tightpipe.solver.cpsat.search import search
+from tightpipe.solver.cpsat.search import Found, search
+from tightpipe.solver.improve import improve, neighbourhood
+from tightpipe.solver.improve import solve as solve_module
 from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import queues_of, words_of
@@ -68,6 +71,16 @@ def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
                 fixed.append(place)
             done[q] += 1
         assert [old[place] for place in fixed] == [new[place] for place in fixed]
+
+
+def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve_module, "_CONVERGED", 0)
+    stopped = Found(None, None, exhausted=False, reason=INTERRUPTED)
+    monkeypatch.setattr(neighbourhood, "search", lambda *_, **__: stopped)
+    instance = v_instance(4, 8, (10, 20, 5, 1), table_memory(4))
+    result = improve(instance, Options(time_limit=2, workers=1), serial(instance))
+    assert result.reason == INTERRUPTED
+    assert validate(instance, result.schedule) == []
 
 
 def test_neighbourhoods_go_on_from_the_incumbent_until_the_gap_is_closed() -> None:
