@@ -3,8 +3,9 @@
 Run ``python benchmarks/exact.py``: every solver on a fixed set. Each solve has a process of its own and
 starts from nothing (microbatch after microbatch) or from the best heuristic. Rows go to
 ``results/exact.csv`` as solves end, so that an interrupted run goes on where it stopped; table and figure
-are made from them. ``--set random`` runs CP-SAT and best, from the best heuristic, on random instances of
-4 devices and 8 microbatches: ``results/exact_random.csv``.
+are made from them. Two other sets take CP-SAT and best from the best heuristic alone: ``--set goals``,
+instances to prove within a given time (``results/exact_goals.csv``), and ``--set random``, random instances
+of up to 4 devices and 8 microbatches (``results/exact_random.csv``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -90,13 +91,26 @@ INSTANCES = {
     "v 6x18 (3,3,2,0)": _paper(6, 18),
     "v 8x24 (3,3,2,0)": _paper(8, 24),
 }
+_LONG = 120.0
+GOALS = {
+    "v 3x6 (10,12,8,1)": 1.3,
+    "v 4x8 (10,12,8,1)": 5.6,
+    "v 4x8 (8,14,8,2)": 7.7,
+    "v 4x8 (10,20,5,1)": 6.2,
+    **dict.fromkeys([f"v {size} (3,3,2,0)" for size in ("6x18", "8x24", "12x24", "12x36")], _LONG),
+}
+"""Seconds in which an exact solver here must prove, on two cores: those of its prototype, else a limit."""
+_SEEDS = 5  # of the prototype's instances: two threads take 6 or 11 seconds for the same proof
+_LARGER = {f"v {p}x{n} (3,3,2,0)": _paper(p, n) for p, n in ((12, 24), (12, 36))}
 _CHUNKS = {"linear": 1, "v": 2, "loop": 2, "wave": 2}
 RANDOM = {
-    f"{name} 4x8 seed {seed}": random_instance(random.Random(seed), Placement(name, 4, chunks), 8)
+    f"{name} {p}x{n} seed {seed}": random_instance(random.Random(seed), Placement(name, p, chunks), n)
+    for p, n in ((2, 4), (2, 8), (3, 6), (4, 4), (4, 8))
     for seed in range(10)
     for name, chunks in _CHUNKS.items()
 }
-ALL = INSTANCES | RANDOM
+ALL = INSTANCES | _LARGER | RANDOM
+SETS = {"fixed": list(INSTANCES), "goals": list(GOALS), "random": list(RANDOM)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +183,12 @@ def _seconds_and_gap(entry: LogEntry) -> tuple[float, float]:
 
 def plan(instances: str, options: Options) -> list[Task]:
     """Return the rows in the order in which they are computed; the method best has a start of its own."""
-    if instances == "random":
+    if instances != "fixed":
         return [
-            Task(name, method, "best", options) for name in RANDOM for method in ("CP-SAT lattice", "best")
+            Task(name, method, "best", replace(options, seed=options.seed + k))
+            for name in SETS[instances]
+            for method in ("CP-SAT lattice", "best")
+            for k in range(_SEEDS if instances == "goals" and GOALS[name] < _LONG else 1)
         ]
     return [
         Task(name, method, start, options)
@@ -181,29 +198,97 @@ def plan(instances: str, options: Options) -> list[Task]:
     ]
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """Return the table: instance x method, from nothing and from the best heuristic."""
-    cells: dict[str, dict[str, list[Row]]] = {}
-    for row in rows:
-        cells.setdefault(row["instance"], {}).setdefault(row["method"], []).append(row)
-    methods = [method for method in SOLVERS if any(row["method"] == method for row in rows)]
-    lines = [["instance", *methods], ["---"] * (1 + len(methods))]
-    lines += [[name, *(_cell(mine.get(method, [])) for method in methods)] for name, mine in cells.items()]
-    proven = [[row for mine in cells.values() for row in mine.get(method, [])] for method in methods]
-    lines.append(["proven", *map(_proven, proven)])
+def markdown(instances: str, rows: Sequence[Row]) -> str:
+    """Return the table of a set, and under which conditions it was measured."""
+    lines, meaning = _TABLES[instances](rows)
     table = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([*table, "", *_conditions(rows), ""])
+    return "\n".join([*table, "", meaning, "", _conditions(rows), ""])
 
 
-def _cell(rows: Sequence[Row]) -> str:
-    """Return CPU seconds to proof, or the final gap; from nothing first, where there are two starts."""
-    return " / ".join(map(_outcome, rows)) or "-"
+Table = tuple[list[list[str]], str]
+"""Lines of cells, the first two of them the head, and what they mean."""
 
 
-def _outcome(row: Row) -> str:
+def _fixed_table(rows: Sequence[Row]) -> Table:
+    """Return instance x method, from nothing and from the best heuristic."""
+    methods = _methods(rows)
+    lines = [["instance", *methods], ["---"] * (1 + len(methods))]
+    lines += [
+        [name, *(" / ".join(map(_outcome, mine[method])) or "-" for method in methods)]
+        for name, mine in _by(rows, "instance", methods)
+    ]
+    lines.append(["proven", *(_proven([r for r in rows if r["method"] == method]) for method in methods)])
+    return lines, (
+        "CPU seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where "
+        "two values stand: from microbatch after microbatch / from the best heuristic, as where one stands."
+    )
+
+
+def _goals_table(rows: Sequence[Row]) -> Table:
+    """Return instance x method beside the time to keep."""
+    methods = _methods(rows)
+    lines = [["instance", "optimum", "to prove within", *methods], ["---"] * (3 + len(methods))]
+    for name, mine in _by(rows, "instance", methods):
+        optimum = {row["bubble"] for row in rows if row["instance"] == name and row["status"] == "optimal"}
+        times = (_median(mine[method]) for method in methods)
+        lines.append([name, ", ".join(optimum) or "open", f"{GOALS[name]:g} s", *times])
+    return lines, (
+        "Optimum: the bubble, cost - work. Times are wall-clock seconds to its proof, from the best "
+        "heuristic, beside those to keep: the prototype's, measured on another machine of two cores, else a "
+        f"limit. Where a range stands: the median of {_SEEDS} seeds, the least and the most."
+    )
+
+
+def _random_table(rows: Sequence[Row]) -> Table:
+    """Return size and placement x method: how many are proven and what the longest proof took."""
+    methods = _methods(rows)
+    kinds = [{**row, "kind": row["instance"].partition(" seed")[0]} for row in rows]
+    lines = [["instances", *methods], ["---"] * (1 + len(methods))]
+    lines += [
+        [kind, *(_longest(mine[method]) for method in methods)] for kind, mine in _by(kinds, "kind", methods)
+    ]
+    lines.append(["proven", *(_proven([r for r in rows if r["method"] == method]) for method in methods)])
+    left = [f"{r['instance']} ({r['method']}, {_outcome(r)})" for r in rows if r["status"] != "optimal"]
+    return lines, (
+        "Proven of those drawn, and the most CPU seconds that a proof of the optimum took, from the best "
+        f"heuristic. Left open: {', '.join(left) or 'none'}."
+    )
+
+
+_TABLES = {"fixed": _fixed_table, "goals": _goals_table, "random": _random_table}
+
+
+def _methods(rows: Sequence[Row]) -> list[str]:
+    return [method for method in SOLVERS if any(row["method"] == method for row in rows)]
+
+
+def _by(rows: Sequence[Row], column: str, methods: Sequence[str]) -> list[tuple[str, dict[str, list[Row]]]]:
+    """Return the rows of each value of a column, by method."""
+    groups: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        mine = groups.setdefault(row[column], {method: [] for method in methods})
+        mine[row["method"]].append(row)
+    return list(groups.items())
+
+
+def _outcome(row: Row, seconds: str = "cpu_seconds") -> str:
     if row["status"] == "optimal":
-        return f"{float(row['cpu_seconds']):.1f} s"
+        return f"{float(row[seconds]):.1f} s"
     return f"{float(row['gap']):.2%}" if row["gap"] else row["status"]
+
+
+def _median(rows: Sequence[Row]) -> str:
+    """Return the median time to proof, an open one being the longest, and the range of several."""
+    times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"])))
+    median = _outcome(times[len(times) // 2], "seconds")
+    if len(times) == 1:
+        return median
+    return f"{median} ({_outcome(times[0], 'seconds')} to {_outcome(times[-1], 'seconds')})"
+
+
+def _longest(rows: Sequence[Row]) -> str:
+    proven = [float(row["cpu_seconds"]) for row in rows if row["status"] == "optimal"]
+    return f"{len(proven)} of {len(rows)}, {max(proven, default=0.0):.1f} s"
 
 
 def _proven(rows: Sequence[Row]) -> str:
@@ -213,20 +298,16 @@ def _proven(rows: Sequence[Row]) -> str:
     )
 
 
-def _conditions(rows: Sequence[Row]) -> list[str]:
-    """Say what the table shows and under which conditions it was measured."""
+def _conditions(rows: Sequence[Row]) -> str:
     columns = ("host_cpus", "time_limit", "workers", "seed", *_VERSIONS)
     cpus, limit, workers, seed, own, ortools, highspy, pulp = (
         ", ".join(dict.fromkeys(row[column] for row in rows)) for column in columns
     )
     days = sorted({row["finished_at"][:10] for row in rows if row["finished_at"]})
-    return [
-        "CPU seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where "
-        "two values stand: from microbatch after microbatch / from the best heuristic, as where one stands.",
-        "",
+    return (
         f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers "
-        f"(CBC: 1), seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}.",
-    ]
+        f"(CBC: 1), seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}."
+    )
 
 
 def _points(row: Row) -> list[dict[str, Any]]:
@@ -259,20 +340,20 @@ def _newest(tasks: Sequence[Task], store: RowStore) -> list[Row | None]:
     return [newest.get(tuple(str(task.key_columns()[column]) for column in KEY)) for task in tasks]
 
 
-def _report(rows: Sequence[Row], stem: str, *, figure: bool) -> None:
-    write_text(f"{stem}.md", markdown(rows))
-    if figure:
+def _report(instances: str, rows: Sequence[Row], stem: str) -> None:
+    write_text(f"{stem}.md", markdown(instances, rows))
+    if instances == "fixed":
         draw_gap_over_time([point for row in rows for point in _points(row)], f"{stem}.png")
 
 
 @click.command()
-@click.option(
-    "--set", "instances", type=click.Choice(["fixed", "random"]), default="fixed", show_default=True
-)
+@click.option("--set", "instances", type=click.Choice(list(SETS)), default="fixed", show_default=True)
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per solve.")
 @click.option("--workers", type=int, default=2, show_default=True, help="Threads of each solve.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices.")
-@click.option("-o", "--output", help="CSV to extend.  [default: results/exact.csv or exact_random.csv]")
+@click.option(
+    "-o", "--output", help="CSV to extend.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
+)
 @click.option("--alone", nargs=6, hidden=True, help="Solve here and print JSON: what the processes run.")
 def main(
     instances: str,
@@ -286,7 +367,7 @@ def main(
     if alone:
         print(json.dumps(_solve_alone(*alone)))
         return
-    output = output or f"results/{'exact' if instances == 'fixed' else 'exact_random'}.csv"
+    output = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
     tasks = plan(instances, Options(time_limit, workers, seed))
     store = RowStore(Path(output), COLUMNS)
     known = zip(tasks, _newest(tasks, store), strict=True)
@@ -294,7 +375,7 @@ def main(
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
     _run(todo, store)
     rows = [row for row in _newest(tasks, store) if row]
-    _report(rows, str(Path(output).with_suffix("")), figure=instances == "fixed")
+    _report(instances, rows, str(Path(output).with_suffix("")))
     print(Path(output).with_suffix(".md").read_text(encoding="utf-8"), end="")
 
 

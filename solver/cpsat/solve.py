@@ -30,8 +30,8 @@ _SECONDS_PER_OPERATION = 2.5e-3  # building and presolving one operation of the 
 _GAP_LEFT = 0.75  # a new model pays when no more than this share of the gap is left
 _SHARE_OF_WINDOWS = 0.2  # of the time left
 _SHARE = 0.5  # of the time limit that building and presolving may take
-_EFFORT_TO_MINIMISE = 6.0  # deterministic time, before targets are asked for
-_MINIMISE_PER_SECOND = 0.04  # the same per second of a short time limit: about an eighth of it
+_EFFORT_TO_MINIMISE = 4.8  # deterministic time, before targets are asked for
+_MINIMISE_PER_SECOND = 0.12  # the same per second of a short time limit: about a third of it
 _EFFORT_PER_TARGET = 24.0
 _TARGET_PER_SECOND = 0.16  # the same per second of the time limit: about half of it
 
