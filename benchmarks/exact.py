@@ -242,7 +242,7 @@ def _goals_table(rows: Sequence[Row]) -> Table:
 def _random_table(rows: Sequence[Row]) -> Table:
     """Return size and placement x method: how many are proven and what the longest proof took."""
     methods = _methods(rows)
-    kinds = [{**row, "kind": row["instance"].partition(" seed")[0]} for row in rows]
+    kinds = [{**row, "kind": _kind(row["instance"])} for row in rows]
     lines = [["instances", *methods], ["---"] * (1 + len(methods))]
     lines += [
         [kind, *(_longest(mine[method]) for method in methods)] for kind, mine in _by(kinds, "kind", methods)
@@ -253,6 +253,11 @@ def _random_table(rows: Sequence[Row]) -> Table:
         "Proven of those drawn, and the most CPU seconds that a proof of the optimum took, from the best "
         f"heuristic. Left open: {', '.join(left) or 'none'}."
     )
+
+
+def _kind(name: str) -> str:
+    busy = ", busy links" if ALL[name].costs.link_occupancy else ""
+    return name.partition(" seed")[0] + busy
 
 
 _TABLES = {"fixed": _fixed_table, "goals": _goals_table, "random": _random_table}

@@ -33,7 +33,7 @@ class Step:
     solver
         Runs from the best that is known.
     share
-        Of the time that is left, for this solver.
+        Of the time that is left, for this solver; 0 leaves it out.
     pace
         Seconds per pair of operations of one device after which it ends all the same.
     flushes
@@ -50,9 +50,11 @@ class Step:
 
     def seconds(self, instance: Instance, left: float, *, loose: bool) -> float:
         """Return how long the solver may take."""
+        share = self.share if self.share_where_loose is None or not loose else self.share_where_loose
+        if share == 0:
+            return 0.0
         operations = 3 * instance.stages * instance.microbatches
         pairs = instance.devices * comb(operations // instance.devices, 2)
-        share = self.share if self.share_where_loose is None or not loose else self.share_where_loose
         return min(share * left, self.pace * pairs)
 
 
@@ -67,14 +69,15 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
     return run_search("fluid", instance, options, start, bound, search)
 
 
-# a quick improvement shortens the horizons, and CP-SAT closes what is easy; windows and fluid progress prove
-# most of a bound at any size; CP-SAT closes small instances and hands large ones back at once. Where the
-# quick improvement found little, as on the papers' settings, the bound gets what a longer one would take.
+# a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
+# a longer one does; where it found little, as on the papers' settings, that time goes to the bound: windows
+# and fluid progress prove most of it at any size. CP-SAT closes small instances and hands large ones back.
 STEPS = (
-    Step(improve, 0.15, pace=1e-4, flushes=True),
+    Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.15, pace=3e-3),
-    Step(prove, 0.85, pace=5e-4, share_where_loose=0.35),
-    Step(solve_cpsat, 0.65, share_where_loose=0.5),
+    Step(improve, 0.0, pace=1e-3, flushes=True, share_where_loose=0.45),
+    Step(prove, 0.85, pace=5e-4, share_where_loose=0.7),
+    Step(solve_cpsat, 0.65),
     Step(improve, 1.0, flushes=True),
 )
 _LOOSE = 0.05  # of the first gap: a schedule that came nearer to its bound by more is easy to improve
@@ -110,11 +113,11 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
     first = cost(incumbent.schedule)
     least = first - _LOOSE * (first - incumbent.bound)
     for step in STEPS:
-        if incumbent.closed or clock.left <= 0 or not is_modelled(instance, flushes=step.flushes):
+        seconds = step.seconds(instance, clock.left, loose=cost(incumbent.schedule) < least)
+        if incumbent.closed or seconds <= 0 or not is_modelled(instance, flushes=step.flushes):
             continue
-        loose = cost(incumbent.schedule) < least
         result = step.solver(
-            instance, _part(options, clock, step, incumbent, loose=loose), incumbent.schedule, incumbent.bound
+            instance, _part(options, seconds, incumbent), incumbent.schedule, incumbent.bound
         )
         if result.reason != TOO_LARGE:
             reason = result.reason or reason
@@ -125,11 +128,10 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
     return reason
 
 
-def _part(options: Options, clock: Clock, step: Step, incumbent: Incumbent, *, loose: bool) -> Options:
+def _part(options: Options, seconds: float, incumbent: Incumbent) -> Options:
     """Return the options of one step, which tells what it finds as it goes."""
 
     def tell(entry: LogEntry) -> None:
         incumbent.report(entry.cost, entry.bound)
 
-    seconds = step.seconds(incumbent.schedule.instance, clock.left, loose=loose)
     return replace(options, time_limit=None if seconds == inf else seconds, progress=tell)

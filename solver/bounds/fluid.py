@@ -17,7 +17,7 @@ from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
 _STEPS = Steps(first=1 / 2, last=1 / 256, share=0.4)
-_MOST_VARIABLES = 60_000
+_MOST_VARIABLES = 100_000
 _SHARE_OF_A_START = 0.1  # of a target's time: shaving that suffices for small instances and low targets
 _SHARE_OF_WINDOWS = 0.5
 _THOROUGH = 30  # deeper shaving takes longer than it brings here
