@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
@@ -43,8 +44,8 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
     inequalities of `fluid_rows`. Where these have no solution, every schedule costs at least T + 1; the
     multipliers that show it come from an interior point method and are checked in integers
     (`infeasible`), so that no tolerance enters. Any grid of times will do, and which one does depends on
-    the target: several are tried, the one that did last first. Busy links only add constraints, fused
-    backwards are dominated (`queues`).
+    the target: several are tried, the one that did last first, but none that a smaller target has passed.
+    Busy links only add constraints, fused backwards are dominated (`queues`).
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
     refuter = _Refuter(instance, options.threads)
@@ -58,6 +59,7 @@ class _Refuter:
         self.queues, self.threads = queues_of(instance), threads
         self.grids = list(GRIDS)
         self.open: Windows | None = None  # of the last target that stayed open: lower ones start there
+        self.passed: dict[Grid, int] = {}  # the least target that a grid had an answer to, and did not refute
 
     def refuted(self, target: int, clock: Clock) -> bool:
         windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS), self.open)
@@ -84,7 +86,10 @@ class _Refuter:
         return False
 
     def _refuted_on(self, grid: Grid, windows: Windows, clock: Clock) -> bool:
-        times = grid.times(self.queues, windows)
-        if len(times) * len(self.queues.queues) > _MOST_VARIABLES:
+        target, times = windows.horizon, grid.times(self.queues, windows)
+        if target >= self.passed.get(grid, inf) or len(times) * len(self.queues.queues) > _MOST_VARIABLES:
             return False
-        return is_infeasible(FluidRows(self.queues, windows, times).system, clock)
+        refuted = is_infeasible(FluidRows(self.queues, windows, times).system, clock)
+        if not refuted and clock.left > 0:
+            self.passed[grid] = target
+        return refuted
