@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
-from ..clock import LONGEST, Clock
+from ..clock import Clock
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,6 +27,7 @@ Ints = NDArray[np.int64]
 _PROGRAM = Path(__file__).with_name("hipo_program.py")
 _LARGE = 10_000  # variables: there both take about as long
 _LATE = 5.0  # seconds over its time limit after which the process is killed
+_LONGEST = 1e6  # seconds: one cannot wait for a process any longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
 def duals_of(program: LinearProgram, clock: Clock) -> Floats | None:
     """Return the duals of the rows, None where there are none within the time limit."""
     solve = _by_hipo if len(program.lower) > _LARGE else _by_ortools
-    return solve(program, min(max(clock.left, 0.01), LONGEST))
+    return solve(program, min(max(clock.left, 0.01), _LONGEST))
 
 
 def _by_hipo(program: LinearProgram, seconds: float) -> Floats | None:
@@ -75,7 +76,7 @@ def _by_hipo(program: LinearProgram, seconds: float) -> Floats | None:
         )
     except subprocess.TimeoutExpired:
         return None
-    if done.returncode or not done.stdout:
+    if done.returncode or len(done.stdout) != program.least.nbytes:
         return None
     duals: Floats = np.frombuffer(done.stdout, np.float64)
     return duals

@@ -1,5 +1,7 @@
 """The fluid bound: what its inequalities claim of every schedule, and what they refute."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from brute_force import optimum
@@ -22,7 +24,7 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.metrics import cost, largest_work
 from tightpipe.options import Options
 from tightpipe.settings import load_settings
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds import best_bound, interior_point
 from tightpipe.solver.bounds.fluid import fluid_bound
 from tightpipe.solver.bounds.fluid_grid import GRIDS, Grid
 from tightpipe.solver.bounds.fluid_rows import FluidRows
@@ -33,6 +35,14 @@ from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Windows, shaved_windows, windows_of
 
 FOREVER = Clock(None)
+
+
+@pytest.fixture(params=["within OR-Tools", "in a process"])
+def solver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Solve linear programs within OR-Tools, or in a process of its own, whatever their size."""
+    way: str = request.param
+    monkeypatch.setattr(interior_point, "_LARGE", 0 if way == "in a process" else 10**9)
+    return way
 
 
 def progress_of(schedule: Schedule, rows: FluidRows) -> list[float]:
@@ -155,9 +165,40 @@ def triangle(least: int) -> Inequalities:
     return system
 
 
+@pytest.mark.usefixtures("solver")
 @pytest.mark.parametrize(("least", "infeasible"), [(0, False), (3, False), (4, False), (5, True), (9, True)])
 def test_infeasible_systems(least: int, infeasible: bool) -> None:
     assert is_infeasible(triangle(least), FOREVER) is infeasible
+
+
+@pytest.mark.usefixtures("solver")
+@pytest.mark.parametrize(("bubble", "infeasible"), [(10, True), (14, True), (18, False)])
+def test_progress_of_a_target(bubble: int, infeasible: bool) -> None:
+    instance = v_instance(4, 8, (10, 12, 8, 1), plain_memory(16))
+    queues = queues_of(instance)
+    windows = windows_of(queues, largest_work(instance) + bubble, FOREVER)
+    rows = FluidRows(queues, windows, GRIDS[0].times(queues, windows))
+    assert is_infeasible(rows.system, FOREVER) is infeasible
+
+
+def test_a_process_that_fails_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for text in ("raise SystemExit(3)", "", "print('no numbers')"):
+        program = tmp_path / "program.py"
+        program.write_text(text)
+        monkeypatch.setattr(interior_point, "_LARGE", 0)
+        monkeypatch.setattr(interior_point, "_PROGRAM", program)
+        assert not is_infeasible(triangle(9), FOREVER)
+
+
+def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(interior_point, "_LARGE", 0)
+    monkeypatch.setattr(interior_point, "_LATE", 0.1)
+    monkeypatch.setattr(interior_point, "_PROGRAM", program)
+    clock = Clock(0.5)
+    assert not is_infeasible(triangle(9), clock)
+    assert clock.elapsed < 30
 
 
 def test_multipliers_prove_only_what_they_add_up_to() -> None:
