@@ -181,6 +181,14 @@ def test_progress_of_a_target(bubble: int, infeasible: bool) -> None:
     assert is_infeasible(rows.system, FOREVER) is infeasible
 
 
+def test_a_process_without_hipo_takes_another_method(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "highspy_extras.py").write_text("raise ImportError('not installed')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(interior_point, "_LARGE", 0)
+    assert is_infeasible(triangle(5), FOREVER)
+    assert not is_infeasible(triangle(4), FOREVER)
+
+
 def test_a_process_that_fails_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for text in ("raise SystemExit(3)", "", "print('no numbers')"):
         program = tmp_path / "program.py"
