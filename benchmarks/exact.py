@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def plan(instances: str, options: Options) -> list[Task]:
         ]
     return [
         Task(name, method, start, options)
-        for name in INSTANCES
+        for name in SETS[instances]
         for method in SOLVERS
         for start in (STARTS if method != "best" else ("best",))
     ]
@@ -217,7 +218,7 @@ def _fixed_table(rows: Sequence[Row]) -> Table:
         [name, *(" / ".join(map(_outcome, mine[method])) or "-" for method in methods)]
         for name, mine in _by(rows, "instance", methods)
     ]
-    lines.append(["proven", *(_proven([r for r in rows if r["method"] == method]) for method in methods)])
+    lines.append(["proven", *(_proven(rows, method) for method in methods)])
     return lines, (
         "CPU seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where "
         "two values stand: from microbatch after microbatch / from the best heuristic, as where one stands."
@@ -247,7 +248,7 @@ def _random_table(rows: Sequence[Row]) -> Table:
     lines += [
         [kind, *(_longest(mine[method]) for method in methods)] for kind, mine in _by(kinds, "kind", methods)
     ]
-    lines.append(["proven", *(_proven([r for r in rows if r["method"] == method]) for method in methods)])
+    lines.append(["proven", *(_proven(rows, method) for method in methods)])
     left = [f"{r['instance']} ({r['method']}, {_outcome(r)})" for r in rows if r["status"] != "optimal"]
     return lines, (
         "Proven of those drawn, and the most CPU seconds that a proof of the optimum took, from the best "
@@ -284,7 +285,8 @@ def _outcome(row: Row, seconds: str = "cpu_seconds") -> str:
 
 def _median(rows: Sequence[Row]) -> str:
     """Return the median time to proof, an open one being the longest, and the range of several."""
-    times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"])))
+    # a process that failed tells no seconds
+    times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"] or inf)))
     median = _outcome(times[len(times) // 2], "seconds")
     if len(times) == 1:
         return median
@@ -296,8 +298,8 @@ def _longest(rows: Sequence[Row]) -> str:
     return f"{len(proven)} of {len(rows)}, {max(proven, default=0.0):.1f} s"
 
 
-def _proven(rows: Sequence[Row]) -> str:
-    by_start = [[row for row in rows if row["start"] == start] for start in STARTS]
+def _proven(rows: Sequence[Row], method: str) -> str:
+    by_start = [[row for row in rows if (row["method"], row["start"]) == (method, start)] for start in STARTS]
     return " / ".join(
         f"{sum(row['status'] == 'optimal' for row in mine)} of {len(mine)}" for mine in by_start if mine
     )

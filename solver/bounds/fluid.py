@@ -59,7 +59,7 @@ class _Refuter:
         self.queues, self.threads = queues_of(instance), threads
         self.grids = list(GRIDS)
         self.open: Windows | None = None  # of the last target that stayed open: lower ones start there
-        self.passed: dict[Grid, int] = {}  # the least target that a grid had an answer to, and did not refute
+        self.passed: dict[Grid, int] = {}  # the least target that each did not refute, time left
 
     def refuted(self, target: int, clock: Clock) -> bool:
         windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS), self.open)
