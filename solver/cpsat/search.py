@@ -1,16 +1,23 @@
-"""Run CP-SAT on a model: limits, progress, interruption, and what came out, checked."""
+"""Run CP-SAT on a model: limits, progress, interruption, and what came out, checked.
+
+Threads race: each searches the whole model alone with a seed of its own, and the first to come to an end
+stops the others. The time of one search varies by factors, and CP-SAT's own second worker (presolved
+models, linear programs, neighbourhoods) slows down the first one by more than it finds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, Protocol
+from threading import Lock
+from typing import Protocol
 
-from ortools.sat.python import cp_model, cp_model_helper
+from ortools.sat.python import cp_model
 
 from tightpipe.instance import Instance
+from tightpipe.metrics import cost
 from tightpipe.options import Options
 from tightpipe.result import INTERRUPTED
 from tightpipe.retime import retime
@@ -67,11 +74,71 @@ class _OnSolution(cp_model.CpSolverSolutionCallback):
         self.stopped = False
 
     def on_solution_callback(self) -> None:
-        cost = round(self.objective_value)
-        self._report(cost, ceil(self.best_objective_bound - 1e-6))
-        if cost <= self._enough:
+        found = round(self.objective_value)
+        self._report(found, ceil(self.best_objective_bound - 1e-6))
+        if found <= self._enough:
             self.stopped = True
             self.stop_search()
+
+
+class _Racer:
+    """One search of the model, alone.
+
+    Parameters
+    ----------
+    model
+        What to solve.
+    seed
+        Of this search.
+    seconds, effort, report, enough
+        As in `search`.
+    """
+
+    def __init__(
+        self, model: SearchModel, seed: int, seconds: float, effort: float, report: Report, enough: int
+    ) -> None:
+        self._model = model
+        self._solver = cp_model.CpSolver()
+        parameters = self._solver.parameters
+        parameters.max_time_in_seconds = min(seconds, LONGEST)
+        parameters.max_deterministic_time = min(effort, LONGEST)
+        parameters.num_workers = 1
+        parameters.random_seed = seed
+        # CP-SAT's own handler does not tell that it was called and leaves Python's uninstalled
+        parameters.catch_sigint_signal = False
+        # presolve fixes next to nothing that the windows have not, and its model is searched no faster;
+        # no row of the LP is ever tight
+        parameters.cp_model_presolve = False
+        parameters.linearization_level = 0
+        parameters.symmetry_level = 0
+        self._minimise = model.model.has_objective()
+        self._watch = _OnSolution(report, enough) if self._minimise else None
+        if self._minimise:
+            self._solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
+
+    def run(self) -> Found:
+        """Search to the end or to a limit."""
+        status = self._solver.solve(self._model.model, self._watch)
+        if status == cp_model.MODEL_INVALID:
+            why = self._model.model.validate()[:200]
+            return Found(None, None, False, f"CP-SAT calls the model invalid: {why}")
+        found, problem = None, ""
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            found, problem = _checked(self._model, [self._solver.value(var) for var in self._model.start])
+        exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
+        bound = None
+        if self._minimise and status != cp_model.INFEASIBLE:
+            bound = ceil(self._solver.best_objective_bound - 1e-6)
+        return Found(found, bound, exhausted, problem)
+
+    def has_won(self, found: Found) -> bool:
+        """Whether the others need not go on: all is searched, a schedule good enough, or a failure."""
+        enough = self._watch is not None and self._watch.stopped
+        return found.exhausted or enough or bool(found.reason)
+
+    def stop(self) -> None:
+        """End the run; one that has only just begun misses the call."""
+        self._solver.stop_search()
 
 
 def search(
@@ -92,47 +159,41 @@ def search(
     options
         Threads, seed, memory cap.
     seconds
-        Wall time for presolve and search.
+        Wall time for the search.
     report
-        Called with each new incumbent cost and bound (None for what is not known).
+        Called with each new incumbent cost and bound (None for what is not known), one call at a time.
     enough
         End the run as soon as a schedule costs no more than this.
     effort
-        End the run after this much of CP-SAT's deterministic time, which unlike seconds is the same in
-        every run; about three seconds each.
+        End each thread's run after this much of CP-SAT's deterministic time, which unlike seconds is the
+        same in every run; about three seconds each.
     """
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = min(seconds, LONGEST)
-    solver.parameters.max_deterministic_time = min(effort, LONGEST)
-    solver.parameters.num_workers = options.threads
-    _skip_what_does_not_pay(solver)
-    solver.parameters.random_seed = options.seed
-    minimise = model.model.has_objective()
-    if minimise:
-        solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
-    watch = _OnSolution(report, enough)
-    cap = MemoryCap(options.max_memory)
-    status, stopped = _solve(solver, model.model, watch if minimise else None, cap)
-    if status == cp_model.MODEL_INVALID:
-        return Found(None, None, False, f"CP-SAT calls the model invalid: {model.model.validate()[:200]}")
-    found, problem = None, ""
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found, problem = _checked(model, [solver.value(var) for var in model.start])
-    exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
-    if stopped and not exhausted:
-        problem = stopped
-    bound = ceil(solver.best_objective_bound - 1e-6) if minimise and status != cp_model.INFEASIBLE else None
-    return Found(found, bound, exhausted, problem)
+    lock = Lock()
+
+    def one_at_a_time(cost: int | None, bound: int | None) -> None:
+        with lock:
+            report(cost, bound)
+
+    racers = [
+        _Racer(model, options.seed + k, seconds, effort, one_at_a_time, enough)
+        for k in range(options.threads)
+    ]
+    answers, stopped = _race(racers, MemoryCap(options.max_memory))
+    return _together(answers, stopped)
 
 
-def _skip_what_does_not_pay(solver: cp_model.CpSolver) -> None:
-    """Leave out probing, the LP and symmetries: they cost more than the whole search at 8 x 24.
-
-    Probing takes a minute and fixes 3 % of the orders; no row of the LP is ever tight.
-    """
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.linearization_level = 0
-    solver.parameters.symmetry_level = 0
+def _together(answers: list[Found], stopped: str) -> Found:
+    """Return what the racers know together, and why they were stopped."""
+    schedules = [answer.schedule for answer in answers if answer.schedule is not None]
+    bounds = [answer.bound for answer in answers if answer.bound is not None]
+    reason = next((answer.reason for answer in answers if answer.reason), "")
+    exhausted = any(answer.exhausted for answer in answers)
+    return Found(
+        min(schedules, key=cost, default=None),
+        max(bounds, default=None),
+        exhausted,
+        stopped if stopped and not exhausted else reason,
+    )
 
 
 def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str]:
@@ -144,30 +205,31 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
     return schedule, ""
 
 
-def _solve(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: _OnSolution | None, cap: MemoryCap
-) -> tuple[cp_model_helper.CpSolverStatus, str]:
-    """Return the status, and why the run was stopped: by Ctrl-C, by the memory cap, or not (empty).
+def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
+    """Return all answers, and why the race was stopped: by Ctrl-C, by the memory cap, or not (empty).
 
-    CP-SAT's own SIGINT handler does not tell that it was called and leaves Python's uninstalled. The
-    run therefore has a thread of its own, while this one waits and can be interrupted.
+    The runs have threads of their own, while this one waits and can be interrupted.
     """
-    solver.parameters.catch_sigint_signal = False
-    with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(solver.solve, model, callback)
+    with ThreadPoolExecutor(len(racers)) as pool:
+        runs = {pool.submit(racer.run): racer for racer in racers}
         try:
-            stopped = _wait(run, cap)
+            stopped = _wait(runs, cap)
         except KeyboardInterrupt:
             stopped = INTERRUPTED
-        while not run.done():  # a run that has only just begun would miss the first call
-            solver.stop_search()
-            wait([run], timeout=0.05)
-        return run.result(), stopped
+        while unfinished := [run for run in runs if not run.done()]:
+            for run in unfinished:
+                runs[run].stop()
+            wait(unfinished, timeout=0.05)
+        return [run.result() for run in runs], stopped
 
 
-def _wait(run: Future[Any], cap: MemoryCap) -> str:
-    """Wait for the end of the run, or until the cap is hit; return why it has to be stopped, else ""."""
-    while not wait([run], timeout=_LOOK).done:
+def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap) -> str:
+    """Wait until one has won, all have ended or the cap is hit; return why they have to be stopped, or ""."""
+    running = set(runs)
+    while running:
+        done, running = wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED)
+        if any(runs[run].has_won(run.result()) for run in done):
+            return ""
         if cap.hit():
             return cap.reason
     return ""

@@ -27,7 +27,7 @@ from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
 _SECONDS_PER_OPERATION = 2.5e-3  # building and presolving one operation of the plain model
-_GAP_LEFT = 0.75  # a new model pays when no more than this share of the gap is left
+_GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is left
 _SHARE_OF_WINDOWS = 0.2  # of the time left
 _SHARE = 0.5  # of the time limit that building and presolving may take
 _EFFORT_TO_MINIMISE = 4.8  # deterministic time, before targets are asked for
@@ -100,7 +100,7 @@ def solve_cpsat(
 
 
 Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
-"""Returns the model, or why there is none."""
+"""Returns the model, or why there is none; proves the incumbent optimal where it can without one."""
 
 
 def _efforts(options: Options) -> tuple[float, float]:
@@ -116,8 +116,8 @@ def _minimise(
 ) -> str:
     """Search, again and again from a shorter horizon; return why it ended early, if not for its effort.
 
-    The horizon decides orders before the search begins, so a schedule that takes away a good part of
-    the gap is worth a new model.
+    The horizon decides orders before the search begins, so it is shorter than the incumbent's cost, and a
+    schedule that takes away a good part of the gap is worth a new model.
     """
     while not incumbent.closed and clock.left > 0:
         model = build(instance, incumbent, clock, MemoryCap(options.max_memory))
@@ -138,7 +138,11 @@ def _lattice(threads: int) -> Build:
         queues = queues_of(instance)
         hint = in_queue_order(incumbent.schedule)
         incumbent.offer(hint)
-        windows = shaved_windows(queues, cost(incumbent.schedule), threads, clock.part(_SHARE_OF_WINDOWS))
+        better = cost(incumbent.schedule) - 1
+        windows = shaved_windows(queues, better, threads, clock.part(_SHARE_OF_WINDOWS))
+        if not windows.feasible:
+            incumbent.report(None, better + 1)
+            return ""
         if refusal := lattice_refusal(windows, clock.left * _SHARE, cap):
             return refusal
         model = LatticeModel(queues, windows, incumbent.bound)

@@ -11,7 +11,7 @@ from ..progress import Incumbent
 from ..run import TOO_LARGE
 from .decide import decide
 
-_FIRST = 1 / 16  # of the gap that the first target is below the incumbent
+_FURTHER = 1 / 16  # of the gap that a target is below a schedule just found
 _HALF = 1 / 2
 
 
@@ -35,21 +35,21 @@ def ask_targets(
 
     Notes
     -----
-    A target just below the incumbent is not harder to refute than a far one, and closes most of the
-    gap. Where a target is kept, the next one is twice as far from the new incumbent; where it stays
-    open, the lower half remains. When nothing is left to ask, all is asked again with twice the effort.
+    The first target is one tick below the incumbent: it is not harder to refute than a far one, and closes
+    the gap. Where a target is kept, the next ones are further from the new incumbent; where it stays open,
+    the lower half remains. When nothing is left to ask, all is asked again with twice the effort.
     """
-    ceiling, share = cost(incumbent.schedule), _FIRST
+    ceiling, share = cost(incumbent.schedule), 0.0
     asked = False
     while not incumbent.closed and clock.left > 0:
         ceiling = min(ceiling, cost(incumbent.schedule))
         if ceiling <= incumbent.bound:
-            ceiling, share, effort = cost(incumbent.schedule), _FIRST, 2 * effort
+            ceiling, share, effort = cost(incumbent.schedule), 0.0, 2 * effort
         target = ceiling - max(1, int(share * (ceiling - incumbent.bound)))
         decision = decide(instance, target, clock.limit(options), effort)
         if decision.schedule is not None:
             incumbent.offer(decision.schedule)
-            share = min(_HALF, 2 * share)
+            share = max(_FURTHER, min(_HALF, 2 * share))
         elif decision.possible is False:
             incumbent.report(None, target + 1)
         elif decision.reason:

@@ -36,7 +36,7 @@ from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import solve as solve_module
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.plain.model import PlainModel
-from tightpipe.solver.cpsat.search import Found
+from tightpipe.solver.cpsat.search import Found, search
 from tightpipe.solver.cpsat.targets import ask_targets
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import order_of, queues_of, words_of
@@ -145,6 +145,38 @@ def test_targets_close_the_gap_without_minimising(effort: float) -> None:
     assert incumbent.closed
     assert cost(incumbent.schedule) - largest_work(instance) == 18
     assert validate(instance, incumbent.schedule) == []
+
+
+def test_an_optimal_start_is_proven_before_the_search(monkeypatch: Any) -> None:
+    """Windows alone refute any cheaper schedule: no model is built."""
+    monkeypatch.setattr(solve_module, "search", None)
+    instance = v_instance(6, 18, (3, 3, 2, 0), table_memory(6))
+    greedy = retime(instance, HEURISTICS["greedy-v"].make(instance))
+    result = solve_cpsat(instance, Options(workers=1), greedy)
+    assert (result.status, result.cost) == (Status.OPTIMAL, 296)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_race_and_the_winner_ends_the_others(workers: int) -> None:
+    small = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+    queues = queues_of(small)
+    hint = in_queue_order(_serial(small))
+    model = LatticeModel(queues, windows_of(queues, cost(hint)), 0)
+    told: list[tuple[int | None, int | None]] = []
+    found = search(model, Options(workers=workers), 60.0, lambda *now: told.append(now))
+    assert found.exhausted
+    assert found.schedule is not None
+    assert cost(found.schedule) == found.bound == min(new for new, _ in told if new is not None)
+
+
+def test_a_schedule_good_enough_ends_the_race() -> None:
+    small = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+    queues = queues_of(small)
+    hint = in_queue_order(_serial(small))
+    model = LatticeModel(queues, windows_of(queues, cost(hint)), 0)
+    found = search(model, Options(workers=2), 60.0, lambda *_: None, enough=cost(hint) - 1)
+    assert found.schedule is not None
+    assert cost(found.schedule) < cost(hint)
 
 
 def test_two_directions_over_iterations_without_a_flush() -> None:

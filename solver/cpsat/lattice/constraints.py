@@ -26,10 +26,14 @@ class Constraints:
         The problem.
     variables
         Its variables.
+    cost
+        What no frame is longer than.
     """
 
-    def __init__(self, model: cp_model.CpModel, queues: Queues, variables: Variables) -> None:
-        self.model, self.queues, self.variables = model, queues, variables
+    def __init__(
+        self, model: cp_model.CpModel, queues: Queues, variables: Variables, cost: cp_model.IntVar | int
+    ) -> None:
+        self.model, self.queues, self.variables, self.cost = model, queues, variables, cost
         self.start = variables.start
 
     def add_constraints(self) -> None:
@@ -42,6 +46,8 @@ class Constraints:
         self.no_overlap()
         self.weight_after_backward()
         self.memory()
+        self.spans()
+        self.idle_time()
 
     def sequence(self) -> None:
         """Elements of a queue run one after another."""
@@ -120,6 +126,35 @@ class Constraints:
             for x in on:
                 if self.queues.queues[x].delta > 0:
                     self._memory_at(x, on, limit)
+
+    def spans(self) -> None:
+        """A device starts with an F and ends with a W, both within its frame."""
+        for device, on in enumerate(self.variables.on):
+            frame = self.variables.frame[device]
+            for q in on:
+                items, queue = self.variables.items(q), self.queues.queues[q]
+                if queue.kind is OpKind.F:
+                    self.model.add(self.start[items[0]] >= frame)
+                if queue.kind is OpKind.W:
+                    self.model.add(self.start[items[-1]] + queue.duration <= frame + self.cost)
+
+    def idle_time(self) -> None:
+        """What precedes an F fills the time before it, but for what the device may idle.
+
+        Follows from no overlap once all orders are fixed; before that it ties a start to what is known of
+        many orders at once. For B's and W's too it would cost more than it saves.
+        """
+        for device, on in enumerate(self.variables.on):
+            durations = {q: self.queues.queues[q].duration for q in on}
+            idle = self.cost - sum(durations[q] * len(self.variables.items(q)) for q in on)
+            for x in on:
+                if self.queues.queues[x].kind is not OpKind.F:
+                    continue
+                for k, i in enumerate(self.variables.items(x)):
+                    before = sum(durations[y] * self.variables.count_before(x, k, y) for y in on if y != x)
+                    full = self.variables.frame[device] + k * durations[x] + before
+                    self.model.add(self.start[i] >= full)
+                    self.model.add(self.start[i] <= full + idle)
 
     def _memory_at(self, x: int, on: list[int], limit: int) -> None:
         queues = self.queues.queues

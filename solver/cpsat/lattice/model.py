@@ -16,7 +16,6 @@ from tightpipe.schedule import Order, Schedule
 from ...queues import Queues, Word, order_of, starts_of
 from ...windows import Windows
 from .constraints import Constraints
-from .objective import bound_spans
 from .variables import Variables
 
 
@@ -39,16 +38,14 @@ class LatticeModel:
         self.queues, self.instance = queues, queues.instance
         self.model = cp_model.CpModel()
         self.variables = Variables(self.model, queues, windows)
-        Constraints(self.model, queues, self.variables).add_constraints()
         self.cost = self.model.new_int_var(lower_bound, windows.horizon, "cost")
         if minimise:
-            bound_spans(self.model, queues, self.variables, self.cost)
             self.model.minimize(self.cost)
-        else:
-            bound_spans(self.model, queues, self.variables, windows.horizon)
+        most = self.cost if minimise else windows.horizon
+        Constraints(self.model, queues, self.variables, most).add_constraints()
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Hint a complete schedule in queue order, backwards split."""
+        """Hint a complete schedule in queue order, backwards split; it may cost more than the horizon."""
         start = starts_of(self.queues, schedule)
         origin = self.variables.windows.origin(start)
         self.variables.add_hint(self.model, [time - origin for time in start])

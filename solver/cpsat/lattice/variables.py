@@ -1,8 +1,10 @@
-"""Variables: a start time per item, a boolean per open pair, a departure per message that may wait."""
+"""Variables: a start per item, a boolean per open pair, a frame per device, departures of messages."""
 
 from __future__ import annotations
 
 from ortools.sat.python import cp_model
+
+from tightpipe.operation import OpKind
 
 from ...orders import OpenOrders
 from ...queues import Queues
@@ -28,6 +30,8 @@ class Variables(OpenOrders):
         super().__init__(queues, windows)
         self.start = self._starts(model)
         self._order = self._orders(model)
+        self._open_frames: dict[int, cp_model.IntVar] = {}
+        self.frame = [self._frame(model, device) for device in range(len(self.on))]
         self.links = queues.links()
         self.occupancy = queues.instance.costs.link_occupancy
         self.departure = self._departures(model)
@@ -44,7 +48,7 @@ class Variables(OpenOrders):
             return True
         return self._order[x, y, k][rank - ranks.start]
 
-    def count_before(self, x: int, k: int, y: int) -> cp_model.LinearExprT:
+    def count_before(self, x: int, k: int, y: int) -> cp_model.LinearExpr | int:
         """Return how many elements of queue y run before the k-th of queue x."""
         ranks = self.open_ranks(self.first[x] + k, y)
         return ranks.start + sum(self.precedes(y, rank, x, k) for rank in ranks)
@@ -57,6 +61,8 @@ class Variables(OpenOrders):
             i = self.first[x] + k
             for rank, literal in zip(self.open_ranks(i, y), literals, strict=True):
                 model.add_hint(literal, start[i] < start[self.first[y] + rank])
+        for device, frame in self._open_frames.items():
+            model.add_hint(frame, min(start[self.first[q]] for q in self.on[device]))
         for link in self.links:
             leaves = -self.windows.horizon
             sent = [(start[i] + self.queues[q].duration, i) for q, _, _ in link for i in self.items(q)]
@@ -72,6 +78,17 @@ class Variables(OpenOrders):
             for q in range(len(self.queues))
             for i in self.items(q)
         ]
+
+    def _frame(self, model: cp_model.CpModel, device: int) -> cp_model.IntVar | int:
+        """Return when the frame of `device` starts: with its first F, whose queue may be open."""
+        if not self.windows.floating:
+            return 0
+        heads = [q for q in self.on[device] if self.queues[q].kind is OpKind.F]
+        for x in heads:
+            if all(self.precedes(x, 0, y, 0) is True for y in heads if y != x):
+                return self.start[self.first[x]]
+        earliest, latest = (int(frames[device]) for frames in self.windows.frames)
+        return self._open_frames.setdefault(device, model.new_int_var(earliest, latest, f"frame{device}"))
 
     def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
         """Return when the message of each item leaves, for the links on which one may have to wait."""
