@@ -31,7 +31,7 @@ _GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is l
 _SHARE_OF_WINDOWS = 0.2  # of the time left
 _SHARE = 0.5  # of the time limit that building and presolving may take
 _EFFORT_TO_MINIMISE = 4.8  # deterministic time, before targets are asked for
-_MINIMISE_PER_SECOND = 0.12  # the same per second of a short time limit: about a third of it
+_MINIMISE_PER_SECOND = 0.27  # the same per second of a short time limit: most of it
 _EFFORT_PER_TARGET = 24.0
 _TARGET_PER_SECOND = 0.16  # the same per second of the time limit: about half of it
 
