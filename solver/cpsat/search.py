@@ -216,11 +216,17 @@ def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
             stopped = _wait(runs, cap)
         except KeyboardInterrupt:
             stopped = INTERRUPTED
-        while unfinished := [run for run in runs if not run.done()]:
-            for run in unfinished:
-                runs[run].stop()
-            wait(unfinished, timeout=0.05)
+        finally:
+            _stop(runs)
         return [run.result() for run in runs], stopped
+
+
+def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
+    """End the runs that still search."""
+    while unfinished := [run for run in runs if not run.done()]:
+        for run in unfinished:
+            runs[run].stop()
+        wait(unfinished, timeout=0.05)
 
 
 def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap) -> str:

@@ -10,11 +10,11 @@ from ..memory import MemoryCap
 from ..run import TOO_LARGE
 from ..windows import Windows
 
-# measured at 8 x 24 and 12 x 36: resident bytes after presolve. Each thread of the search then takes about
-# as much again, which is left to the watch over it.
+# measured at 8 x 24 and 12 x 36: resident bytes when the search begins. Each thread then takes about as much
+# again, which is left to the watch over it.
 _BYTES_PER_ORDER = 4500  # one order boolean of the lattice
-_SECONDS_PER_ORDER = 1e-4  # building and presolving one
-_BYTES_PER_PAIR = 1300  # two operations of one device in the plain model, which presolve compares
+_SECONDS_PER_ORDER = 1e-4  # building one
+_BYTES_PER_PAIR = 1300  # two operations of one device in the plain model
 
 
 def lattice_bytes(windows: Windows) -> int:

@@ -33,6 +33,7 @@ from tightpipe.options import Options
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
+from tightpipe.solver.cpsat import search as search_module
 from tightpipe.solver.cpsat import solve as solve_module
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.plain.model import PlainModel
@@ -177,6 +178,24 @@ def test_a_schedule_good_enough_ends_the_race() -> None:
     found = search(model, Options(workers=2), 60.0, lambda *_: None, enough=cost(hint) - 1)
     assert found.schedule is not None
     assert cost(found.schedule) < cost(hint)
+
+
+def test_a_racer_that_dies_ends_the_others(monkeypatch: Any) -> None:
+    """They would search for a minute."""
+    run = search_module._Racer.run
+
+    def die(self: search_module._Racer) -> Found:
+        if self._solver.parameters.random_seed == 1:
+            raise MemoryError
+        return run(self)
+
+    monkeypatch.setattr(search_module._Racer, "run", die)
+    queues = queues_of(HARD)
+    model = LatticeModel(queues, windows_of(queues, cost(_serial(HARD))), 0)
+    begun = time.perf_counter()
+    with pytest.raises(MemoryError):
+        search(model, Options(workers=2), 60.0, lambda *_: None)
+    assert time.perf_counter() - begun < 30
 
 
 def test_two_directions_over_iterations_without_a_flush() -> None:
