@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -143,3 +145,34 @@ def test_both_bubble_rates_of_the_field() -> None:
 def test_public_names() -> None:
     assert set(tightpipe.methods()) == set(METHODS)
     assert all(hasattr(tightpipe, name) for name in tightpipe.__all__)
+
+
+_COMPILED = """
+import sys
+from tightpipe import Instance, Memory, solve
+from tightpipe.solve import compile_kernels
+
+def variants():
+    return {
+        f"{name}.{key}": len(value.signatures)
+        for name, module in list(sys.modules.items()) if name.startswith("tightpipe")
+        for key, value in vars(module).items() if hasattr(value, "signatures")
+    }
+
+compile_kernels()
+before = variants()
+hard = Instance.uniform(
+    devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2, memory=Memory(2, -1, -1, 16)
+)
+for method in ("improve", "best"):
+    solve(hard, method, time_limit=3, workers=1)
+print(len(before), [name for name, count in variants().items() if count > before[name]])
+"""
+
+
+def test_no_solve_compiles_what_compile_kernels_has_left_out() -> None:
+    """In a process of its own: other tests compile as well."""
+    done = subprocess.run([sys.executable, "-c", _COMPILED], capture_output=True, text=True, check=True)
+    loops, late = done.stdout.split(maxsplit=1)
+    assert int(loops) > 50
+    assert late.strip() == "[]"

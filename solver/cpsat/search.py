@@ -111,9 +111,8 @@ class _Racer:
         parameters.cp_model_presolve = False
         parameters.linearization_level = 0
         parameters.symmetry_level = 0
-        self._minimise = model.model.has_objective()
-        self._watch = _OnSolution(report, enough) if self._minimise else None
-        if self._minimise:
+        self._watch = _OnSolution(report, enough) if model.model.has_objective() else None
+        if self._watch is not None:
             self._solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
 
     def run(self) -> Found:
@@ -127,7 +126,7 @@ class _Racer:
             found, problem = _checked(self._model, [self._solver.value(var) for var in self._model.start])
         exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
         bound = None
-        if self._minimise and status != cp_model.INFEASIBLE:
+        if self._watch is not None and status != cp_model.INFEASIBLE:
             bound = ceil(self._solver.best_objective_bound - 1e-6)
         return Found(found, bound, exhausted, problem)
 
@@ -170,9 +169,9 @@ def search(
     """
     lock = Lock()
 
-    def one_at_a_time(cost: int | None, bound: int | None) -> None:
+    def one_at_a_time(upper: int | None, lower: int | None) -> None:
         with lock:
-            report(cost, bound)
+            report(upper, lower)
 
     racers = [
         _Racer(model, options.seed + k, seconds, effort, one_at_a_time, enough)

@@ -30,7 +30,7 @@ def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
     windows
         Which decide the size.
     seconds
-        In which it must be expected to be built and presolved.
+        In which it must be expected to be built.
     cap
         On the memory.
     """

@@ -26,10 +26,10 @@ from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
-_SECONDS_PER_OPERATION = 2.5e-3  # building and presolving one operation of the plain model
+_SECONDS_PER_OPERATION = 2.5e-3  # building one operation of the plain model
 _GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is left
 _SHARE_OF_WINDOWS = 0.2  # of the time left
-_SHARE = 0.5  # of the time limit that building and presolving may take
+_SHARE = 0.5  # of the time left that building may take
 _EFFORT_TO_MINIMISE = 4.8  # deterministic time, before targets are asked for
 _MINIMISE_PER_SECOND = 0.27  # the same per second of a short time limit: most of it
 _EFFORT_PER_TARGET = 24.0
@@ -100,7 +100,7 @@ def solve_cpsat(
 
 
 Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
-"""Returns the model, or why there is none; proves the incumbent optimal where it can without one."""
+"""Returns the model, or why there is none: empty where the incumbent is now known to be optimal."""
 
 
 def _efforts(options: Options) -> tuple[float, float]:
@@ -141,7 +141,7 @@ def _lattice(threads: int) -> Build:
         better = cost(incumbent.schedule) - 1
         windows = shaved_windows(queues, better, threads, clock.part(_SHARE_OF_WINDOWS))
         if not windows.feasible:
-            incumbent.report(None, better + 1)
+            incumbent.report(None, cost(incumbent.schedule))
             return ""
         if refusal := lattice_refusal(windows, clock.left * _SHARE, cap):
             return refusal

@@ -157,12 +157,19 @@ def test_an_optimal_start_is_proven_before_the_search(monkeypatch: Any) -> None:
     assert (result.status, result.cost) == (Status.OPTIMAL, 296)
 
 
+SMALL = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+
+
+def _lattice(instance: Instance) -> tuple[LatticeModel, int]:
+    """Return the model that minimises from microbatch after microbatch, and what that costs."""
+    queues = queues_of(instance)
+    horizon = cost(in_queue_order(_serial(instance)))
+    return LatticeModel(queues, windows_of(queues, horizon), 0), horizon
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_threads_race_and_the_winner_ends_the_others(workers: int) -> None:
-    small = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
-    queues = queues_of(small)
-    hint = in_queue_order(_serial(small))
-    model = LatticeModel(queues, windows_of(queues, cost(hint)), 0)
+    model, _ = _lattice(SMALL)
     told: list[tuple[int | None, int | None]] = []
     found = search(model, Options(workers=workers), 60.0, lambda *now: told.append(now))
     assert found.exhausted
@@ -171,13 +178,10 @@ def test_threads_race_and_the_winner_ends_the_others(workers: int) -> None:
 
 
 def test_a_schedule_good_enough_ends_the_race() -> None:
-    small = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
-    queues = queues_of(small)
-    hint = in_queue_order(_serial(small))
-    model = LatticeModel(queues, windows_of(queues, cost(hint)), 0)
-    found = search(model, Options(workers=2), 60.0, lambda *_: None, enough=cost(hint) - 1)
+    model, horizon = _lattice(SMALL)
+    found = search(model, Options(workers=2), 60.0, lambda *_: None, enough=horizon - 1)
     assert found.schedule is not None
-    assert cost(found.schedule) < cost(hint)
+    assert cost(found.schedule) < horizon
 
 
 def test_a_racer_that_dies_ends_the_others(monkeypatch: Any) -> None:
@@ -190,8 +194,7 @@ def test_a_racer_that_dies_ends_the_others(monkeypatch: Any) -> None:
         return run(self)
 
     monkeypatch.setattr(search_module._Racer, "run", die)
-    queues = queues_of(HARD)
-    model = LatticeModel(queues, windows_of(queues, cost(_serial(HARD))), 0)
+    model, _ = _lattice(HARD)
     begun = time.perf_counter()
     with pytest.raises(MemoryError):
         search(model, Options(workers=2), 60.0, lambda *_: None)
