@@ -9,7 +9,6 @@ from typing import Any
 from cases import uniform
 
 from tightpipe import Instance, Memory
-from tightpipe.solver.windows import Windows
 
 TINY_SHAPES = (
     ("linear", 1, 2),
@@ -83,9 +82,3 @@ def with_busy_links(instance: Instance, occupancy: int) -> Instance:
     """Let every message keep its link busy for `occupancy` ticks."""
     costs = dataclasses.replace(instance.costs, link_occupancy=occupancy)
     return dataclasses.replace(instance, costs=costs)
-
-
-def uniform_times(windows: Windows, intervals: int) -> list[int]:
-    """Return a grid of times over all frames; fewer intervals where there are fewer ticks."""
-    begin, end = int(windows.frames[0].min()), int(windows.frames[1].max()) + windows.horizon
-    return sorted({begin + (end - begin) * i // intervals for i in range(intervals + 1)})

@@ -1,31 +1,37 @@
-"""A destructive lower bound by a linear program: the largest target that no fractional progress meets."""
+"""A destructive lower bound by linear programs: the largest target that no device's progress meets."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import inf
 
 from tightpipe.instance import Instance
+from tightpipe.operation import OpKind
 from tightpipe.options import Options
 
 from ..clock import Clock
-from ..queues import queues_of
-from ..windows import Shaver, Windows, windows_of
+from ..queues import Queues, queues_of
+from ..windows import Shaver, Windows, windows_of, windows_where
+from ..windows.net import Ints
 from .bound import Bound
 from .destructive import Steps, destructive_bound
-from .fluid_grid import COARSE, GRIDS, Grid
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
-_STEPS = Steps(first=1 / 2, last=1 / 256, share=0.4)
-_MOST_VARIABLES = 100_000
-_SHARE_OF_A_START = 0.1  # of a target's time: shaving that suffices for small instances and low targets
-_SHARE_OF_WINDOWS = 0.5
+_STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
+_GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second
+_MOST_TIMES = 10_000
+_SHARE_OF_WINDOWS = 0.5  # of a target's time
+_SHARE_OF_SHAVING = 0.25
 _THOROUGH = 30  # deeper shaving takes longer than it brings here
+_NARROW = 1 / 8  # hops: a frame that starts within so little is not split
+_SMALLEST_PART = 1 / 8  # of a frame's window, that is tried before another device is
+_WITNESSES = 2  # devices, those that refuted last, whose progress is looked at before that of all others
 
 
 def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
-    """Bound the cost by targets T that even fractional progress of the queues cannot meet.
+    """Bound the cost by targets T that even fractional progress of a device's queues cannot meet.
 
     Parameters
     ----------
@@ -40,56 +46,120 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
 
     Notes
     -----
-    Every schedule of cost at most T lies inside the windows of T, and its progress satisfies the
-    inequalities of `fluid_rows`. Where these have no solution, every schedule costs at least T + 1; the
-    multipliers that show it come from an interior point method and are checked in integers
-    (`infeasible`), so that no tolerance enters. Any grid of times will do, and which one does depends on
-    the target: several are tried, the one that did last first, but none that a smaller target has passed.
+    Every schedule of cost at most T lies inside the windows of T, and the progress of each device
+    satisfies the inequalities of `fluid_rows`. Where those of one device have no solution, every schedule
+    costs at least T + 1; the multipliers that show it come from an interior point method and are checked in
+    integers (`infeasible`), so that no tolerance enters. Any grid of times will do.
+
+    When a device starts, relative to the others, is open within a wide window, and the inequalities are weak
+    there. So a part of the window is supposed, with what follows for all others: where that is refuted, the
+    device starts in the rest of it in every schedule of cost at most T.
+
     Busy links only add constraints, fused backwards are dominated (`queues`).
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
-    refuter = _Refuter(instance, options.threads)
+    refuter = Refuter(instance, options.threads)
     return destructive_bound("fluid", argument, refuter.refuted, _STEPS, instance, upper, options, lower)
 
 
-class _Refuter:
+class Refuter:
     """Refutes targets by windows, else by linear programs: as many at a time as there are threads."""
 
     def __init__(self, instance: Instance, threads: int) -> None:
         self.queues, self.threads = queues_of(instance), threads
-        self.grids = list(GRIDS)
+        self.hop = _hop(self.queues)
+        # the device that refuted last comes first; at the beginning those far from the anchor
+        self.devices = list(reversed(range(instance.devices)))
         self.open: Windows | None = None  # of the last target that stayed open: lower ones start there
-        self.passed: dict[Grid, int] = {}  # the least target that each did not refute, time left
+        self.passed: dict[float, int] = {}  # the least target that each grid did not refute, time left
 
     def refuted(self, target: int, clock: Clock) -> bool:
         windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS), self.open)
-        shaver = Shaver(windows, self.threads)
-        shaver.run(clock.part(_SHARE_OF_A_START), _THOROUGH)
-        if not shaver.feasible or any(self._refuted_on(grid, windows, clock) for grid in COARSE):
-            return True
-        shaver.run(clock.part(_SHARE_OF_WINDOWS), _THOROUGH)
-        if not shaver.feasible or self._refuted_on_any(windows, clock):
+        for grid in _GRIDS:
+            if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, clock):
+                return True
+            windows = self._narrowed(windows, grid, clock)
+            if grid == _GRIDS[0] and windows.feasible:
+                shaver = Shaver(windows, self.threads)
+                shaver.run(clock.part(_SHARE_OF_SHAVING), _THOROUGH)
+                windows = replace(windows, feasible=shaver.feasible)
+        if not windows.feasible or any(self._refuted_on(grid, windows, clock) for grid in _GRIDS):
             return True
         self.open = windows
         return False
 
-    def _refuted_on_any(self, windows: Windows, clock: Clock) -> bool:
+    def _refuted_on(self, grid: float, windows: Windows, clock: Clock) -> bool:
+        """Whether any other device refutes windows on a grid, where no smaller target has passed it."""
+        if windows.horizon >= self.passed.get(grid, inf):
+            return False
+        if self._refuted_by(self.devices[_WITNESSES:], grid, windows, clock):
+            return True
+        if clock.left > 0:
+            self.passed[grid] = windows.horizon
+        return False
+
+    def _narrowed(self, windows: Windows, grid: float, clock: Clock) -> Windows:
+        """Cut off parts of frames' windows, of the widest one first, until one has no part to cut off."""
+        while windows.feasible and clock.left > 0:
+            device, before = self._widest(windows), _width(windows).sum()
+            for late in (True, False):
+                windows = self._cut(windows, device, grid, clock, late=late)
+            if _width(windows).sum() == before:
+                break
+        return windows
+
+    def _widest(self, windows: Windows) -> int:
+        width = _width(windows)
+        return next(device for device in self.devices if width[device] >= 0.9 * width.max())
+
+    def _cut(self, windows: Windows, device: int, grid: float, clock: Clock, *, late: bool) -> Windows:
+        """Cut off late or early starts of a device's frame as long as a part of them is refuted."""
+        share = 1 / 2
+        while windows.feasible and share >= _SMALLEST_PART and clock.left > 0:
+            low, high = (int(frames[device]) for frames in windows.frames)
+            if high - low < _NARROW * self.hop:
+                break
+            size = int(share * (high - low))
+            part = windows_where(windows, device, high - size if late else low, high if late else low + size)
+            witnesses = {device, *self.devices[:_WITNESSES]}
+            if not part.feasible or self._refuted_by(list(witnesses), grid, part, clock):
+                rest = (low, high - size - 1) if late else (low + size + 1, high)
+                windows, share = windows_where(windows, device, *rest), 1 / 2
+            else:
+                share /= 2
+        return windows
+
+    def _refuted_by(self, devices: list[int], grid: float, windows: Windows, clock: Clock) -> bool:
+        """Whether the progress of one of these devices has no solution."""
         with ThreadPoolExecutor(self.threads) as pool:
-            for begin in range(0, len(GRIDS), self.threads):
-                batch = self.grids[begin : begin + self.threads]
-                answers = list(pool.map(lambda grid: self._refuted_on(grid, windows, clock), batch))
-                for grid, answer in zip(batch, answers, strict=True):
+            for begin in range(0, len(devices), self.threads):
+                batch = devices[begin : begin + self.threads]
+                answers = pool.map(lambda device: self._is_infeasible(device, grid, windows, clock), batch)
+                for device, answer in zip(batch, list(answers), strict=True):
                     if answer:
-                        self.grids.remove(grid)
-                        self.grids.insert(0, grid)
+                        self.devices.remove(device)
+                        self.devices.insert(0, device)
                         return True
         return False
 
-    def _refuted_on(self, grid: Grid, windows: Windows, clock: Clock) -> bool:
-        target, times = windows.horizon, grid.times(self.queues, windows)
-        if target >= self.passed.get(grid, inf) or len(times) * len(self.queues.queues) > _MOST_VARIABLES:
+    def _is_infeasible(self, device: int, grid: float, windows: Windows, clock: Clock) -> bool:
+        step = max(1, round(grid * self.hop))
+        if clock.left <= 0 or windows.horizon // step > _MOST_TIMES:
             return False
-        refuted = is_infeasible(FluidRows(self.queues, windows, times).system, clock)
-        if not refuted and clock.left > 0:
-            self.passed[grid] = target
-        return refuted
+        return is_infeasible(FluidRows(self.queues, windows, device, step).system, clock)
+
+
+def _width(windows: Windows) -> Ints:
+    """Return the width of the window of each frame's start, in ticks."""
+    soonest, latest = windows.frames
+    return latest - soonest
+
+
+def _hop(queues: Queues) -> float:
+    """Return the mean time from the start of an F or B to that of the next stage's."""
+    instance = queues.instance
+    stages = range(instance.stages)
+    kinds = OpKind.F, OpKind.B
+    work = sum(instance.duration(kind, s) for kind in kinds for s in stages)
+    lags = sum(lag for _, _, lag in queues.precedences())
+    return (work + lags) / (len(kinds) * instance.stages)

@@ -1,18 +1,9 @@
-"""Duals of a linear program by interior points: HiGHS within OR-Tools, HiPO in a process of its own.
-
-HiPO (HiGHS 1.15, with highspy-extras) factorises large sparse systems several times as fast as the other
-interior point method of HiGHS; for small ones the process takes longer than the program. The libraries
-of OR-Tools and highspy, two versions of HiGHS under one name, cannot be loaded by the same process.
-"""
+"""Duals of a linear program by the interior point method of HiGHS, through OR-Tools."""
 
 from __future__ import annotations
 
 import datetime
-import subprocess
-import sys
-from dataclasses import asdict, dataclass
-from io import BytesIO
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +15,7 @@ from ..clock import Clock
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_PROGRAM = Path(__file__).with_name("hipo_program.py")
-_LARGE = 10_000  # variables: there both take about as long
-_LATE = 5.0  # seconds over its time limit after which the process is killed
-_LONGEST = 1e6  # seconds: one cannot wait for a process any longer
+_LONGEST = 1e6  # seconds: more is no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +50,7 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
 
 def duals_of(program: LinearProgram, clock: Clock) -> Floats | None:
     """Return the duals of the rows, None where there are none within the time limit."""
-    solve = _by_hipo if len(program.lower) > _LARGE else _by_ortools
-    return solve(program, min(max(clock.left, 0.01), _LONGEST))
-
-
-def _by_hipo(program: LinearProgram, seconds: float) -> Floats | None:
-    """Run the program `hipo_program` on the arrays; Ctrl-C ends it too."""
-    given, command = BytesIO(), [sys.executable, "-P", str(_PROGRAM), str(seconds)]
-    np.savez(given, **asdict(program))
-    try:
-        done = subprocess.run(
-            command, input=given.getvalue(), capture_output=True, timeout=seconds + _LATE, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    if done.returncode or len(done.stdout) != program.least.nbytes:
-        return None
-    duals: Floats = np.frombuffer(done.stdout, np.float64)
-    return duals
-
-
-def _by_ortools(program: LinearProgram, seconds: float) -> Floats | None:
+    seconds = min(max(clock.left, 0.01), _LONGEST)
     model = mathopt.Model.from_model_proto(_model(program))
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=seconds), lp_algorithm=mathopt.LPAlgorithm.BARRIER

@@ -8,13 +8,13 @@ where route 0 begins); the frames of other devices float, within what follows fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..clock import Clock
 from ..queues import Queues
-from .box import COUNT, Box, clear, meet, open_box, push_all
+from .box import COUNT, Box, clear, copy_of, meet, open_box, push_all
 from .net import Ints, Net, net_of
 from .propagate import propagate
 
@@ -126,6 +126,28 @@ def windows_of(
         meet(box, wider.box)
     feasible = bool(np.all(net.idle >= 0)) and settle(net, box, clock)
     return Windows(horizon, net, feasible, box)
+
+
+def windows_where(
+    windows: Windows, device: int, soonest: int, latest: int, clock: Clock | None = None
+) -> Windows:
+    """Return what follows where the frame of `device` starts within a range.
+
+    Parameters
+    ----------
+    windows
+        Windows that may hold a schedule; they stay as they are.
+    soonest, latest
+        Start of the device's frame, in ticks.
+    clock
+        As for `windows_of`.
+    """
+    box = copy_of(windows.box)
+    part = replace(windows, box=box)
+    least, most = part.frames
+    least[device] = max(least[device], soonest)
+    most[device] = min(most[device], latest)
+    return replace(part, feasible=settle(windows.net, box, clock))
 
 
 def settle(net: Net, box: Box, clock: Clock | None = None) -> bool:

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from exact_cases import uniform_times
 from small_instances import Known, digest, known_optima, small_instance
 
 from tightpipe import Instance
 from tightpipe.options import Options
 from tightpipe.placement import PLACEMENTS
 from tightpipe.solver.bounds import Bound, all_bounds
-from tightpipe.solver.bounds.fluid import fluid_bound
+from tightpipe.solver.bounds.fluid import Refuter, fluid_bound
 from tightpipe.solver.bounds.fluid_rows import FluidRows
 from tightpipe.solver.bounds.infeasible import is_infeasible
 from tightpipe.solver.bounds.refute import refutation_bound
@@ -72,14 +71,21 @@ def test_windows_from_wider_ones_hold_the_optimum() -> None:
 @pytest.mark.parametrize("intervals", [16, 48])
 def test_the_inequalities_of_the_optimum_have_a_solution(intervals: int) -> None:
     for line in KNOWN[intervals::30]:
-        queues = queues_of(small_instance(line.seed))
+        instance = small_instance(line.seed)
+        queues = queues_of(instance)
         windows = windows_of(queues, line.optimum)
-        rows = FluidRows(queues, windows, uniform_times(windows, intervals))
-        assert not is_infeasible(rows.system, Clock(20)), line
+        for device in range(instance.devices):
+            rows = FluidRows(queues, windows, device, 1 + line.optimum // intervals)
+            assert not is_infeasible(rows.system, Clock(20)), (line, device)
+
+
+def test_no_start_of_a_frame_that_the_optimum_has_is_cut_off() -> None:
+    for line in KNOWN[7::60]:
+        assert not Refuter(small_instance(line.seed), 1).refuted(line.optimum, Clock(20)), line
 
 
 @pytest.mark.parametrize(
-    ("search", "every"), [(shaving_bound, 12), (fluid_bound, 300), (refutation_bound, 100)]
+    ("search", "every"), [(shaving_bound, 12), (fluid_bound, 60), (refutation_bound, 100)]
 )
 def test_no_search_is_above_the_optimum(search: Search, every: int) -> None:
     for line in KNOWN[every // 2 :: every]:
