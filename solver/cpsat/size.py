@@ -14,6 +14,7 @@ from ..windows import Windows
 # again, which is left to the watch over it.
 _BYTES_PER_ORDER = 4500  # one order boolean of the lattice
 _SECONDS_PER_ORDER = 1e-4  # building one
+_MOST_ORDERS = 300_000  # none of a third of it has been searched to the end in ten minutes
 _BYTES_PER_PAIR = 1300  # two operations of one device in the plain model
 
 
@@ -34,7 +35,8 @@ def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
     cap
         On the memory.
     """
-    if windows.undecided * _SECONDS_PER_ORDER >= seconds:
+    orders = windows.undecided
+    if orders > _MOST_ORDERS or orders * _SECONDS_PER_ORDER >= seconds:
         return TOO_LARGE
     return cap.refusal(lattice_bytes(windows))
 
