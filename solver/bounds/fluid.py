@@ -19,11 +19,11 @@ from .destructive import Steps, destructive_bound
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
-_STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
+_STEPS = Steps(first=1 / 2, last=1 / 4096, share=0.4)
 _GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second
 _MOST_TIMES = 10_000
 _SHARE_OF_WINDOWS = 0.5  # of a target's time
-_SHARE_OF_SHAVING = 0.25
+_SHARE_OF_SHAVING = 0.1
 _THOROUGH = 30  # deeper shaving takes longer than it brings here
 _NARROW = 1 / 8  # hops: a frame that starts within so little is not split
 _SMALLEST_PART = 1 / 8  # of a frame's window, that is tried before another device is
