@@ -76,7 +76,7 @@ STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.15, pace=4.5e-3),
     Step(improve, 0.0, pace=1e-3, flushes=True, share_where_loose=0.45),
-    Step(prove, 0.85, pace=5e-4, share_where_loose=0.7),
+    Step(prove, 0.5, pace=5e-4),
     Step(solve_cpsat, 0.65),
     Step(improve, 1.0, flushes=True),
 )

@@ -19,7 +19,7 @@ from .destructive import Steps, destructive_bound
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
-_STEPS = Steps(first=1 / 2, last=1 / 4096, share=0.4)
+_STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
 _GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second
 _MOST_TIMES = 10_000
 _SHARE_OF_WINDOWS = 0.5  # of a target's time
@@ -63,7 +63,15 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
 
 
 class Refuter:
-    """Refutes targets by windows, else by linear programs: as many at a time as there are threads."""
+    """Refutes targets by windows, else by linear programs.
+
+    Parameters
+    ----------
+    instance
+        A problem that has a schedule.
+    threads
+        Programs that are solved at a time.
+    """
 
     def __init__(self, instance: Instance, threads: int) -> None:
         self.queues, self.threads = queues_of(instance), threads
@@ -74,11 +82,12 @@ class Refuter:
         self.passed: dict[float, int] = {}  # the least target that each grid did not refute, time left
 
     def refuted(self, target: int, clock: Clock) -> bool:
+        """Whether it is proven, before the clock ends, that no schedule costs at most a target."""
         windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS), self.open)
         for grid in _GRIDS:
             if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, clock):
                 return True
-            windows = self._narrowed(windows, grid, clock)
+            windows = self.narrowed(windows, grid, clock)
             if grid == _GRIDS[0] and windows.feasible:
                 shaver = Shaver(windows, self.threads)
                 shaver.run(clock.part(_SHARE_OF_SHAVING), _THOROUGH)
@@ -98,7 +107,7 @@ class Refuter:
             self.passed[grid] = windows.horizon
         return False
 
-    def _narrowed(self, windows: Windows, grid: float, clock: Clock) -> Windows:
+    def narrowed(self, windows: Windows, grid: float, clock: Clock) -> Windows:
         """Cut off parts of frames' windows, of the widest one first, until one has no part to cut off."""
         while windows.feasible and clock.left > 0:
             device, before = self._widest(windows), _width(windows).sum()
@@ -120,11 +129,12 @@ class Refuter:
             if high - low < _NARROW * self.hop:
                 break
             size = int(share * (high - low))
-            part = windows_where(windows, device, high - size if late else low, high if late else low + size)
+            first, second = (low, low + size), (high - size, high)
+            part = windows_where(windows, device, *(second if late else first), clock)
             witnesses = {device, *self.devices[:_WITNESSES]}
             if not part.feasible or self._refuted_by(list(witnesses), grid, part, clock):
                 rest = (low, high - size - 1) if late else (low + size + 1, high)
-                windows, share = windows_where(windows, device, *rest), 1 / 2
+                windows, share = windows_where(windows, device, *rest, clock), 1 / 2
             else:
                 share /= 2
         return windows

@@ -22,11 +22,11 @@ from tightpipe.metrics import cost, largest_work
 from tightpipe.options import Options
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds import best_bound
-from tightpipe.solver.bounds.fluid import fluid_bound
+from tightpipe.solver.bounds.fluid import Refuter, fluid_bound
 from tightpipe.solver.bounds.fluid_rows import FluidRows
 from tightpipe.solver.bounds.infeasible import UNIT, Inequalities, is_infeasible
 from tightpipe.solver.clock import Clock
-from tightpipe.solver.queues import queues_of, words_of
+from tightpipe.solver.queues import queues_of, starts_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Windows, shaved_windows, windows_of
 
@@ -98,6 +98,23 @@ def test_a_schedule_at_scale_satisfies_the_inequalities(step: int) -> None:
     windows = shaved_windows(queues, cost(schedule), 1, Clock(5))
     for device in (0, 3, 7):
         assert_solves(schedule, windows, device, step)
+
+
+@pytest.mark.parametrize("name", ["6.2B-8x24", "toy-4x8"])
+def test_starts_of_a_schedule_are_not_cut_off(name: str) -> None:
+    """What is cut off are starts that no schedule of the target has: that of the greedy keeps its own."""
+    instance = load_settings()[name].instance()
+    schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
+    queues, refuter = queues_of(instance), Refuter(instance, 2)
+    windows = windows_of(queues, cost(schedule))
+    for grid in (3.2, 0.8):
+        windows, before = refuter.narrowed(windows, grid, FOREVER), windows
+        start = np.array(starts_of(queues, schedule))
+        start -= windows.origin(start.tolist())
+        assert windows.feasible
+        assert np.all((windows.earliest <= start) & (start <= windows.latest))
+        narrower = np.diff(windows.frames, axis=0).sum() < np.diff(before.frames, axis=0).sum()
+        assert narrower or grid < 3.2, "else nothing is tested"
 
 
 @pytest.mark.parametrize("microbatches", [1, 6, 60])
