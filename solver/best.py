@@ -70,8 +70,8 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
 
 
 # a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
-# a longer one does; where it found little, as on the papers' settings, that time goes to the bound: windows
-# and fluid progress prove most of it at any size. CP-SAT closes small instances and hands large ones back.
+# a longer one does. Windows and fluid progress prove most of what can be proven, at any size and soon. CP-SAT
+# closes small instances and hands large ones back, so that the rest goes to improvement there.
 STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.15, pace=4.5e-3),
