@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from math import inf
 
 from tightpipe.instance import Instance
@@ -12,7 +11,7 @@ from tightpipe.options import Options
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
-from ..windows import Shaver, Windows, windows_of, windows_where
+from ..windows import Windows, shaved, windows_of, windows_where
 from ..windows.net import Ints
 from .bound import Bound
 from .destructive import Steps, destructive_bound
@@ -21,8 +20,8 @@ from .infeasible import is_infeasible
 
 _STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
 _GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second
-_FINE_GRIDS = (0.2, 0.1, 0.05)  # a minute each at 16 x 48, so for one device only
-_MOST_TIMES = 10_000
+_FINE_GRIDS = (0.2, 0.1, 0.05)  # seconds to a minute at 16 x 48, so for one device only
+_MOST_TIMES = 10_000  # of a grid: minutes
 _SHARE_OF_WINDOWS = 0.5  # of a target's time
 _SHARE_OF_SHAVING = 0.1
 _THOROUGH = 30  # deeper shaving takes longer than it brings here
@@ -89,10 +88,8 @@ class Refuter:
             if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, clock):
                 return True
             windows = self.narrowed(windows, grid, clock)
-            if grid == _GRIDS[0] and windows.feasible:
-                shaver = Shaver(windows, self.threads)
-                shaver.run(clock.part(_SHARE_OF_SHAVING), _THOROUGH)
-                windows = replace(windows, feasible=shaver.feasible)
+            if grid == _GRIDS[0]:
+                windows = shaved(windows, self.threads, clock.part(_SHARE_OF_SHAVING), _THOROUGH)
         if not windows.feasible or any(self._refuted_on(grid, windows, clock) for grid in _GRIDS):
             return True
         if any(self._refuted_by(self.devices[:1], grid, windows, clock) for grid in _FINE_GRIDS):

@@ -7,8 +7,8 @@ within [s, s + T] (`makespan`: within [0, T]). Each function says why its rows h
 times holds at those of any grid.
 
 What other devices impose enters by the windows alone. Rows that tie the progress of one device to that
-of the next were measured to refute no target that these do not, and made one large program of many
-small ones.
+of the next would make one large program of many small ones; they were measured to refute more only within
+the last 0.1 % of the cost at 8 devices, where finer grids and CP-SAT take over.
 """
 
 from __future__ import annotations

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
-from ..clock import Clock
+from ..clock import LONGEST, Clock
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-_LONGEST = 1e6  # seconds: more is no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
 
 def duals_of(program: LinearProgram, clock: Clock) -> Floats | None:
     """Return the duals of the rows, None where there are none within the time limit."""
-    seconds = min(max(clock.left, 0.01), _LONGEST)
+    seconds = min(max(clock.left, 0.01), LONGEST)
     model = mathopt.Model.from_model_proto(_model(program))
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=seconds), lp_algorithm=mathopt.LPAlgorithm.BARRIER

@@ -125,7 +125,11 @@ def shaved_windows(
     wider
         As for `windows_of`.
     """
-    windows = windows_of(queues, horizon, clock, wider)
+    return shaved(windows_of(queues, horizon, clock, wider), threads, clock, thorough)
+
+
+def shaved(windows: Windows, threads: int, clock: Clock, thorough: int) -> Windows:
+    """Return windows after shaving, which narrows them in place; threads, clock, thorough as for `Shaver`."""
     shaver = Shaver(windows, threads)
     shaver.run(clock, thorough)
     return replace(windows, feasible=shaver.feasible)

@@ -172,25 +172,22 @@ def compile_kernels() -> None:
     cache; what is timed should come later.
     """
     for placement in PLACEMENTS:
-        warm_starts(_tiny(placement, 2, 4, (2, 3, 1), 16))
+        warm_starts(_tiny(placement, 16))
     # its best formula is below its optimum, so that no search ends before it has begun
-    tiny = _tiny("v", 3, 6, (10, 12, 8), 12)
+    tiny = _tiny("v", 8)
     once = Options(time_limit=60.0, workers=1)
     solve_cpsat(tiny, once)
     shaving_bound(tiny, cost(warm_starts(tiny)[0][1]), once)
     improve(tiny, Options(workers=1))
 
 
-def _tiny(
-    placement: str, devices: int, microbatches: int, costs: tuple[int, int, int], limit: int
-) -> Instance:
-    forward, backward, weight = costs
+def _tiny(placement: str, limit: int) -> Instance:
     return Instance.uniform(
-        devices=devices,
-        microbatches=microbatches,
-        forward=forward,
-        backward=backward,
-        weight=weight,
+        devices=2,
+        microbatches=4,
+        forward=10,
+        backward=12,
+        weight=8,
         comm=1,
         placement=placement,
         memory=Memory(2, -1, -1, limit),
