@@ -46,7 +46,7 @@ def anneal(
         i = int(draw(random) * len(words.item))
         x = words.item[i]
         device = network.home[x]
-        j = _destination(network, random, device, i)
+        j = _destination(network, random, i)
         if i == j:
             continue
         low, high = min(i, j), max(i, j)
@@ -74,10 +74,8 @@ def anneal(
 
 
 @compiled
-def _destination(network: Any, random: Any, device: int, i: int) -> int:
+def _destination(network: Any, random: Any, i: int) -> int:
     """Return the position to move to: mostly near, within the block."""
-    first = network.offsets[device]
-    start = first + (i - first) // network.block * network.block
     if draw(random) < _FAR:
         places = 1 + int(draw(random) * _FARTHEST)
     else:
@@ -85,7 +83,7 @@ def _destination(network: Any, random: Any, device: int, i: int) -> int:
         while places < _REACH and draw(random) < _GO_ON:
             places += 1
     j = i + places if draw(random) < 0.5 else i - places
-    return int(min(max(j, start), start + network.block - 1))
+    return int(min(max(j, network.lowest[i]), network.highest[i]))
 
 
 @compiled

@@ -40,6 +40,8 @@ class Network(NamedTuple):
     limit: Ints  # (p,) memory, `NO_LIMIT` for none
     offsets: Ints  # (p + 1,) device d runs positions offsets[d] to offsets[d + 1] - 1
     block: int  # consecutive positions of a device that no item leaves: an iteration, where one is flushed
+    lowest: Ints  # (N,) of each position: the first to which its item may move
+    highest: Ints  # (N,) the last
     frame: Ints  # (p,)
     frames: int
     queue: Ints  # (N,) of each item
@@ -104,6 +106,10 @@ def network_of(queues: Queues) -> Network:
     makespan = instance.objective is Objective.MAKESPAN
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
     queue = np.repeat(np.arange(len(count)), count)
+    offsets = np.cumsum([0, *per_device])
+    block = int(per_device[0]) // (instance.iterations if instance.flush else 1)
+    begin = np.repeat(offsets[:-1], per_device)
+    lowest = begin + (np.arange(len(queue)) - begin) // block * block
     return Network(
         duration=np.array([queue.duration for queue in queues.queues]),
         delta=np.array([queue.delta for queue in queues.queues]),
@@ -111,8 +117,10 @@ def network_of(queues: Queues) -> Network:
         gives=gives,
         credits=credits,
         limit=np.array([NO_LIMIT if limit is None else limit for limit in limits]),
-        offsets=np.cumsum([0, *per_device]),
-        block=int(per_device[0]) // (instance.iterations if instance.flush else 1),
+        offsets=offsets,
+        block=block,
+        lowest=lowest,
+        highest=lowest + block - 1,
         frame=np.zeros(instance.devices, np.int64) if makespan else np.arange(instance.devices),
         frames=1 if makespan else instance.devices,
         queue=queue,
@@ -124,6 +132,26 @@ def network_of(queues: Queues) -> Network:
         links=len(links),
         occupancy=instance.costs.link_occupancy,
     )
+
+
+def with_fixed(network: Network, first: Ints, end: Ints) -> Network:
+    """Return the arrays of the problem in which a range of each device's word stays as it is.
+
+    Parameters
+    ----------
+    network
+        The problem, without flushes.
+    first, end
+        Positions within each device's word, shape (p,); no item moves from one side to the other.
+    """
+    lowest, highest = network.lowest.copy(), network.highest.copy()
+    for device in range(len(first)):
+        begin, last = network.offsets[device : device + 2]
+        left, right = begin + first[device], begin + end[device]
+        highest[begin:left] = left - 1
+        lowest[left:right] = highest[left:right] = np.arange(left, right)
+        lowest[right:last] = right
+    return network._replace(lowest=lowest, highest=highest)
 
 
 def words_for(network: Network) -> Words:

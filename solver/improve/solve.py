@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from tightpipe.metrics import cost
 from tightpipe.options import Options
 from tightpipe.result import Result
 from tightpipe.retime import retime
-from tightpipe.schedule import Schedule
+from tightpipe.schedule import Order, Schedule
 from tightpipe.validate import validate
 
 from ..clock import Clock
@@ -26,8 +27,9 @@ from ..run import run_search
 from ..start import in_queue_order
 from .anneal import anneal
 from .dispatch import dispatch, first_weights, yard_for
+from .fold import Fold, fold
 from .neighbourhood import search_neighbourhoods
-from .network import Ints, Network, Words, items_of, network_of, order_of_items, words_for
+from .network import Ints, Network, Words, items_of, network_of, order_of_items, with_fixed, words_for
 from .paths import cost_of, load
 from .tune import tune
 
@@ -35,13 +37,16 @@ _RULES = 0.25  # share of the search for a dispatching rule
 _RULES_WARM = 0.5  # temperatures are in mean durations of an operation
 _RULES_COOLING = 20.0
 _RUN_PER_MOVE = 4  # a run takes as long as so many moves
+_FOLDED = (
+    0.7  # share of what is left for annealing with fewer microbatches, where the schedule repeats itself
+)
 # shares of what is left; each round anneals from the incumbent. The first one, cold, also shows the speed.
 ROUNDS = (0.1, 0.3, 0.3, 0.3)
 _COLD = 0.01
 _WARM = 0.0045  # for one move per item; measured: 0.02 pays at 65 of them, 0.1 at 650, 0.2 from 2000 on
 _WARMEST = 0.2
 _COOLING = 20.0  # falls to this part in a round
-_ANNEALED = 0.7  # of the search: what neighbourhoods leave, where annealing has converged by then
+_ANNEALED = 0.6  # of what is left: what neighbourhoods leave, where annealing converges by then
 _CONVERGED = 2000  # moves per item after which it has
 _MOVES_PER_ITEM = 2000  # of the whole search, where there is no time limit
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
@@ -100,7 +105,8 @@ def improve(
 
     The weights of the rule are annealed too; each rule gives a whole schedule. Annealing starts from the
     better of the start and what the best rule gives. A move takes an operation to another place of its
-    device's sequence; its cost is exact, with the best start times. Where annealing converges, CP-SAT
+    device's sequence; its cost is exact, with the best start times. Where the schedule repeats itself,
+    warm-up and cool-down are annealed first, with fewer microbatches. Where annealing converges, CP-SAT
     searches large neighbourhoods of what it found for the rest of the time limit.
 
     Parameters
@@ -137,29 +143,77 @@ def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: C
     search = _Search(instance, options, incumbent, clock)
     with ThreadPoolExecutor(options.threads) as pool:
         search.find_rule(pool)
-        search.anneal(pool)
-    if search.end < 1.0 and is_modelled(instance, flushes=False):
+        folded = fold(in_queue_order(incumbent.schedule))
+        if folded is not None:
+            search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
+        converged = search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
+    if converged and is_modelled(instance, flushes=False):
         return search_neighbourhoods(instance, options, incumbent, clock)
     return ""
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is annealed: words of the instance, or of one with fewer microbatches.
+
+    Parameters
+    ----------
+    queues, network
+        Of the words.
+    saved
+        Cost that the fewer microbatches take away, in ticks.
+    timed
+        Makes a schedule of the whole instance of their order; it may fail for a folded one.
+    """
+
+    queues: Queues
+    network: Network
+    saved: int
+    timed: Callable[[Order], Schedule | None]
+
+    def items(self, schedule: Schedule) -> Ints:
+        """Return the words of a schedule."""
+        return items_of(self.queues, schedule.order)
+
+    def offer(self, item: Ints, best: float, incumbent: Incumbent) -> None:
+        """Re-time and validate words of this cost, and keep them if they cost less for the whole instance."""
+        if ceil(best - 1e-6) + self.saved >= cost(incumbent.schedule):
+            return
+        schedule = self.timed(order_of_items(self.queues, self.network, item))
+        if schedule is None:
+            return
+        violations = validate(schedule.instance, schedule)
+        if violations:
+            raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
+        incumbent.offer(schedule)
+
+
+def _task(instance: Instance) -> _Task:
+    queues = queues_of(instance)
+    return _Task(queues, network_of(queues), 0, partial(retime, instance))
+
+
+def _folded_task(folded: Fold) -> _Task:
+    queues = queues_of(folded.schedule.instance)
+    network = with_fixed(network_of(queues), folded.first, folded.end)
+    return _Task(queues, network, folded.saved, folded.unfold)
+
+
 class _Search:
-    """What both parts of a search share."""
+    """What the parts of a search share."""
 
     def __init__(self, instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
         self.incumbent, self.seeds = incumbent, _seeds(options)
-        self.queues = queues_of(instance)
-        self.network = network_of(self.queues)
-        self.items = len(self.network.queue)
-        self.unit = float(self.network.duration[self.network.queue].mean())
-        self.batch = max(_LEAST_BATCH, _WORK_PER_BATCH // self.items)
-        self.end = 1.0  # of annealing, as a share of the search
-        self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * self.items / self.batch)
+        self.task = _task(instance)
+        items = len(self.task.network.queue)
+        self.unit = float(self.task.network.duration[self.task.network.queue].mean())
+        self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * items / _batch(items))
 
     def find_rule(self, pool: ThreadPoolExecutor) -> None:
         """Offer what the best dispatching rules do."""
-        tuners = [_Tuner(self.queues, self.network, self.unit, seed) for seed in self.seeds]
-        runs, best = max(1, self.batch // _RUN_PER_MOVE), np.inf
+        task = self.task
+        tuners = [_Tuner(task.queues, task.network, self.unit, seed) for seed in self.seeds]
+        runs, best = max(1, _batch(len(task.network.queue)) // _RUN_PER_MOVE), np.inf
         while self.budget.spent < _RULES and not self.incumbent.closed:
             cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.budget.spent / _RULES)
             list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners))
@@ -167,34 +221,39 @@ class _Search:
             leader = min(tuners, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
-                _offer(self.queues, self.network, leader.item(), self.incumbent)
+                # the rule's own start times may cost more than the words
+                task.offer(leader.item(), 0.0, self.incumbent)
 
-    def anneal(self, pool: ThreadPoolExecutor) -> None:
-        """Anneal words from the incumbent, round after round."""
-        walkers = [_Walker(self.network, seed) for seed in self.seeds]
-        item = items_of(self.queues, in_queue_order(self.incumbent.schedule).order)
-        best, since, warmth, before = np.inf, self.budget.spent, _COLD * self.unit, self.budget.batches
-        for share in ROUNDS:
-            if self.incumbent.closed or self.budget.spent >= self.end:
-                return
+    def anneal(self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float) -> bool:
+        """Anneal words, round after round, for a share of what is left; return whether that converged."""
+        walkers = [_Walker(task.network, seed) for seed in self.seeds]
+        item, items = task.items(start), len(task.network.queue)
+        best, since, warmth, moves = np.inf, self.budget.spent, _COLD * self.unit, 0
+        left, converged = share * (1.0 - since), False
+        for part in ROUNDS:
+            if self.incumbent.closed or self.budget.spent >= since + left:
+                break
             for walker in walkers:
                 walker.begin(item)
-            begun, lasts = self.budget.spent, share * (self.end - since)
+            begun, lasts = self.budget.spent, part * left
             while self.budget.spent < begun + lasts and not self.incumbent.closed:
                 cooled = warmth * _COOLING ** -((self.budget.spent - begun) / lasts)
-                list(pool.map(partial(_Walker.walk, moves=self.batch, warmth=cooled), walkers))
+                list(pool.map(partial(_Walker.walk, moves=_batch(items), warmth=cooled), walkers))
                 self.budget.batches += 1
+                moves += _batch(items)
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
                     best, item = leader.best, leader.item.copy()
-                    if ceil(best - 1e-6) < cost(self.incumbent.schedule):
-                        _offer(self.queues, self.network, item, self.incumbent)
-            moves = (self.budget.batches - before) * self.batch
+                    task.offer(item, best, self.incumbent)
             speed = moves / (self.budget.spent - since)
-            if self.budget.limit is not None and speed * (1.0 - since) > _CONVERGED * self.items:
-                self.end = _ANNEALED
-            in_next = speed * ROUNDS[-1] * (self.end - since)
-            warmth = self.unit * min(_WARMEST, _WARM * (in_next / self.items) ** 0.5)
+            if not converged and self.budget.limit is not None and speed * left > _CONVERGED * items:
+                left, converged = _ANNEALED * left, True
+            warmth = self.unit * min(_WARMEST, _WARM * (speed * ROUNDS[-1] * left / items) ** 0.5)
+        return converged
+
+
+def _batch(items: int) -> int:
+    return max(_LEAST_BATCH, _WORK_PER_BATCH // items)
 
 
 @dataclass
@@ -218,12 +277,3 @@ def _seeds(options: Options) -> list[int]:
 
 def _generator(seed: int) -> NDArray[np.uint64]:
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
-
-
-def _offer(queues: Queues, network: Network, item: Ints, incumbent: Incumbent) -> None:
-    """Re-time and validate words, and keep them if they cost less."""
-    schedule = retime(queues.instance, order_of_items(queues, network, item))
-    violations = validate(queues.instance, schedule)
-    if violations:
-        raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
-    incumbent.offer(schedule)
