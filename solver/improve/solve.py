@@ -143,6 +143,8 @@ def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: C
     search = _Search(instance, options, incumbent, clock)
     with ThreadPoolExecutor(options.threads) as pool:
         search.find_rule(pool)
+        if incumbent.closed:
+            return ""
         folded = fold(in_queue_order(incumbent.schedule))
         if folded is not None:
             search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
@@ -171,14 +173,8 @@ class _Task:
     saved: int
     timed: Callable[[Order], Schedule | None]
 
-    def items(self, schedule: Schedule) -> Ints:
-        """Return the words of a schedule."""
-        return items_of(self.queues, schedule.order)
-
-    def offer(self, item: Ints, best: float, incumbent: Incumbent) -> None:
-        """Re-time and validate words of this cost, and keep them if they cost less for the whole instance."""
-        if ceil(best - 1e-6) + self.saved >= cost(incumbent.schedule):
-            return
+    def offer(self, item: Ints, incumbent: Incumbent) -> None:
+        """Re-time and validate words, and keep them if they cost less for the whole instance."""
         schedule = self.timed(order_of_items(self.queues, self.network, item))
         if schedule is None:
             return
@@ -221,13 +217,12 @@ class _Search:
             leader = min(tuners, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
-                # the rule's own start times may cost more than the words
-                task.offer(leader.item(), 0.0, self.incumbent)
+                task.offer(leader.item(), self.incumbent)
 
     def anneal(self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float) -> bool:
         """Anneal words, round after round, for a share of what is left; return whether that converged."""
         walkers = [_Walker(task.network, seed) for seed in self.seeds]
-        item, items = task.items(start), len(task.network.queue)
+        item, items = items_of(task.queues, start.order), len(task.network.queue)
         best, since, warmth, moves = np.inf, self.budget.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:
@@ -244,7 +239,8 @@ class _Search:
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
                     best, item = leader.best, leader.item.copy()
-                    task.offer(item, best, self.incumbent)
+                    if ceil(best - 1e-6) + task.saved < cost(self.incumbent.schedule):
+                        task.offer(item, self.incumbent)
             speed = moves / (self.budget.spent - since)
             if not converged and self.budget.limit is not None and speed * left > _CONVERGED * items:
                 left, converged = _ANNEALED * left, True
