@@ -37,9 +37,7 @@ _RULES = 0.25  # share of the search for a dispatching rule
 _RULES_WARM = 0.5  # temperatures are in mean durations of an operation
 _RULES_COOLING = 20.0
 _RUN_PER_MOVE = 4  # a run takes as long as so many moves
-_FOLDED = (
-    0.7  # share of what is left for annealing with fewer microbatches, where the schedule repeats itself
-)
+_FOLDED = 0.7  # of what is left: for annealing with fewer microbatches, where the schedule repeats itself
 # shares of what is left; each round anneals from the incumbent. The first one, cold, also shows the speed.
 ROUNDS = (0.1, 0.3, 0.3, 0.3)
 _COLD = 0.01

@@ -1,0 +1,74 @@
+"""A destructive lower bound by energetic reasoning: the largest target that leaves a device too little time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tightpipe.instance import Instance
+from tightpipe.options import Options
+from tightpipe.result import LogEntry
+
+from ..clock import Clock
+from ..queues import Queues, queues_of
+from ..windows import Windows, windows_of
+from . import best_bound
+from .bound import Bound
+from .overload import overload_of
+
+_SECONDS = 600.0  # where no limit is given
+
+
+def energetic_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
+    """Bound the cost by targets T under which a device has more to do between two times than it can.
+
+    Parameters
+    ----------
+    instance
+        A problem that has a schedule, without overlapped operations or flushed iterations.
+    upper
+        The cost of a known schedule: no target needs to be larger than upper - 1.
+    options
+        Time limit (10 minutes when None), progress.
+    lower
+        A proven bound of the cost: no smaller target is asked.
+
+    Notes
+    -----
+    Every schedule of cost at most T lies inside the windows of T, where `overload_of` proves that there is
+    none; then every schedule costs at least T + 1. An overload mostly shrinks by one tick with
+    each tick of T, so the next target is where it would end; after a target that stays open, it
+    is the middle of what is left. Fused backwards are dominated (`queues`); busy links only add
+    constraints.
+    """
+    clock = Clock(_SECONDS if options.time_limit is None else options.time_limit)
+    start = best_bound(instance)
+    known = low = max(start.value, lower)
+    high, target = upper, upper - 1
+    queues, devices, wider = queues_of(instance), list(reversed(range(instance.devices))), None
+    while low < high and clock.left > 0:
+        windows = windows_of(queues, target, clock, wider)
+        excess = _excess(queues, windows, devices)
+        if excess > 0:
+            low = target + 1
+            options.progress(LogEntry(clock.elapsed, upper, low))
+            target = min(high - 1, target + max(1, excess - 1))
+        else:
+            wider, high = windows, target
+            target = (low + high) // 2
+    if low == known:
+        return replace(start, seconds=clock.elapsed)
+    argument = f"a device would have too much to do between two times at a cost of {low - 1} or less"
+    return Bound(low, "energetic", argument, clock.elapsed)
+
+
+def _excess(queues: Queues, windows: Windows, devices: list[int]) -> int:
+    """Return the excess of a device that is overloaded, which is asked first next time; 0 if none is."""
+    if not windows.feasible:
+        return 1
+    for device in devices:
+        excess = overload_of(queues, windows, device)
+        if excess > 0:
+            devices.remove(device)
+            devices.insert(0, device)
+            return excess
+    return 0
