@@ -76,7 +76,7 @@ STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.15, pace=4.5e-3),
     Step(improve, 0.0, pace=1e-3, flushes=True, share_where_loose=0.45),
-    Step(prove, 0.5, pace=5e-4),
+    Step(prove, 0.3, pace=5e-4),
     Step(solve_cpsat, 0.65),
     Step(improve, 1.0, flushes=True),
 )
@@ -101,7 +101,8 @@ def solve_best(instance: Instance, options: Options, warm_start: Schedule | None
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    return run_search("best", instance, options, warm_start, None, partial(_take_turns, instance, options))
+    take_turns = partial(_take_turns, instance, options)
+    return run_search("best", instance, options, warm_start, None, take_turns, energetic=True)
 
 
 def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:

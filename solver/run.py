@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tightpipe.instance import Instance
+from tightpipe.metrics import cost
 from tightpipe.options import Options
 from tightpipe.result import INTERRUPTED, Result, Status
 from tightpipe.schedule import Schedule
 
 from .bounds import best_bound
+from .bounds.energetic import energetic_bound
 from .clock import Clock
+from .modelled import is_modelled
 from .progress import Incumbent
 from .start import checked_start
 
 Search = Callable[[Incumbent, Clock], str]
 
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
+_SHARE_OF_BOUND = 0.15  # of the time; seconds at 32 devices
 
 
 def run_search(
@@ -27,6 +31,7 @@ def run_search(
     lower_bound: int | None,
     search: Search,
     *,
+    energetic: bool = False,
     program: str = "",
     failures: tuple[type[Exception], ...] = (),
 ) -> Result:
@@ -42,6 +47,8 @@ def run_search(
         A proven bound of the cost, used if it is better than those of `bounds`.
     search
         Improves the incumbent and returns why it ended early, if it did.
+    energetic
+        Whether the bound by energetic reasoning comes first: where none is given, and it knows the rules.
     program, failures
         The program behind the solver, and the errors by which it may fail: the incumbent is kept.
 
@@ -59,6 +66,9 @@ def run_search(
     incumbent = Incumbent(first, bound, clock, options.progress)
     reason = ""
     try:
+        if energetic and lower_bound is None and is_modelled(instance) and clock.left > 0:
+            part = clock.part(_SHARE_OF_BOUND).limit(options)
+            incumbent.report(None, energetic_bound(instance, cost(first), part, bound).value)
         if not incumbent.closed and clock.left > 0:
             reason = search(incumbent, clock)
     except KeyboardInterrupt:

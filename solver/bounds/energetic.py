@@ -1,4 +1,4 @@
-"""A destructive lower bound by energetic reasoning: the largest target that leaves a device too little time."""
+"""A destructive lower bound by energetic reasoning: targets under which a device has too much to do."""
 
 from __future__ import annotations
 

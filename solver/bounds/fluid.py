@@ -17,6 +17,7 @@ from .bound import Bound
 from .destructive import Steps, destructive_bound
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
+from .overload import overload_of
 
 _STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
 _GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second
@@ -154,7 +155,11 @@ class Refuter:
 
     def _is_infeasible(self, device: int, grid: float, windows: Windows, clock: Clock) -> bool:
         step = max(1, round(grid * self.hop))
-        if clock.left <= 0 or windows.horizon // step > _MOST_TIMES:
+        if clock.left <= 0:
+            return False
+        if overload_of(self.queues, windows, device) > 0:
+            return True
+        if windows.horizon // step > _MOST_TIMES:
             return False
         return is_infeasible(FluidRows(self.queues, windows, device, step).system, clock)
 

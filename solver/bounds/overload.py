@@ -92,7 +92,8 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     earliest, latest = windows.earliest[items], windows.latest[items]
     machine = _machine(queues, device)
     duration = np.repeat(machine.duration, np.diff(machine.first))
-    # most(t) - t is smallest just before something may begin or end, least(t) - t largest once something must have
+    # most(t) - t is smallest just before something may begin or end, least(t) - t largest once
+    # something must have
     events = earliest, earliest + duration - 1, latest + 1, latest + duration
     times = np.unique(np.concatenate(events))
     counts = Counts(*np.zeros((len(Counts._fields), len(mine)), np.int64))

@@ -94,6 +94,7 @@ def solve_cpsat(
     return run_search(
         *("cpsat", instance, options, warm_start, lower_bound),
         search_plain if formulation == "plain" else search_lattice,
+        energetic=formulation == "lattice",
         program="CP-SAT",
         failures=(MemoryError, RuntimeError),
     )

@@ -132,6 +132,7 @@ def improve(
     """
     return run_search(
         *("improve", instance, options, start, lower_bound, partial(_search, instance, options)),
+        energetic=True,
         program="CP-SAT",
         failures=(MemoryError, RuntimeError),
     )

@@ -10,6 +10,7 @@ from functools import partial
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.bounds import Bound, all_bounds, best_bound
+from tightpipe.solver.bounds.energetic import energetic_bound
 from tightpipe.solver.bounds.fluid import fluid_bound
 from tightpipe.solver.bounds.refute import refutation_bound
 from tightpipe.solver.bounds.shaving import shaving_bound
@@ -144,6 +145,15 @@ def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
     return sorted(found, key=lambda pair: cost(pair[1]))
 
 
+_BOUND_SEARCHES = (
+    (energetic_bound, 0.2),
+    (shaving_bound, 0.3),
+    (fluid_bound, 0.5),
+    (refutation_bound, 1.0),
+)
+"""Each with its share of the time left."""
+
+
 def bounds_within(instance: Instance, options: Options) -> list[Bound]:
     """Return all bounds of an instance that has a schedule: by formula, then by search within the time limit.
 
@@ -155,7 +165,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
     if not starts:
         return found
     upper = cost(starts[0][1])
-    for search, share in ((shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)):
+    for search, share in _BOUND_SEARCHES:
         best = max(bound.value for bound in found)
         if best >= upper:
             break

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from brute_force import optimum
-from cases import instances, random_order, serial_order
+from cases import instances
 from exact_cases import (
     TINY_SHAPES,
     plain_memory,
@@ -14,9 +14,9 @@ from exact_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schedules import schedules_of
 
-from tightpipe import Instance, Objective, Schedule, retime, validate
-from tightpipe.errors import NoScheduleError
+from tightpipe import Instance, Objective, Schedule, retime
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.metrics import cost, largest_work
 from tightpipe.options import Options
@@ -63,18 +63,6 @@ def assert_solves(schedule: Schedule, windows: Windows, device: int, step: int) 
     for row, coefficient in zip(rows.system.row, rows.system.coefficient, strict=True):
         size[row] += abs(coefficient)
     assert all(miss <= scale * s for miss, s in zip(missing, size, strict=True))
-
-
-def schedules_of(instance: Instance, seed: int) -> list[Schedule]:
-    orders = [serial_order(instance), random_order(instance, seed)]
-    for heuristic in HEURISTICS.values():
-        if instance.placement.name in heuristic.placements:
-            try:
-                orders.append(heuristic.order(instance))
-            except NoScheduleError:  # not every heuristic fits every limit
-                continue
-    found = [retime(instance, order) for order in orders]
-    return [in_queue_order(schedule) for schedule in found if validate(instance, schedule) == []]
 
 
 @settings(max_examples=100, deadline=None)

@@ -14,6 +14,7 @@ from tightpipe import Instance
 from tightpipe.options import Options
 from tightpipe.placement import PLACEMENTS
 from tightpipe.solver.bounds import Bound, all_bounds
+from tightpipe.solver.bounds.energetic import energetic_bound
 from tightpipe.solver.bounds.fluid import Refuter, fluid_bound
 from tightpipe.solver.bounds.fluid_rows import FluidRows
 from tightpipe.solver.bounds.infeasible import is_infeasible
@@ -85,7 +86,8 @@ def test_no_start_of_a_frame_that_the_optimum_has_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "every"), [(shaving_bound, 12), (fluid_bound, 60), (refutation_bound, 100)]
+    ("search", "every"),
+    [(energetic_bound, 3), (shaving_bound, 12), (fluid_bound, 60), (refutation_bound, 100)],
 )
 def test_no_search_is_above_the_optimum(search: Search, every: int) -> None:
     for line in KNOWN[every // 2 :: every]:

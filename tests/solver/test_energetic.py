@@ -1,0 +1,101 @@
+"""The energetic bound: what it claims of every schedule, and what it proves."""
+
+import pytest
+from brute_force import optimum
+from cases import instances, uniform
+from exact_cases import TINY_SHAPES, plain_memory, tiny_instance, v_instance, with_busy_links
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedules import schedules_of
+from small_instances import known_optima, small_instance
+
+from tightpipe import Instance, retime, solve
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.metrics import cost, largest_work
+from tightpipe.options import Options
+from tightpipe.result import Status
+from tightpipe.settings import load_settings
+from tightpipe.solve import warm_starts
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.energetic import energetic_bound
+from tightpipe.solver.bounds.overload import overload_of
+from tightpipe.solver.queues import queues_of
+from tightpipe.solver.windows import windows_of
+
+OPTIONS = Options(time_limit=60, workers=1)
+
+
+def overloads(instance: Instance, target: int) -> list[int]:
+    queues = queues_of(instance)
+    windows = windows_of(queues, target)
+    assert windows.feasible
+    return [overload_of(queues, windows, device) for device in range(instance.devices)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(instances(max_devices=4, max_microbatches=6, most_occupancy=9), st.integers(0, 2**16))
+def test_no_device_is_overloaded_at_the_cost_of_a_schedule(instance: Instance, seed: int) -> None:
+    for schedule in schedules_of(instance, seed):
+        assert max(overloads(instance, cost(schedule))) <= 0
+
+
+@pytest.mark.parametrize("costs", [(10, 10, 10, 1), (10, 16, 9, 3), (12, 10, 2, 0)])
+@pytest.mark.parametrize("placement", ["linear", "v", "loop", "wave", "bidirectional"])
+def test_nor_at_that_of_larger_ones(placement: str, costs: tuple[int, int, int, int]) -> None:
+    for limit in (14, 16, 20, 30, 200):
+        instance = uniform(6, 24, costs[:3], comm=costs[3], placement=placement, memory=plain_memory(limit))
+        for schedule in schedules_of(instance, limit):
+            assert max(overloads(instance, cost(schedule))) <= 0
+
+
+def test_no_device_is_overloaded_at_the_optimum() -> None:
+    for line in known_optima():
+        assert max(overloads(small_instance(line.seed), line.optimum)) <= 0, line
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+@pytest.mark.parametrize("occupancy", [0, 9])
+@pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
+def test_never_above_the_optimum(shape: tuple[str, int, int], objective: str, occupancy: int) -> None:
+    for seed in range(4):
+        instance = with_busy_links(tiny_instance(shape, seed, objective, limited=True), occupancy)
+        best = optimum(instance)
+        assert energetic_bound(instance, best + 5, OPTIONS).value <= best
+
+
+def test_device_starts_are_not_pinned() -> None:
+    """With b > f a device gains by starting late: a version that pins the starts claims a bubble of 16."""
+    instance = v_instance(2, 4, (8, 14, 8, 2), plain_memory(8))
+    bound = energetic_bound(instance, largest_work(instance) + 16, OPTIONS)
+    assert bound.value <= largest_work(instance) + 12
+
+
+@pytest.mark.parametrize("name", ["1.5B-8x64", "6.2B-8x64", "14.6B-16x48", "6.2B-16x48", "6.2B-16x128"])
+def test_it_proves_the_greedy_optimal_on_published_settings(name: str) -> None:
+    instance = load_settings()[name].instance(0)
+    greedy = cost(retime(instance, HEURISTICS["greedy-v"].order(instance)))
+    assert best_bound(instance).value < greedy
+    assert energetic_bound(instance, greedy, OPTIONS).value == greedy
+    assert overloads(instance, greedy - 1)[-1] == 1
+
+
+def test_it_does_not_depend_on_the_cost_that_it_starts_from() -> None:
+    instance = load_settings()["6.2B-8x24-swapped"].instance(0)
+    upper = cost(warm_starts(instance)[0][1])
+    values = {energetic_bound(instance, upper + more, OPTIONS).value for more in (0, 1, 1000, 100_000)}
+    assert len(values) == 1
+
+
+@pytest.mark.parametrize("method", ["best", "cpsat", "improve"])
+def test_methods_take_it(method: str) -> None:
+    result = solve(load_settings()["6.2B-16x48"].instance(0), method, time_limit=100, workers=1)
+    assert result.status is Status.OPTIMAL
+
+
+def test_memory_is_what_it_rests_on() -> None:
+    bounds = []
+    for limit in (200, 16, 9):
+        instance = v_instance(4, 12, (10, 10, 10, 0), plain_memory(limit))
+        bounds.append(energetic_bound(instance, 10_000, OPTIONS).value)
+    assert bounds[0] == largest_work(instance) < bounds[1] < bounds[2]
+    assert best_bound(instance).value < bounds[2]
