@@ -70,13 +70,14 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
 
 
 # a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
-# a longer one does. Windows and fluid progress prove most of what can be proven, at any size and soon. CP-SAT
-# closes small instances and hands large ones back, so that the rest goes to improvement there.
+# a longer one does. The energetic bound, which comes before all of them, proves most of what can be proven at any
+# size; fluid progress adds to it where B's take longer than F's. CP-SAT closes small instances and hands large
+# ones back, so that the rest goes to improvement there.
 STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.15, pace=4.5e-3),
     Step(improve, 0.0, pace=1e-3, flushes=True, share_where_loose=0.45),
-    Step(prove, 0.3, pace=5e-4),
+    Step(prove, 0.25, pace=5e-4),
     Step(solve_cpsat, 0.65),
     Step(improve, 1.0, flushes=True),
 )
