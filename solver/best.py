@@ -70,9 +70,9 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
 
 
 # a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
-# a longer one does. The energetic bound, which comes before all of them, proves most of what can be proven at any
-# size; fluid progress adds to it where B's take longer than F's. CP-SAT closes small instances and hands large
-# ones back, so that the rest goes to improvement there.
+# a longer one does. The energetic bound, which comes before all of them, proves most of what can be proven at
+# any size; fluid progress adds to it where B's take longer than F's. CP-SAT closes small instances and hands
+# large ones back, so that the rest goes to improvement there.
 STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.15, pace=4.5e-3),
