@@ -36,14 +36,14 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
     -----
     Every schedule of cost at most T lies inside the windows of T, where `overload_of` proves that there is
     none; then every schedule costs at least T + 1. An overload mostly shrinks by one tick with
-    each tick of T, so the next target is where it would end; after a target that stays open, it
-    is the middle of what is left. Fused backwards are dominated (`queues`); busy links only add
+    each tick of T, so the next target is where it would end, and further on each time that it does not;
+    after a target that stays open, it is the middle of what is left. Fused backwards are dominated (`queues`); busy links only add
     constraints.
     """
     clock = Clock(_SECONDS if options.time_limit is None else options.time_limit)
     start = best_bound(instance)
     known = low = max(start.value, lower)
-    high, target = upper, upper - 1
+    high, target, step = upper, upper - 1, 1
     queues, devices, wider = queues_of(instance), list(reversed(range(instance.devices))), None
     while low < high and clock.left > 0:
         windows = windows_of(queues, target, clock, wider)
@@ -51,9 +51,10 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
         if excess > 0:
             low = target + 1
             options.progress(LogEntry(clock.elapsed, upper, low))
-            target = min(high - 1, target + max(1, excess - 1))
+            target = min(high - 1, target + max(step, excess - 1))
+            step *= 2
         else:
-            wider, high = windows, target
+            wider, high, step = windows, target, 1
             target = (low + high) // 2
     if low == known:
         return replace(start, seconds=clock.elapsed)
