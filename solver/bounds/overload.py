@@ -83,7 +83,7 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     `least` not at all and in `most` in full. As the device works on one operation at a time,
     least(t2) - most(t1) <= work between t1 and t2 <= t2 - t1 in every schedule within the windows.
 
-    That is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, section 3.3) with
+    That is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, chapter 3) with
     the least and most work taken from what memory allows. Counts of several queues of a kind are
     summed, with the smallest or largest duration and memory that bounds all of them.
     """
