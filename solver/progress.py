@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tightpipe.metrics import cost
 from tightpipe.options import Progress
-from tightpipe.result import LogEntry, Result, Status
+from tightpipe.result import INTERRUPTED, LogEntry, Result, Status
 from tightpipe.schedule import Schedule
 
 from .clock import Clock
@@ -38,7 +38,10 @@ class Incumbent:
         return self.bound >= cost(self.schedule)
 
     def result(self, method: str, reason: str) -> Result:
-        """Return what a method has come to; `reason` says why it ended early, if it did."""
+        """Return what a method has come to; `reason` says why it ended early, if it did.
+
+        Ctrl-C is told even where the gap is closed: what comes after a solve is not to go on.
+        """
         return Result(
             self.schedule.instance,
             method,
@@ -47,7 +50,7 @@ class Incumbent:
             self.bound,
             self._clock.elapsed,
             tuple(self.log),
-            "" if self.closed else reason,
+            "" if self.closed and reason != INTERRUPTED else reason,
         )
 
     def offer(self, schedule: Schedule | None) -> None:

@@ -124,9 +124,9 @@ def test_fresh_keeps_the_old_rows_aside(tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_no_row_of_the_solve_in_flight(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
-    process = subprocess.Popen(
-        command(table, seconds="60"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    # closed at once, and not closed in a minute
+    chosen = command(table, "--settings", "6.2B-8x24,6.2B-8x24-swapped", seconds="60")
+    process = subprocess.Popen(chosen, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (table.exists() and table.read_text().count("\n") >= 4):
         time.sleep(0.05)

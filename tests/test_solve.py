@@ -15,7 +15,11 @@ import tightpipe
 from tightpipe import InputError, Instance, Memory, Status, retime, solve, validate
 from tightpipe.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.options import Options
-from tightpipe.solve import METHODS, warm_starts
+from tightpipe.result import INTERRUPTED, Result
+from tightpipe.solve import METHODS, compile_kernels, warm_starts
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.progress import Incumbent
+from tightpipe.solver.run import run_search
 
 
 def v_instance(devices: int, microbatches: int, activations: int | None, **more: Any) -> Instance:
@@ -145,6 +149,24 @@ def test_both_bubble_rates_of_the_field() -> None:
 def test_public_names() -> None:
     assert set(tightpipe.methods()) == set(METHODS)
     assert all(hasattr(tightpipe, name) for name in tightpipe.__all__)
+
+
+def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
+    def search(incumbent: Incumbent, _: Clock) -> str:
+        incumbent.report(None, cost(incumbent.schedule))
+        raise KeyboardInterrupt
+
+    result = run_search("any", v_instance(2, 4, 6), Options(), None, None, search)
+    assert (result.status, result.reason) == (Status.OPTIMAL, INTERRUPTED)
+
+
+def test_ctrl_c_ends_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(instance: Instance, options: Options) -> Result:
+        return dataclasses.replace(solve(instance, "list"), reason=INTERRUPTED)
+
+    monkeypatch.setattr(sys.modules["tightpipe.solve"], "improve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_kernels()
 
 
 _COMPILED = """

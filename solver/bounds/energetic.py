@@ -37,8 +37,8 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
     Every schedule of cost at most T lies inside the windows of T, where `overload_of` proves that there is
     none; then every schedule costs at least T + 1. An overload mostly shrinks by one tick with
     each tick of T, so the next target is where it would end, and further on each time that it does not;
-    after a target that stays open, it is the middle of what is left. Fused backwards are dominated (`queues`); busy links only add
-    constraints.
+    after a target that stays open, it is the middle of what is left. Fused backwards are dominated
+    (`queues`); busy links only add constraints.
     """
     clock = Clock(_SECONDS if options.time_limit is None else options.time_limit)
     start = best_bound(instance)

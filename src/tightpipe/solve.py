@@ -25,7 +25,7 @@ from .instance import Instance, Memory
 from .metrics import cost
 from .options import Options, Progress
 from .placement import PLACEMENTS
-from .result import LogEntry, Result, Status
+from .result import INTERRUPTED, LogEntry, Result, Status
 from .retime import retime
 from .schedule import Schedule
 from .validate import validate
@@ -186,9 +186,10 @@ def compile_kernels() -> None:
     # its best formula is below its optimum, so that no search ends before it has begun
     tiny = _tiny("v", 8)
     once = Options(time_limit=60.0, workers=1)
-    solve_cpsat(tiny, once)
+    results = [solve_cpsat(tiny, once), improve(tiny, Options(workers=1))]
     shaving_bound(tiny, cost(warm_starts(tiny)[0][1]), once)
-    improve(tiny, Options(workers=1))
+    if any(result.reason == INTERRUPTED for result in results):
+        raise KeyboardInterrupt
 
 
 def _tiny(placement: str, limit: int) -> Instance:
