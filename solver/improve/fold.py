@@ -87,6 +87,8 @@ def fold(schedule: Schedule) -> Fold | None:
         return None
     words = words_of(queues_of(whole), schedule.order)
     for microbatches in _PERIODS:
+        if whole.microbatches <= _KEPT * microbatches * len(whole.placement.routes):
+            break
         first, period, found = _repeating(schedule, words, microbatches)
         times = found - _KEPT
         fewer = whole.microbatches - times * microbatches * len(whole.placement.routes)

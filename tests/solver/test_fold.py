@@ -80,8 +80,8 @@ def test_a_period_may_span_several_microbatches() -> None:
 
 @pytest.mark.parametrize(
     "instance",
-    [long_instance(microbatches=5), replace(long_instance(), iterations=2)],
-    ids=["few microbatches", "flushed iterations"],
+    [*(long_instance(microbatches=n) for n in (1, 2, 5)), replace(long_instance(), iterations=2)],
+    ids=["one microbatch", "two", "five", "flushed iterations"],
 )
 def test_what_hardly_repeats_is_not_folded(instance: Instance) -> None:
     assert fold(in_queue_order(warm_starts(instance)[0][1])) is None
