@@ -75,10 +75,10 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
 # large ones back, so that the rest goes to improvement there.
 STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
-    Step(solve_cpsat, 0.15, pace=4.5e-3),
-    Step(improve, 0.0, pace=1e-3, flushes=True, share_where_loose=0.45),
-    Step(prove, 0.25, pace=5e-4),
-    Step(solve_cpsat, 0.65),
+    Step(solve_cpsat, 0.2, pace=4.5e-3, share_where_loose=0.1),
+    Step(improve, 0.0, pace=1e-3, flushes=True, share_where_loose=0.35),
+    Step(prove, 0.25, pace=1.5e-4),
+    Step(partial(solve_cpsat, minimise=False), 0.75),
     Step(improve, 1.0, flushes=True),
 )
 _LOOSE = 0.05  # of the first gap: a schedule that came nearer to its bound by more is easy to improve

@@ -12,7 +12,7 @@ from tightpipe.schedule import Schedule
 from ..clock import Clock
 from ..memory import MemoryCap
 from ..queues import queues_of
-from ..windows import shaved_windows
+from ..windows import Windows, shaved_windows
 from .lattice.model import LatticeModel
 from .search import search
 from .size import lattice_refusal
@@ -32,14 +32,19 @@ class Decision:
         A valid schedule of cost at most T, or None.
     reason
         Why it is open; empty when time was up.
+    windows
+        Of an open one: a start for the next question about this target or a lower one.
     """
 
     possible: bool | None
     schedule: Schedule | None = None
     reason: str = ""
+    windows: Windows | None = None
 
 
-def decide(instance: Instance, target: int, options: Options, effort: float = inf) -> Decision:
+def decide(
+    instance: Instance, target: int, options: Options, effort: float = inf, wider: Windows | None = None
+) -> Decision:
     """Look for a schedule of cost at most `target`, or prove that there is none.
 
     Unlike minimising, where the horizon is the incumbent's cost, the horizon is the target itself: it
@@ -55,10 +60,15 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
         Time limit (for all of the work), threads, seed, memory cap.
     effort
         Deterministic time of the search, as in `search`.
+    wider
+        Feasible windows of a target that is no lower; those of the same target are not shaved again.
     """
     clock = Clock(options.time_limit)
     queues = queues_of(instance)
-    windows = shaved_windows(queues, target, options.threads, clock.part(_SHARE))
+    if wider is not None and wider.horizon == target:
+        windows = wider
+    else:
+        windows = shaved_windows(queues, target, options.threads, clock.part(_SHARE), wider=wider)
     if not windows.feasible:
         return Decision(False)
     if refusal := lattice_refusal(windows, clock.left, MemoryCap(options.max_memory)):
@@ -69,7 +79,9 @@ def decide(instance: Instance, target: int, options: Options, effort: float = in
     found = search(model, options, clock.left, lambda *_: None, effort=effort)
     if found.schedule is not None:
         return Decision(True, found.schedule)
-    return Decision(False if found.exhausted else None, reason=found.reason)
+    if found.exhausted:
+        return Decision(False, reason=found.reason)
+    return Decision(None, reason=found.reason, windows=windows)
 
 
 def refute(instance: Instance, target: int, options: Options) -> bool | None:

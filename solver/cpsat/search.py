@@ -170,7 +170,7 @@ def search(
         End the run as soon as a schedule costs no more than this.
     effort
         End each thread's run after this much of CP-SAT's deterministic time, which unlike seconds is the
-        same in every run; about three seconds each.
+        same in every run; a tenth is about three seconds.
     """
     lock = Lock()
 

@@ -30,10 +30,9 @@ _SECONDS_PER_OPERATION = 2.5e-3  # building one operation of the plain model
 _GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is left
 _SHARE_OF_WINDOWS = 0.2  # of the time left
 _SHARE = 0.5  # of the time left that building may take
-_EFFORT_TO_MINIMISE = 4.8  # deterministic time, before targets are asked for
-_MINIMISE_PER_SECOND = 0.27  # the same per second of a short time limit: most of it
-_EFFORT_PER_TARGET = 24.0
-_TARGET_PER_SECOND = 0.16  # the same per second of the time limit: about half of it
+_EFFORT_TO_MINIMISE = 0.4  # deterministic time, before targets are asked for
+_MINIMISE_PER_SECOND = 0.024  # the same per second of a short time limit: most of it
+_EFFORT_PER_TARGET = 0.3  # at first
 
 
 def fifo_is_valid(instance: Instance) -> bool:
@@ -57,6 +56,7 @@ def solve_cpsat(
     *,
     formulation: Formulation = "lattice",
     fifo: bool | None = None,
+    minimise: bool = True,
 ) -> Result:
     """Find the cheapest schedule that CP-SAT can find and prove within the limits.
 
@@ -75,6 +75,8 @@ def solve_cpsat(
         `lattice` closes far more; `plain` does not rest on identical microbatches.
     fifo
         Whether the plain formulation fixes the sequence of microbatches; None where it is valid.
+    minimise
+        Whether the lattice formulation searches below the incumbent before it asks for targets.
 
     Raises
     ------
@@ -87,9 +89,11 @@ def solve_cpsat(
         return _minimise(instance, options, incumbent, clock, _plain(in_sequence), inf)
 
     def search_lattice(incumbent: Incumbent, clock: Clock) -> str:
-        minimising, asking = _efforts(options)
-        reason = _minimise(instance, options, incumbent, clock, _lattice(options.threads), minimising)
-        return reason or ask_targets(instance, options, incumbent, clock, asking)
+        reason = ""
+        if minimise:
+            build, effort = _lattice(options.threads), _effort_to_minimise(options)
+            reason = _minimise(instance, options, incumbent, clock, build, effort)
+        return reason or ask_targets(instance, options, incumbent, clock, _EFFORT_PER_TARGET)
 
     return run_search(
         *("cpsat", instance, options, warm_start, lower_bound),
@@ -104,12 +108,10 @@ Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
 """Returns the model, or why there is none: empty where the incumbent is now known to be optimal."""
 
 
-def _efforts(options: Options) -> tuple[float, float]:
-    """Return those of minimising and of each target; not in seconds, so that one worker is reproducible."""
+def _effort_to_minimise(options: Options) -> float:
+    """Return it; not in seconds, so that one worker is reproducible."""
     limit = options.time_limit
-    if limit is None:
-        return _EFFORT_TO_MINIMISE, _EFFORT_PER_TARGET
-    return min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * limit), _TARGET_PER_SECOND * limit
+    return _EFFORT_TO_MINIMISE if limit is None else min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * limit)
 
 
 def _minimise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
@@ -9,10 +11,10 @@ from tightpipe.options import Options
 from ..clock import Clock
 from ..progress import Incumbent
 from ..run import TOO_LARGE
+from ..windows import Windows
 from .decide import decide
 
-_FURTHER = 1 / 16  # of the gap that a target is below a schedule just found
-_HALF = 1 / 2
+_LITTLE = 1 / 16  # of the gap: what is left when the next questions are worth more effort
 
 
 def ask_targets(
@@ -35,27 +37,31 @@ def ask_targets(
 
     Notes
     -----
-    The first target is one tick below the incumbent: it is not harder to refute than a far one, and closes
-    the gap. Where a target is kept, the next ones are further from the new incumbent; where it stays open,
-    the lower half remains. When nothing is left to ask, all is asked again with twice the effort.
+    Each target lies halfway between the bound and what is known to be possible, or was left open. When little
+    is left between the two, all is asked again with twice the effort and another seed: the time of a search
+    varies by factors.
     """
-    ceiling, share = cost(incumbent.schedule), 0.0
-    asked = False
+    ceiling = cost(incumbent.schedule)
+    seed, asked, known = options.seed, False, list[Windows]()
     while not incumbent.closed and clock.left > 0:
-        ceiling = min(ceiling, cost(incumbent.schedule))
-        if ceiling <= incumbent.bound:
-            ceiling, share, effort = cost(incumbent.schedule), 0.0, 2 * effort
-        target = ceiling - max(1, int(share * (ceiling - incumbent.bound)))
-        decision = decide(instance, target, clock.limit(options), effort)
+        best, bound = cost(incumbent.schedule), incumbent.bound
+        if asked and min(ceiling, best) - bound <= _LITTLE * (best - bound):
+            ceiling, effort, seed = best, 2 * effort, seed + options.threads
+        ceiling = min(ceiling, best)
+        target = bound + (ceiling - 1 - bound) // 2
+        wider = min(
+            (w for w in known if w.horizon >= target), key=lambda windows: windows.horizon, default=None
+        )
+        decision = decide(instance, target, replace(clock.limit(options), seed=seed), effort, wider)
         if decision.schedule is not None:
             incumbent.offer(decision.schedule)
-            share = max(_FURTHER, min(_HALF, 2 * share))
         elif decision.possible is False:
             incumbent.report(None, target + 1)
-        elif decision.reason:
+        elif decision.windows is None or decision.reason:
             # what is too large now was not before: time is nearly up
             return "" if asked and decision.reason == TOO_LARGE else decision.reason
         else:
-            ceiling, share = target, _HALF
+            ceiling = target
+            known = [w for w in known if w.horizon != target] + [decision.windows]
         asked = True
     return ""

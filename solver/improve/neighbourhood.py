@@ -31,7 +31,7 @@ from ..windows.windows import Windows, settle
 from .network import Ints, items_of
 
 _FIRST = 0.25  # of the schedule's time, the first neighbourhood, on all devices
-_EFFORT = 0.3  # deterministic time of CP-SAT for one neighbourhood: about a second
+_EFFORT = 0.03  # deterministic time of CP-SAT for one neighbourhood: about a second
 _GROW, _SHRINK = 1.1, 0.95  # after a neighbourhood that was searched to the end, or was not
 
 

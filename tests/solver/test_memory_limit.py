@@ -187,7 +187,7 @@ if sys.argv[2] == "lattice":
     model, size = LatticeModel(queues, windows, 288), lattice_bytes(windows)
 else:
     model, size = PlainModel(instance, 320, 288, fifo=True), plain_bytes(instance)
-search(model, Options(workers=1), 60, lambda *_: None, effort=0.5)
+search(model, Options(workers=1), 60, lambda *_: None, effort=0.02)
 print((psutil.Process().memory_info().rss - before) / size)
 """
 
