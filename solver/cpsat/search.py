@@ -28,6 +28,7 @@ from ..clock import LONGEST
 from ..memory import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
+_WITH_PRECEDENCES = 6.0  # times the deterministic time that goes by in a second
 _PROBING = 0.03  # deterministic time at some restarts; CP-SAT's own is 1
 _LOOK = 0.1  # seconds between two looks at the memory that is taken
 
@@ -37,6 +38,7 @@ class SearchModel(Protocol):
 
     instance: Instance
     model: cp_model.CpModel
+    with_precedences: bool  # whether no-overlap takes all that must precede an operation together
 
     @property
     def start(self) -> list[cp_model.IntVar]:
@@ -102,7 +104,9 @@ class _Racer:
         self._solver = cp_model.CpSolver()
         parameters = self._solver.parameters
         parameters.max_time_in_seconds = min(seconds, LONGEST)
-        parameters.max_deterministic_time = min(effort, LONGEST)
+        parameters.max_deterministic_time = min(
+            effort * (_WITH_PRECEDENCES if model.with_precedences else 1.0), LONGEST
+        )
         parameters.num_workers = 1
         parameters.random_seed = seed
         # CP-SAT's own handler does not tell that it was called and leaves Python's uninstalled
@@ -115,9 +119,7 @@ class _Racer:
         parameters.inprocessing_probing_dtime = _PROBING
         parameters.linearization_level = 0
         parameters.symmetry_level = 0
-        # what precedes an operation, taken together, says much where memory is scarce and little elsewhere,
-        # where leaving that out halves the time: every other seed does
-        parameters.use_precedences_in_disjunctive_constraint = seed % 2 == 1
+        parameters.use_precedences_in_disjunctive_constraint = model.with_precedences
         self._watch = _OnSolution(report, enough) if model.model.has_objective() else None
         if self._watch is not None:
             self._solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
@@ -172,7 +174,7 @@ def search(
         End the run as soon as a schedule costs no more than this.
     effort
         End each thread's run after this much of CP-SAT's deterministic time, which unlike seconds is the
-        same in every run; a tenth is about three seconds.
+        same in every run; a tenth is about three seconds (with precedences it is made longer for that).
     """
     lock = Lock()
 
