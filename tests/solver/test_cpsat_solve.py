@@ -30,6 +30,7 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.metrics import cost, largest_work
 from tightpipe.operation import OpKind
 from tightpipe.options import Options
+from tightpipe.solve import warm_starts
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
@@ -288,3 +289,13 @@ def test_fifo_is_valid_for_every_placement() -> None:
             devices=2, microbatches=4, forward=1, backward=1, weight=1, placement=placement
         )
         assert fifo_is_valid(instance)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(16, False), (5, True)])
+def test_precedences_are_for_scarce_memory(limit: int, expected: bool) -> None:
+    """Less memory, more idle time: there CP-SAT reasons about what precedes an operation."""
+    instance = v_instance(4, 8, (10, 12, 8, 1), plain_memory(limit))
+    start = min((schedule for _, schedule in warm_starts(instance)), key=cost)
+    queues = queues_of(instance)
+    model = LatticeModel(queues, windows_of(queues, cost(start) - 1), 0)
+    assert model.with_precedences is expected
