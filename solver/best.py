@@ -71,8 +71,9 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
 
 # a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
 # a longer one does. The energetic bound, which comes before all of them, proves most of what can be proven at
-# any size; fluid progress adds to it where B's take longer than F's. CP-SAT closes small instances and hands
-# large ones back, so that the rest goes to improvement there.
+# any size; fluid progress adds to it where B's take longer than F's, for a short while where CP-SAT refutes
+# more. CP-SAT's second turn only asks for targets, as its first has minimised; it hands large instances back,
+# so that the rest goes to improvement there.
 STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.2, pace=4.5e-3, share_where_loose=0.1),

@@ -28,7 +28,7 @@ from ..clock import LONGEST
 from ..memory import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
-_WITH_PRECEDENCES = 6.0  # times the deterministic time that goes by in a second
+_WITH_PRECEDENCES = 6.0  # times as much deterministic time goes by in a second with them
 _PROBING = 0.03  # deterministic time at some restarts; CP-SAT's own is 1
 _LOOK = 0.1  # seconds between two looks at the memory that is taken
 
@@ -104,9 +104,9 @@ class _Racer:
         self._solver = cp_model.CpSolver()
         parameters = self._solver.parameters
         parameters.max_time_in_seconds = min(seconds, LONGEST)
-        parameters.max_deterministic_time = min(
-            effort * (_WITH_PRECEDENCES if model.with_precedences else 1.0), LONGEST
-        )
+        if model.with_precedences:
+            effort *= _WITH_PRECEDENCES
+        parameters.max_deterministic_time = min(effort, LONGEST)
         parameters.num_workers = 1
         parameters.random_seed = seed
         # CP-SAT's own handler does not tell that it was called and leaves Python's uninstalled

@@ -109,7 +109,7 @@ Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
 
 
 def _effort_to_minimise(options: Options) -> float:
-    """Return it; not in seconds, so that one worker is reproducible."""
+    """Return the deterministic time of minimising; not seconds, so that one worker is reproducible."""
     limit = options.time_limit
     return _EFFORT_TO_MINIMISE if limit is None else min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * limit)
 

@@ -42,16 +42,15 @@ def ask_targets(
     varies by factors.
     """
     ceiling = cost(incumbent.schedule)
-    seed, asked, known = options.seed, False, list[Windows]()
+    seed, asked = options.seed, False
+    left_open: dict[int, Windows] = {}
     while not incumbent.closed and clock.left > 0:
         best, bound = cost(incumbent.schedule), incumbent.bound
         if asked and min(ceiling, best) - bound <= _LITTLE * (best - bound):
             ceiling, effort, seed = best, 2 * effort, seed + options.threads
         ceiling = min(ceiling, best)
         target = bound + (ceiling - 1 - bound) // 2
-        wider = min(
-            (w for w in known if w.horizon >= target), key=lambda windows: windows.horizon, default=None
-        )
+        wider = left_open.get(min((above for above in left_open if above >= target), default=target))
         decision = decide(instance, target, replace(clock.limit(options), seed=seed), effort, wider)
         if decision.schedule is not None:
             incumbent.offer(decision.schedule)
@@ -61,7 +60,6 @@ def ask_targets(
             # what is too large now was not before: time is nearly up
             return "" if asked and decision.reason == TOO_LARGE else decision.reason
         else:
-            ceiling = target
-            known = [w for w in known if w.horizon != target] + [decision.windows]
+            ceiling, left_open[target] = target, decision.windows
         asked = True
     return ""

@@ -33,9 +33,9 @@ def _resident() -> float:
     return psutil.Process().memory_info().rss / GIGABYTE
 
 
-def _capped(above: float, time_limit: float = 60) -> Options:
+def _capped(above: float) -> Options:
     """A cap so many GB above what this process takes now."""
-    return Options(time_limit, 2, max_memory=_resident() + above)
+    return Options(60, 2, max_memory=_resident() + above)
 
 
 def _below(time_limit: float = 60) -> Options:
