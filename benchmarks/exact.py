@@ -54,8 +54,8 @@ _VERSIONS = ("tightpipe_version", "ortools_version", "highspy_version", "pulp_ve
 _OPTIONS = ("workers", "seed", "time_limit", *_VERSIONS)
 KEY = ("instance", "method", "start", *_OPTIONS)
 COLUMNS = (
-    *("instance", "placement", "method", "start", "status", "cost", "work", "bubble", "bound", "gap"),
-    *("seconds", "cpu_seconds", *_OPTIONS, "host_cpus", "finished_at", "reason", "trace"),
+    *("instance", "placement", "method", "start", "status", "cost", "work", "bubble", "bound", "proof"),
+    *("gap", "seconds", "cpu_seconds", *_OPTIONS, "host_cpus", "finished_at", "reason", "trace"),
 )
 _LATE = 60.0  # seconds over its time limit after which a process is killed
 

@@ -63,7 +63,8 @@ def prove(instance: Instance, options: Options, start: Schedule | None, bound: i
 
     def search(incumbent: Incumbent, _: Clock) -> str:
         upper = cost(incumbent.schedule)
-        incumbent.report(None, fluid_bound(instance, upper, options, incumbent.bound).value)
+        bound = fluid_bound(instance, upper, options, incumbent.bound)
+        incumbent.prove(bound.value, bound.proof)
         return ""
 
     return run_search("fluid", instance, options, start, bound, search)
@@ -125,7 +126,7 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
         if result.reason != TOO_LARGE:
             reason = result.reason or reason
         incumbent.offer(result.schedule)
-        incumbent.report(None, result.bound)
+        incumbent.prove(result.bound, result.proof)
         if reason == INTERRUPTED:
             break
     return reason
@@ -135,6 +136,7 @@ def _part(options: Options, seconds: float, incumbent: Incumbent) -> Options:
     """Return the options of one step, which tells what it finds as it goes."""
 
     def tell(entry: LogEntry) -> None:
-        incumbent.report(entry.cost, entry.bound)
+        incumbent.hear(entry.cost)
+        incumbent.prove(entry.bound, entry.proof)
 
     return replace(options, time_limit=None if seconds == inf else seconds, progress=tell)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tightpipe.contradiction import refuse_contradiction
 from tightpipe.metrics import cost
 from tightpipe.options import Progress
-from tightpipe.result import INTERRUPTED, LogEntry, Result, Status
+from tightpipe.result import INTERRUPTED, LogEntry, Proof, Result, Status
 from tightpipe.schedule import Schedule
 
 from .clock import Clock
@@ -19,14 +20,18 @@ class Incumbent:
         The schedule to start from.
     bound
         A proven bound.
+    proof
+        What the bound rests on; None where a caller gave it.
     clock
         Stamps the log.
     tell
         Called with each new log entry.
     """
 
-    def __init__(self, schedule: Schedule, bound: int, clock: Clock, tell: Progress) -> None:
-        self.schedule, self.bound = schedule, bound
+    def __init__(
+        self, schedule: Schedule, bound: int, proof: Proof | None, clock: Clock, tell: Progress
+    ) -> None:
+        self.schedule, self.bound, self.proof = schedule, bound, proof
         self.log: list[LogEntry] = []
         self._clock, self._tell = clock, tell
         self._cost = cost(schedule)
@@ -34,8 +39,15 @@ class Incumbent:
 
     @property
     def closed(self) -> bool:
-        """Whether the schedule is proven optimal."""
-        return self.bound >= cost(self.schedule)
+        """Whether the schedule is proven optimal.
+
+        Raises
+        ------
+        ContradictionError
+            If the bound is above the schedule's cost.
+        """
+        refuse_contradiction(self.schedule, self.bound, self.proof)
+        return self.bound == cost(self.schedule)
 
     def result(self, method: str, reason: str) -> Result:
         """Return what a method has come to; `reason` says why it ended early, if it did.
@@ -51,26 +63,33 @@ class Incumbent:
             self._clock.elapsed,
             tuple(self.log),
             "" if self.closed and reason != INTERRUPTED else reason,
+            self.proof,
         )
 
     def offer(self, schedule: Schedule | None) -> None:
         """Keep the schedule if it is cheaper."""
         if schedule is not None and cost(schedule) < cost(self.schedule):
             self.schedule = schedule
-            self.report(cost(schedule), None)
+            self.hear(cost(schedule))
 
-    def report(self, new_cost: int | None, new_bound: int | None) -> None:
-        """Log a cost or bound if it is better than what is known.
+    def hear(self, new_cost: int | None) -> None:
+        """Log the cost of a schedule that a search will offer, if it is lower than what is known."""
+        if new_cost is not None and new_cost < self._cost:
+            self._cost = new_cost
+            self._write()
 
-        A bound is capped by the cost: a search that is told the cost as its limit may prove more.
+    def prove(self, bound: int | None, proof: Proof | None) -> None:
+        """Keep and log a proven bound if it is larger than what is known.
+
+        A search that only looks below a horizon proves nothing above it: it has to cap what it proves
+        itself, at one tick more than the horizon. Whether a bound contradicts the schedule is looked at by
+        `closed`, which is asked by the thread that solves: this here may be called by a solver's own.
         """
-        better_cost = min(self._cost, self._cost if new_cost is None else new_cost)
-        better_bound = max(self.bound, min(self.bound if new_bound is None else new_bound, better_cost))
-        if (better_cost, better_bound) != (self._cost, self.bound):
-            self._cost, self.bound = better_cost, better_bound
+        if bound is not None and bound > self.bound:
+            self.bound, self.proof = bound, proof
             self._write()
 
     def _write(self) -> None:
-        entry = LogEntry(self._clock.elapsed, self._cost, self.bound)
+        entry = LogEntry(self._clock.elapsed, self._cost, self.bound, self.proof)
         self.log.append(entry)
         self._tell(entry)

@@ -62,13 +62,15 @@ def run_search(
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
     first = checked_start(instance, start)
-    bound = max(best_bound(instance).value, lower_bound or 0)
-    incumbent = Incumbent(first, bound, clock, options.progress)
+    formula = best_bound(instance)
+    incumbent = Incumbent(first, formula.value, formula.proof, clock, options.progress)
+    incumbent.prove(lower_bound, None)
     reason = ""
     try:
         if energetic and lower_bound is None and is_modelled(instance) and clock.left > 0:
             part = clock.part(_SHARE_OF_BOUND).limit(options)
-            incumbent.report(None, energetic_bound(instance, cost(first), part, bound).value)
+            bound = energetic_bound(instance, cost(first), part, formula.value)
+            incumbent.prove(bound.value, bound.proof)
         if not incumbent.closed and clock.left > 0:
             reason = search(incumbent, clock)
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ import tightpipe
 from tightpipe import InputError, Instance, Memory, Status, retime, solve, validate
 from tightpipe.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, Result
+from tightpipe.result import INTERRUPTED, Proof, Result
 from tightpipe.solve import METHODS, compile_kernels, warm_starts
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.progress import Incumbent
@@ -153,7 +153,7 @@ def test_public_names() -> None:
 
 def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
     def search(incumbent: Incumbent, _: Clock) -> str:
-        incumbent.report(None, cost(incumbent.schedule))
+        incumbent.prove(cost(incumbent.schedule), Proof.FORMULA)
         raise KeyboardInterrupt
 
     result = run_search("any", v_instance(2, 4, 6), Options(), None, None, search)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tightpipe.result import Proof
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -19,9 +21,12 @@ class Bound:
         Why it holds here, in one line for people.
     seconds
         Wall time of its computation.
+    proof
+        What kind of argument it is.
     """
 
     value: int
     name: str
     argument: str
     seconds: float
+    proof: Proof = Proof.FORMULA

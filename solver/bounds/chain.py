@@ -5,7 +5,6 @@ from __future__ import annotations
 from time import perf_counter
 
 from tightpipe.instance import Instance, Objective
-from tightpipe.operation import OpKind
 
 from .bound import Bound
 from .routes import Visit, visits
@@ -29,9 +28,7 @@ def chain_bound(instance: Instance) -> Bound:
 
 
 def _longest(instance: Instance, visit: Visit) -> int:
-    lo, hi = visit.stages[0], visit.stages[-1]
-    inner = visit.until_highest + instance.duration(OpKind.F, hi) + visit.until_last_backward
-    w_lo = instance.duration(OpKind.W, lo)
+    inner = visit.until_highest + visit.until_last_backward
     if instance.objective is Objective.MAKESPAN:
-        return visit.arrival + inner + max(w_lo, visit.departure)
-    return inner + w_lo
+        return visit.arrival + inner + max(visit.backward_and_weight, visit.departure)
+    return inner + visit.backward_and_weight

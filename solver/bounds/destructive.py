@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import LogEntry
+from tightpipe.result import LogEntry, Proof
 
 from ..clock import Clock
 from . import best_bound
 from .bound import Bound
 
-Refuted = Callable[[int, Clock], bool]
-"""Whether it is proven, before the clock ends, that no schedule costs at most a target."""
+Refute = Callable[[int, Clock], Proof | None]
+"""Prove before the clock ends that no schedule costs at most a target; None where that stays open."""
 
 _SECONDS = 600.0  # where no limit is given: a search would not end by itself
 
@@ -40,7 +40,7 @@ class Steps:
 def destructive_bound(
     name: str,
     argument: str,
-    refuted: Refuted,
+    refute: Refute,
     steps: Steps,
     instance: Instance,
     upper: int,
@@ -53,7 +53,7 @@ def destructive_bound(
     ----------
     name, argument
         Of the bound; "{target}" in the argument stands for the largest cost that is refuted.
-    refuted
+    refute
         Refutes one target.
     steps
         How the targets go up.
@@ -74,16 +74,18 @@ def destructive_bound(
     clock = Clock(_SECONDS if options.time_limit is None else options.time_limit)
     start = best_bound(instance)
     known = low = max(start.value, lower)
+    last = start.proof
     high, step, least = upper, (upper - known) * steps.first, (upper - known) * steps.last
     while low < high and step >= least and clock.left > 0:
         target = min(high - 1, low + int(step))
-        if refuted(target, clock.part(steps.share)):
-            low = target + 1
-            options.progress(LogEntry(clock.elapsed, upper, low))
+        proof = refute(target, clock.part(steps.share))
+        if proof is not None:
+            low, last = target + 1, proof
+            options.progress(LogEntry(clock.elapsed, upper, low, last))
             step = min(2 * step, (high - low) / 2)
         else:
             high = target
             step = min(step, high - low) / 2
     if low == known:
         return replace(start, seconds=clock.elapsed)
-    return Bound(low, name, argument.format(target=low - 1), clock.elapsed)
+    return Bound(low, name, argument.format(target=low - 1), clock.elapsed, last)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import LogEntry
+from tightpipe.result import LogEntry, Proof
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
@@ -50,7 +50,7 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
         excess = _excess(queues, windows, devices)
         if excess > 0:
             low = target + 1
-            options.progress(LogEntry(clock.elapsed, upper, low))
+            options.progress(LogEntry(clock.elapsed, upper, low, Proof.ENERGETIC))
             target = min(high - 1, target + max(step, excess - 1))
             step *= 2
         else:
@@ -59,7 +59,7 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
     if low == known:
         return replace(start, seconds=clock.elapsed)
     argument = f"a device would have too much to do between two times at a cost of {low - 1} or less"
-    return Bound(low, "energetic", argument, clock.elapsed)
+    return Bound(low, "energetic", argument, clock.elapsed, Proof.ENERGETIC)
 
 
 def _excess(queues: Queues, windows: Windows, devices: list[int]) -> int:

@@ -8,6 +8,7 @@ from math import inf
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
 from tightpipe.options import Options
+from tightpipe.result import Proof
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
@@ -60,7 +61,11 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
     refuter = Refuter(instance, options.threads)
-    return destructive_bound("fluid", argument, refuter.refuted, _STEPS, instance, upper, options, lower)
+
+    def refute(target: int, clock: Clock) -> Proof | None:
+        return Proof.FLUID if refuter.refuted(target, clock) else None
+
+    return destructive_bound("fluid", argument, refute, _STEPS, instance, upper, options, lower)
 
 
 class Refuter:

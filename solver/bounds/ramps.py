@@ -1,4 +1,10 @@
-"""Bounds from the two ends of a device's span: warm-up and cool-down."""
+"""Bounds from the two ends of a device's span: warm-up and cool-down.
+
+Operations that run together change neither argument. No F is in a pair before the device's first B starts,
+and no B is in one after its last F ends, so within the two windows every operation of the device takes its
+own duration; elsewhere paths count the least time (`routes`), and the work of the device is what is left
+when as many pairs as pay are made (`Instance.work`).
+"""
 
 from __future__ import annotations
 
@@ -97,8 +103,9 @@ def _cooldown(instance: Instance, device: int) -> int:
 
 
 def _after_last_forward(instance: Instance, visit: Visit) -> int:
-    w_lo = instance.duration(OpKind.W, visit.stages[0])
-    rest = max(w_lo, visit.departure) if instance.objective is Objective.MAKESPAN else w_lo
+    rest = visit.backward_and_weight
+    if instance.objective is Objective.MAKESPAN:
+        rest = max(rest, visit.departure)
     return visit.until_last_backward + rest
 
 

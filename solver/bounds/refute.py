@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
+from tightpipe.result import Proof
 
 from ..clock import Clock
 from ..cpsat.decide import decide
@@ -33,8 +34,8 @@ def refutation_bound(instance: Instance, upper: int, options: Options, lower: in
     at most T, every schedule costs at least T + 1.
     """
 
-    def refuted(target: int, clock: Clock) -> bool:
-        return decide(instance, target, clock.limit(options)).possible is False
+    def refute(target: int, clock: Clock) -> Proof | None:
+        return decide(instance, target, clock.limit(options)).proof
 
     argument = "an exhaustive search shows that no schedule costs {target} or less"
-    return destructive_bound("refutation", argument, refuted, _STEPS, instance, upper, options, lower)
+    return destructive_bound("refutation", argument, refute, _STEPS, instance, upper, options, lower)

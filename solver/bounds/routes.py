@@ -1,4 +1,8 @@
-"""Paths of one microbatch through its route: how long it is away from a device."""
+"""Paths of one microbatch through its route: how long it is away from a device.
+
+On a path every operation counts with the least time that any schedule can give it. That is its own duration,
+unless the device may run an F together with a BW in less than that: then it is the pair's.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,15 @@ class Visit:
     arrival
         Ticks from the start of F0 to the earliest start of F at lo.
     until_highest
-        Ticks from the start of F at lo to the earliest start of F at hi.
+        Ticks from the start of F at lo to the earliest end of F at hi.
     until_backward
         Ticks from the start of F at lo to the earliest start of B at hi.
     until_last_backward
-        Ticks from the end of F at hi to the earliest end of B at lo.
+        Ticks from the end of F at hi to the earliest start of B at lo.
+    backward_and_weight
+        Ticks from the start of B at lo to the earliest end of W at lo.
     departure
-        Ticks from the end of B at lo to the earliest end of B0 and its W.
+        Ticks from the start of B at lo to the earliest end of both B0 and W0.
     """
 
     microbatches: int
@@ -37,6 +43,7 @@ class Visit:
     until_highest: int
     until_backward: int
     until_last_backward: int
+    backward_and_weight: int
     departure: int
 
 
@@ -54,17 +61,17 @@ def visits(instance: Instance, device: int) -> list[Visit]:
 def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], count: int) -> Visit:
     start = _earliest_starts(instance, route)
     last, lo, hi = instance.stages - 1, stages[0], stages[-1]
-    f_lo, f_hi_end = start[lo], start[hi] + instance.duration(OpKind.F, hi)
-    b_hi, b_lo_end = start[2 * last + 1 - hi], start[2 * last + 1 - lo] + instance.duration(OpKind.B, lo)
-    b_first_end = start[-1] + instance.duration(OpKind.B, 0)
+    f_lo, f_hi_end = start[lo], start[hi] + _least(instance, OpKind.F, hi, route)
+    b_hi, b_lo = start[2 * last + 1 - hi], start[2 * last + 1 - lo]
     return Visit(
         count,
         stages,
         arrival=f_lo,
-        until_highest=start[hi] - f_lo,
+        until_highest=f_hi_end - f_lo,
         until_backward=b_hi - f_lo,
-        until_last_backward=b_lo_end - f_hi_end,
-        departure=b_first_end - b_lo_end + instance.duration(OpKind.W, 0),
+        until_last_backward=b_lo - f_hi_end,
+        backward_and_weight=_least(instance, OpKind.BW, lo, route),
+        departure=start[-1] - b_lo + _least(instance, OpKind.BW, 0, route),
     )
 
 
@@ -75,5 +82,14 @@ def _earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
     start = [0]
     for (kind, here), (_, there) in pairwise(steps):
         lag = instance.comm(route[here], route[there])
-        start.append(start[-1] + instance.duration(kind, here) + lag)
+        start.append(start[-1] + _least(instance, kind, here, route) + lag)
     return start
+
+
+def _least(instance: Instance, kind: OpKind, stage: int, route: tuple[int, ...]) -> int:
+    """Return the least time from the start of an operation to its end, alone or in a pair.
+
+    BW stands for a B and the W that follows it, fused or not.
+    """
+    alone, together = instance.duration(kind, stage), instance.overlapped(route[stage])
+    return alone if together is None else min(alone, together)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
+from tightpipe.result import Proof
 
 from ..clock import Clock
 from ..queues import queues_of
@@ -39,12 +40,12 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
     queues = queues_of(instance)
     wider = None
 
-    def refuted(target: int, clock: Clock) -> bool:
+    def refute(target: int, clock: Clock) -> Proof | None:
         nonlocal wider
         windows = shaved_windows(queues, target, options.threads, clock, _THOROUGH, wider)
         if windows.feasible:
             wider = windows
-        return not windows.feasible
+        return None if windows.feasible else Proof.SHAVING
 
     argument = "propagation and shaving show that no schedule costs {target} or less"
-    return destructive_bound("shaving", argument, refuted, _STEPS, instance, upper, options, lower)
+    return destructive_bound("shaving", argument, refute, _STEPS, instance, upper, options, lower)

@@ -7,6 +7,7 @@ from math import inf
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
+from tightpipe.result import Proof
 from tightpipe.schedule import Schedule
 
 from ..clock import Clock
@@ -34,12 +35,15 @@ class Decision:
         Why it is open; empty when time was up.
     windows
         Of an open one: a start for the next question about this target or a lower one.
+    proof
+        What refuted it, or None.
     """
 
     possible: bool | None
     schedule: Schedule | None = None
     reason: str = ""
     windows: Windows | None = None
+    proof: Proof | None = None
 
 
 def decide(
@@ -70,7 +74,7 @@ def decide(
     else:
         windows = shaved_windows(queues, target, options.threads, clock.part(_SHARE), wider=wider)
     if not windows.feasible:
-        return Decision(False)
+        return Decision(False, proof=Proof.SHAVING)
     if refusal := lattice_refusal(windows, clock.left, MemoryCap(options.max_memory)):
         return Decision(None, reason=refusal)
     model = LatticeModel(queues, windows, 0, minimise=False)
@@ -80,7 +84,7 @@ def decide(
     if found.schedule is not None:
         return Decision(True, found.schedule)
     if found.exhausted:
-        return Decision(False, reason=found.reason)
+        return Decision(False, reason=found.reason, proof=Proof.CP_SAT)
     return Decision(None, reason=found.reason, windows=windows)
 
 

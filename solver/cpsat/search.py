@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import ceil, inf
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 from ortools.sat.python import cp_model
 
@@ -38,6 +38,7 @@ class SearchModel(Protocol):
 
     instance: Instance
     model: cp_model.CpModel
+    horizon: int  # the largest cost that the model allows: nothing is proven beyond it
     with_precedences: bool  # whether no-overlap takes all that must precede an operation together
 
     @property
@@ -57,7 +58,8 @@ class Found:
     schedule
         A valid schedule, or None.
     bound
-        A proven bound of the cost, or None.
+        A proven bound of the cost, at most one tick above what the model allows; None for a model that
+        does not minimise and is not refuted.
     exhausted
         Whether the search space was searched to the end: the schedule is optimal, or there is none.
     reason
@@ -70,15 +72,30 @@ class Found:
     reason: str = ""
 
 
-class _OnSolution(cp_model.CpSolverSolutionCallback):
-    def __init__(self, report: Report, enough: int) -> None:
+class _Watch(cp_model.CpSolverSolutionCallback):
+    """Tells of costs and bounds while CP-SAT searches.
+
+    What CP-SAT proves holds below a ceiling: the cost of its last solution, or one tick more than the model
+    allows. Beyond that its bounds mean nothing.
+    """
+
+    def __init__(self, report: Report, enough: int, horizon: int) -> None:
         super().__init__()
         self._report, self._enough = report, enough
+        self._ceiling = horizon + 1
         self.stopped = False
 
+    def proven(self, bound: float) -> int:
+        """Return what a bound of CP-SAT's objective proves about the cost."""
+        return min(ceil(bound - 1e-6), self._ceiling)
+
+    def on_bound(self, bound: float) -> None:
+        """Take a better bound of CP-SAT's."""
+        self._report(None, self.proven(bound))
+
     def on_solution_callback(self) -> None:
-        found = round(self.objective_value)
-        self._report(found, ceil(self.best_objective_bound - 1e-6))
+        found = self._ceiling = round(self.objective_value)
+        self._report(found, self.proven(self.best_objective_bound))
         if found <= self._enough:
             self.stopped = True
             self.stop_search()
@@ -120,9 +137,9 @@ class _Racer:
         parameters.linearization_level = 0
         parameters.symmetry_level = 0
         parameters.use_precedences_in_disjunctive_constraint = model.with_precedences
-        self._watch = _OnSolution(report, enough) if model.model.has_objective() else None
+        self._watch = _Watch(report, enough, model.horizon) if model.model.has_objective() else None
         if self._watch is not None:
-            self._solver.best_bound_callback = lambda bound: report(None, ceil(bound - 1e-6))
+            self._solver.best_bound_callback = self._watch.on_bound
 
     def run(self) -> Found:
         """Search to the end or to a limit."""
@@ -134,10 +151,12 @@ class _Racer:
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             found, problem = _checked(self._model, [self._solver.value(var) for var in self._model.start])
         exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
-        bound = None
-        if self._watch is not None and status != cp_model.INFEASIBLE:
-            bound = ceil(self._solver.best_objective_bound - 1e-6)
-        return Found(found, bound, exhausted, problem)
+        return Found(found, self._bound(status), exhausted, problem)
+
+    def _bound(self, status: Any) -> int | None:
+        if status == cp_model.INFEASIBLE:
+            return self._model.horizon + 1
+        return None if self._watch is None else self._watch.proven(self._solver.best_objective_bound)
 
     def has_won(self, found: Found) -> bool:
         """Whether the others need not go on: all is searched, a schedule good enough, or a failure."""

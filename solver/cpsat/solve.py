@@ -9,7 +9,7 @@ from typing import Literal
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import Result
+from tightpipe.result import Proof, Result
 from tightpipe.schedule import Schedule
 
 from ..clock import Clock
@@ -122,15 +122,20 @@ def _minimise(
     The horizon decides orders before the search begins, so it is shorter than the incumbent's cost, and a
     schedule that takes away a good part of the gap is worth a new model.
     """
+
+    def report(found: int | None, bound: int | None) -> None:
+        incumbent.hear(found)
+        incumbent.prove(bound, Proof.CP_SAT)
+
     while not incumbent.closed and clock.left > 0:
         model = build(instance, incumbent, clock, MemoryCap(options.max_memory))
         if isinstance(model, str):
             return model
         horizon = cost(incumbent.schedule)
         enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
-        found = search(model, options, max(clock.left, 0.01), incumbent.report, enough=enough, effort=effort)
+        found = search(model, options, max(clock.left, 0.01), report, enough=enough, effort=effort)
         incumbent.offer(found.schedule)
-        incumbent.report(None, cost(incumbent.schedule) if found.exhausted else found.bound)
+        incumbent.prove(found.bound, Proof.CP_SAT)
         if found.reason or cost(incumbent.schedule) > enough:
             return found.reason
     return ""
@@ -144,7 +149,7 @@ def _lattice(threads: int) -> Build:
         better = cost(incumbent.schedule) - 1
         windows = shaved_windows(queues, better, threads, clock.part(_SHARE_OF_WINDOWS))
         if not windows.feasible:
-            incumbent.report(None, cost(incumbent.schedule))
+            incumbent.prove(better + 1, Proof.SHAVING)
             return ""
         if refusal := lattice_refusal(windows, clock.left * _SHARE, cap):
             return refusal

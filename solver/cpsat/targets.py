@@ -55,7 +55,7 @@ def ask_targets(
         if decision.schedule is not None:
             incumbent.offer(decision.schedule)
         elif decision.possible is False:
-            incumbent.report(None, target + 1)
+            incumbent.prove(target + 1, decision.proof)
         elif decision.windows is None or decision.reason:
             # what is too large now was not before: time is nearly up
             return "" if asked and decision.reason == TOO_LARGE else decision.reason

@@ -8,7 +8,7 @@ from tightpipe.errors import DeadlockError, InputError
 from tightpipe.instance import Instance
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import Result
+from tightpipe.result import Proof, Result
 from tightpipe.retime import retime
 from tightpipe.schedule import Schedule
 from tightpipe.validate import validate
@@ -130,4 +130,4 @@ class _Watch:
 
     def bound(self, value: float) -> None:
         """Offer a dual bound to the incumbent."""
-        self._incumbent.report(None, proven_cost(value))
+        self._incumbent.prove(proven_cost(value), Proof.MILP)

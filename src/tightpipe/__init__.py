@@ -7,7 +7,7 @@ from .instance import Costs, Instance, Memory, Objective
 from .instance_file import load_instance, save_instance
 from .operation import Operation, OpKind
 from .placement import Placement
-from .result import Result, Status
+from .result import Proof, Result, Status
 from .retime import retime
 from .schedule import Order, Schedule
 from .schedule_file import load_schedule, save_schedule
@@ -30,6 +30,7 @@ __all__ = [
     "Operation",
     "Order",
     "Placement",
+    "Proof",
     "Result",
     "Schedule",
     "Status",

@@ -51,5 +51,9 @@ class DeadlockError(Exception):
     """An order in which operations wait for each other in a circle; the message names them."""
 
 
+class ContradictionError(Exception):
+    """A bound above the cost of a valid schedule: a fault of tightpipe, or of a solver that it trusts."""
+
+
 class StoppedError(Exception):
     """Work that could not go on, e.g. on a full disk; what was finished is kept."""

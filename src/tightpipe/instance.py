@@ -16,6 +16,7 @@ PerStage = tuple[int, ...]
 LARGEST = 10**12  # one entry; with the size cap below every sum of ticks or memory fits 64 bits
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
+_PAIRED = (OpKind.F, OpKind.BW)  # the kinds that may run together
 
 
 class Objective(StrEnum):
@@ -38,7 +39,8 @@ class Costs:
     the one before.
 
     `overlapped` is the duration of an F that runs together with a BW (DualPipe), a number or one per
-    device; None means the sum of the two.
+    device, at least 1; None means the sum of the two. It is taken as it stands, also where it is longer than
+    the two apart (then running them together never pays) or shorter than one of them.
     """
 
     forward: Ticks
@@ -207,15 +209,21 @@ class Instance:
         return self.costs.comm[sender][receiver]  # type: ignore[index]
 
     def work(self, device: int) -> int:
-        """Least time that the operations of `device` take: the sum of their durations.
+        """Least time that the operations of `device` take: the sum of their durations, less what pairs save.
 
-        Where `overlapped` is given, as many F's as it pays run together with a BW.
+        Where `overlapped` is given, an F that runs together with a BW saves what the pair takes less than the
+        two apart. An operation is in one pair at most, so k pairs save no more than the k longest F's and the
+        k longest BW's take apart, less k times the duration of a pair. The longest F with the longest BW, the
+        next with the next, and so on, is the largest saving, as long as each of these pairs saves anything.
         """
         per_route = self.microbatches // len(self.placement.routes)
         held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
-        apart = per_route * sum(self._duration[k][s] for s in held for k in (OpKind.F, OpKind.BW))
+        forward, fused = (sorted((self._duration[k][s] for s in held), reverse=True) for k in _PAIRED)
         together = self.overlapped(device)
-        return apart if together is None else min(apart, per_route * len(held) * together)
+        if together is None:
+            return per_route * (sum(forward) + sum(fused))
+        saved = sum(max(0, f + bw - together) for f, bw in zip(forward, fused, strict=True))
+        return per_route * (sum(forward) + sum(fused) - saved)
 
     def smallest_limit(self, device: int) -> int:
         """Smallest memory limit of `device` at which the instance has a schedule.

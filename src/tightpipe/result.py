@@ -23,13 +23,30 @@ class Status(StrEnum):
     UNKNOWN = "unknown"  #: neither
 
 
+class Proof(StrEnum):
+    """What a bound rests on: an argument of this project, or an answer of a solver that is taken on trust."""
+
+    FORMULA = "formula"  #: a formula with its argument in the docstring
+    ENERGETIC = "energetic"  #: under a lower cost, a device has more to do between two times than it can
+    SHAVING = "shaving"  #: propagation, with suppositions that lead to contradictions
+    FLUID = "fluid"  #: linear inequalities without a solution, checked in integers
+    CP_SAT = "cp-sat"  #: CP-SAT searched everything; trusted
+    MILP = "milp"  #: a mixed-integer solver's dual bound; trusted
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it rests on another solver's word, which nothing here checks."""
+        return self in (Proof.CP_SAT, Proof.MILP)
+
+
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """Incumbent cost and best bound after `seconds`; None while there is none."""
+    """Incumbent cost, best bound and its proof after `seconds`; None while there is none."""
 
     seconds: float
     cost: int | None
     bound: int | None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,8 @@ class Result:
         Incumbents and bounds over time.
     reason
         Why there is no schedule, or why a method ended early; empty otherwise.
+    proof
+        What the bound rests on; None where nothing is proven, or where the caller gave the bound.
     """
 
     instance: Instance
@@ -64,6 +83,7 @@ class Result:
     seconds: float
     log: tuple[LogEntry, ...] = ()
     reason: str = ""
+    proof: Proof | None = None
 
     @property
     def cost(self) -> int | None:
@@ -100,7 +120,10 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data, without the schedule."""
-        keys = ("method", "cost", "work", "bubble", "bubble_rate", "bound", "gap", "peak_memory", "reason")
+        keys = (
+            *("method", "cost", "work", "bubble", "bubble_rate", "bound", "proof", "gap"),
+            *("peak_memory", "reason"),
+        )
         numbers = {key: getattr(self, key) for key in keys}
         if self.schedule is not None:
             numbers["bubble_over_ideal"] = metrics.bubble_over_ideal(self.schedule)

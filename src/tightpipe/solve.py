@@ -20,6 +20,7 @@ from tightpipe.solver.improve import improve
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
 
+from .contradiction import refuse_contradiction
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance, Memory
 from .metrics import cost
@@ -164,15 +165,21 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
     starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
     if not starts:
         return found
-    upper = cost(starts[0][1])
+    _, start = starts[0]
+    upper, best = cost(start), max(found, key=_value)
     for search, share in _BOUND_SEARCHES:
-        best = max(bound.value for bound in found)
-        if best >= upper:
+        refuse_contradiction(start, best.value, best.proof)
+        if best.value == upper:
             break
-        bound = search(instance, upper, clock.part(share).limit(options), best)
-        if bound.value > best:
+        bound = search(instance, upper, clock.part(share).limit(options), best.value)
+        if bound.value > best.value:
+            best = bound
             found.append(bound)
     return found
+
+
+def _value(bound: Bound) -> int:
+    return bound.value
 
 
 def compile_kernels() -> None:
@@ -222,11 +229,14 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
         seconds = time.perf_counter() - begin
         return Result(instance, heuristic.name, status, None, None, seconds, reason=str(error))
     seconds = time.perf_counter() - begin
-    bound, value = best_bound(instance).value, cost(schedule)
-    entry = LogEntry(seconds, value, bound)
+    bound, value = best_bound(instance), cost(schedule)
+    refuse_contradiction(schedule, bound.value, bound.proof)
+    entry = LogEntry(seconds, value, bound.value, bound.proof)
     options.progress(entry)
-    status = Status.OPTIMAL if value == bound else Status.FEASIBLE
-    return Result(instance, heuristic.name, status, schedule, bound, seconds, (entry,))
+    status = Status.OPTIMAL if value == bound.value else Status.FEASIBLE
+    return Result(
+        *(instance, heuristic.name, status, schedule, bound.value, seconds, (entry,)), proof=bound.proof
+    )
 
 
 def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:

@@ -20,6 +20,7 @@ from tightpipe import (
     Memory,
     Operation,
     Order,
+    Proof,
     Schedule,
     Status,
     retime,
@@ -142,7 +143,7 @@ def test_one_worker_is_reproducible() -> None:
 def test_targets_close_the_gap_without_minimising(effort: float) -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
     clock, start = Clock(60.0), retime(instance, HEURISTICS["greedy-v"].make(instance))
-    incumbent = Incumbent(start, best_bound(instance).value, clock, lambda _: None)
+    incumbent = Incumbent(start, best_bound(instance).value, Proof.FORMULA, clock, lambda _: None)
     assert ask_targets(instance, Options(workers=1), incumbent, clock, effort) == ""
     assert incumbent.closed
     assert cost(incumbent.schedule) - largest_work(instance) == 18

@@ -86,7 +86,7 @@ def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: py
 def test_neighbourhoods_go_on_from_the_incumbent_until_the_gap_is_closed() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
     start, least = retime(instance, serial_order(instance)), instance.work(0) + 18  # proven by a prototype
-    incumbent = Incumbent(start, least, Clock(60), ONE.progress)
+    incumbent = Incumbent(start, least, None, Clock(60), ONE.progress)
     search_neighbourhoods(instance, ONE, incumbent, Clock(60))
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) == least

@@ -6,6 +6,7 @@ from brute_force import optimum
 from cases import instances, random_order, serial_order
 from exact_cases import (
     TINY_SHAPES,
+    plain_memory,
     table_memory,
     tiny_instance,
     v_instance,
@@ -14,8 +15,8 @@ from exact_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Objective, OpKind, Schedule, retime, validate
-from tightpipe.errors import NoScheduleError
+from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
+from tightpipe.errors import DeadlockError, NoScheduleError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.metrics import cost
 from tightpipe.settings import load_settings
@@ -30,7 +31,7 @@ FOREVER = Clock(None)
 
 
 def item_starts(schedule: Schedule) -> np.ndarray:
-    """Start times by item, from the start of the anchor's frame."""
+    """Start times by item, from the start of the anchor's frame: the k-th of a queue is its k-th in time."""
     instance = schedule.instance
     queues = queues_of(instance)
     first = np.cumsum([0, *(queue.count for queue in queues.queues)])
@@ -41,12 +42,12 @@ def item_starts(schedule: Schedule) -> np.ndarray:
             starts[first[q] + done[q]] = start
             done[q] += 1
     if instance.objective is Objective.MAKESPAN:
-        return starts
+        return starts - starts.min()
     return starts - schedule.start[order.rows(instance.placement.routes[0][0])].min()
 
 
 def assert_contains(windows: Windows, schedule: Schedule) -> None:
-    """The schedule is first-in-first-out and costs no more than the windows' horizon."""
+    """The schedule costs no more than the windows' horizon."""
     net, starts = windows.net, item_starts(schedule)
     assert np.all(windows.earliest <= starts)
     assert np.all(starts <= windows.latest)
@@ -82,6 +83,42 @@ def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed
         schedules.append(any_order)
     for schedule in sorted(map(in_queue_order, schedules), key=cost)[:3]:
         check(instance, schedule)
+
+
+@settings(max_examples=150, deadline=None)
+@given(instances(max_devices=3, max_microbatches=4, most_occupancy=20), st.integers(0, 2**16))
+def test_schedules_that_are_not_first_in_first_out_lie_inside_too(instance: Instance, seed: int) -> None:
+    """Microbatches overtake each other, devices start late, and the times stay as they are."""
+    late = np.random.default_rng(seed).integers(0, 30, instance.devices)
+    serial = simulate(instance, serial_order(instance), late)
+    for schedule in (simulate(instance, random_order(instance, seed), late), shuffled(serial, seed, 40)):
+        if validate(instance, schedule) == []:
+            check(instance, schedule)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_shuffled_heuristic_lies_inside(seed: int) -> None:
+    instance = v_instance(4, 8, (10, 14, 8, 2), plain_memory(16))
+    schedule = shuffled(retime(instance, HEURISTICS["greedy-v"].order(instance)), seed, 400)
+    assert schedule.order != in_queue_order(schedule).order
+    check(instance, schedule)
+
+
+def shuffled(schedule: Schedule, seed: int, swaps: int) -> Schedule:
+    """Try to swap neighbours of a device at random, and keep what gives a valid schedule."""
+    random, instance = np.random.default_rng(seed), schedule.instance
+    for _ in range(swaps):
+        lists = schedule.order.to_lists()
+        device = lists[random.integers(instance.devices)]
+        k = int(random.integers(len(device) - 1))
+        device[k], device[k + 1] = device[k + 1], device[k]
+        try:
+            swapped = simulate(instance, Order.from_lists(lists))
+        except DeadlockError:
+            continue
+        if validate(instance, swapped) == []:
+            schedule = swapped
+    return schedule
 
 
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])

@@ -38,7 +38,7 @@ class LatticeModel:
     """
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int, *, minimise: bool = True) -> None:
-        self.queues, self.instance = queues, queues.instance
+        self.queues, self.instance, self.horizon = queues, queues.instance, windows.horizon
         # where little may idle, what precedes an F says when it starts (`idle_time`), and searches without
         # CP-SAT's own reasoning about it take half of the time; where much may, ten times as many conflicts
         idle = windows.horizon - largest_work(queues.instance)

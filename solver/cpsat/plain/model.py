@@ -35,7 +35,7 @@ class PlainModel:
     """
 
     def __init__(self, instance: Instance, horizon: int, lower_bound: int, *, fifo: bool) -> None:
-        self.instance = instance
+        self.instance, self.horizon = instance, horizon
         self.model = cp_model.CpModel()
         self.with_precedences = True
         latest = horizon if instance.objective is Objective.MAKESPAN else 2 * horizon

@@ -7,7 +7,14 @@ from typing import NoReturn
 
 import click
 
-from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError, StoppedError
+from ..errors import (
+    ContradictionError,
+    DeadlockError,
+    InfeasibleError,
+    InputError,
+    NoScheduleError,
+    StoppedError,
+)
 from ..runtime import RunError
 from . import comparing, drawing, explaining, programs, reporting, running, solving, sweeping
 from .common import cli
@@ -41,7 +48,7 @@ def main() -> None:
         _fail(" ".join(error.format_message().split()), 2)
     except InputError as error:
         _fail(str(error), 2)
-    except (InfeasibleError, NoScheduleError, DeadlockError, RunError) as error:
+    except (InfeasibleError, NoScheduleError, DeadlockError, ContradictionError, RunError) as error:
         _fail(str(error), 1)
     except StoppedError as error:
         _fail(f"{error}; what was finished is kept, the same command continues", 1)

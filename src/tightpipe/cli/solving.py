@@ -110,12 +110,12 @@ def _bound(
         bounds = bounds_within(problem, options)
     best = max(bounds, key=lambda bound: bound.value)
     if as_json:
-        fields = ("name", "value", "seconds", "argument")
+        fields = ("name", "value", "proof", "seconds", "argument")
         rows = [{field: getattr(bound, field) for field in fields} for bound in bounds]
         show_json({"best": best.value, "name": best.name, "bounds": rows})
         return
-    show_table(["bound", "value", "seconds", "argument"], [
-        (b.name, b.value, f"{b.seconds:.3f}", b.argument) for b in bounds
+    show_table(["bound", "value", "proof", "seconds", "argument"], [
+        (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds
     ])  # fmt: skip
     print(f"best: {best.value} ({best.name})")
 

@@ -19,7 +19,7 @@ from .solve_columns import option_columns, result_columns
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
     *("placement", "objective", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound"),
-    *("gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
+    *("proof", "gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
     *("ortools_version", "host_cpus", "finished_at"),
 )
 

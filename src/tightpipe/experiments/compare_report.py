@@ -23,7 +23,14 @@ def markdown(rows: Sequence[Row], baseline: str) -> str:
     others = [method for method in methods if method != baseline]
     head = ["setting", "memory", f"{baseline} bubble rate"]
     for method in others:
-        head += [f"{method} bubble rate", "bound of the rate", "gap", f"bubble saved by {method}", "status"]
+        head += [
+            f"{method} bubble rate",
+            "bound of the rate",
+            "gap",
+            f"bubble saved by {method}",
+            "status",
+            "proof",
+        ]
     lines = [_line(head), _line(["---"] * len(head))]
     for (setting, m_offset, _), by_method in cells.items():
         base = by_method.get(baseline)
@@ -48,14 +55,21 @@ def _rate(row: Row | None) -> str:
 
 
 def _against(row: Row | None, base: Row | None) -> list[str]:
-    """Return rate, bound as a rate, gap, share of the baseline's bubble that is saved, and status."""
+    """Return rate, bound as a rate, gap, share of the baseline's bubble that is saved, status and proof."""
     if row is None or not row["cost"]:
-        return ["-", "-", "-", "-", row["status"] if row else "-"]
+        return ["-", "-", "-", "-", row["status"] if row else "-", "-"]
     bound, work = int(row["bound"]), int(row["work"])
     saved = "-"
     if base and base["bubble"] and int(base["bubble"]):
         saved = f"{1 - int(row['bubble']) / int(base['bubble']):.2%}"
-    return [_rate(row), f"{(bound - work) / bound:.4f}", f"{float(row['gap']):.2%}", saved, row["status"]]
+    return [
+        _rate(row),
+        f"{(bound - work) / bound:.4f}",
+        f"{float(row['gap']):.2%}",
+        saved,
+        row["status"],
+        row["proof"] or "-",
+    ]
 
 
 def _conditions(rows: Sequence[Row]) -> list[str]:

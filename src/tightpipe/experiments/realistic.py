@@ -20,8 +20,18 @@ from .solve_columns import option_columns, result_columns
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
 COLUMNS = (
-    *("setting", "p", "n", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound", "gap"),
-    *("seconds", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version", "host_cpus"),
+    *("setting", "p", "n", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound"),
+    *(
+        "proof",
+        "gap",
+        "seconds",
+        "workers",
+        "seed",
+        "time_limit",
+        "tightpipe_version",
+        "ortools_version",
+        "host_cpus",
+    ),
     "finished_at",
 )
 # what makes two rows the same experiment

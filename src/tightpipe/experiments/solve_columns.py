@@ -32,6 +32,7 @@ def result_columns(result: Result) -> dict[str, object]:
         "bubble": result.bubble,
         "bubble_rate": rate if rate is None else f"{rate:.6f}",
         "bound": result.bound,
+        "proof": result.proof,
         "gap": gap if gap is None else f"{gap:.6f}",
         "peak_mem": result.peak_memory,
         "seconds": f"{result.seconds:.3f}",

@@ -1,0 +1,52 @@
+"""A bound above the cost of a valid schedule is a fault: it is told with all that is needed to find it.
+
+A wrong bound must never pass for a proof of optimality. So nothing caps a bound at the cost of what is
+known; the two are compared, and a contradiction ends the solve.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from tempfile import NamedTemporaryFile
+
+from .errors import ContradictionError
+from .metrics import cost
+from .result import Proof
+from .schedule import Schedule
+from .schedule_file import schedule_to_dict
+
+
+def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | None) -> None:
+    """Raise where a bound is above the cost of a valid schedule.
+
+    Parameters
+    ----------
+    schedule
+        A schedule that has passed the validator.
+    bound
+        A proven bound of the cost in ticks, or None.
+    proof
+        What the bound rests on; None where the caller gave it.
+
+    Raises
+    ------
+    ContradictionError
+        Naming the kind of proof, both numbers, and a schedule file with the instance, to be reported.
+    """
+    if bound is None or bound <= cost(schedule):
+        return
+    rests = "given by the caller" if proof is None else f"proof: {proof}"
+    raise ContradictionError(
+        f"the bound {bound} ({rests}) is above {cost(schedule)}, the cost of a valid schedule, so the bound "
+        f"is wrong and nothing is proven; please report{_evidence(schedule, bound)}"
+    )
+
+
+def _evidence(schedule: Schedule, bound: int) -> str:
+    """Write instance, schedule and bound to a file; say where, or nothing where that is impossible."""
+    with suppress(OSError):
+        with NamedTemporaryFile("w", prefix="tightpipe-", suffix=".json", delete=False) as file:
+            json.dump(schedule_to_dict(schedule, bound=bound), file)
+        return f" it with the file {file.name}"
+    return " the instance"

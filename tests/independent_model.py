@@ -1,0 +1,175 @@
+"""The optimum of a small instance with every rule of the model, by a model of its own.
+
+It has start times only: no queues, no windows, no bounds; microbatches may overtake each other. It knows what the exact methods leave out: an F that runs together with a BW, and flushes
+between iterations. Fused backwards alone are left out, as B and W back to back take as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+
+from cases import serial_order
+from ortools.sat.python import cp_model
+
+from tightpipe import Instance, Objective, Operation, OpKind, Order, Schedule, retime, validate
+from tightpipe.metrics import cost
+
+F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
+Literal = cp_model.IntVar
+
+
+def optimal_schedule(instance: Instance, seconds: float = 60) -> Schedule:
+    """Return a cheapest schedule, validated and re-timed; fails where the model is not solved to the end."""
+    built = _Model(instance)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_time_in_seconds = seconds
+    status = solver.solve(built.model)
+    assert status == cp_model.OPTIMAL, solver.status_name(status)
+    schedule = retime(instance, built.order(solver))
+    assert validate(instance, schedule) == []
+    assert cost(schedule) == round(solver.objective_value)
+    return schedule
+
+
+@dataclass
+class _Model:
+    instance: Instance
+    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    start: dict[Operation, cp_model.IntVar] = field(default_factory=dict)
+    end: dict[Operation, cp_model.LinearExprT] = field(default_factory=dict)
+    pair: dict[tuple[Operation, Operation], Literal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        instance = self.instance
+        stages, microbatches = range(instance.stages), range(instance.microbatches)
+        self.operations = [Operation(k, s, m) for k, s, m in product((F, B, W), stages, microbatches)]
+        # some schedule costs no more than one microbatch after the other, and no device's frame is longer
+        self.most = cost(retime(instance, serial_order(instance)))
+        self.latest = self.most if instance.objective is Objective.MAKESPAN else 2 * self.most
+        for op in self.operations:
+            self.start[op] = self.model.new_int_var(0, self.latest, str(op))
+        self._make_pairs()
+        for device in range(instance.devices):
+            self._one_at_a_time(device)
+            self._memory(device)
+            self._flushes(device)
+        self._dependencies()
+        self._name_microbatches()
+        self._minimise()
+
+    def on(self, device: int) -> list[Operation]:
+        return [op for op in self.operations if self.instance.device(op.stage, op.microbatch) == device]
+
+    def _duration(self, op: Operation) -> int:
+        return self.instance.duration(op.kind, op.stage)
+
+    def _make_pairs(self) -> None:
+        instance = self.instance
+        for device in range(instance.devices):
+            together = instance.overlapped(device)
+            held = self.on(device)
+            for f, b in product(held, held) if together is not None else ():
+                if (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch:
+                    w, literal = Operation(W, b.stage, b.microbatch), self.model.new_bool_var(f"{f}+{b}")
+                    self.pair[f, b] = literal
+                    for other in (b, w):
+                        self.model.add(self.start[other] == self.start[f]).only_enforce_if(literal)
+        for op in self.operations:
+            paired, own = self.paired(op), self._duration(op)
+            self.model.add(paired <= 1)
+            together = instance.overlapped(instance.device(op.stage, op.microbatch)) or own
+            self.end[op] = self.start[op] + own + (together - own) * paired
+
+    def paired(self, op: Operation) -> cp_model.LinearExprT:
+        """The number of pairs that an operation is in; a W is in that of its B."""
+        partner = Operation(B, op.stage, op.microbatch) if op.kind is W else op
+        return sum(literal for pair, literal in self.pair.items() if partner in pair)
+
+    def _one_at_a_time(self, device: int) -> None:
+        intervals = []
+        for op in self.on(device):
+            alone, paired = self.model.new_bool_var(f"{op} alone"), self.paired(op)
+            self.model.add(alone + paired == 1)
+            size = self._duration(op)
+            intervals.append(self.model.new_optional_fixed_size_interval_var(self.start[op], size, alone, ""))
+        for (f, _), literal in self.pair.items():
+            if self.instance.device(f.stage, f.microbatch) == device:
+                size = self.instance.overlapped(device)
+                intervals.append(
+                    self.model.new_optional_fixed_size_interval_var(self.start[f], size, literal, "")
+                )
+        self.model.add_no_overlap(intervals)
+
+    def _memory(self, device: int) -> None:
+        limit = self.instance.memory_limit(device)
+        if limit is None:
+            return
+        held = self.on(device)
+        times = [self.start[op] if op.kind is F else self.end[op] for op in held]
+        deltas = [self.instance.memory_delta(op.kind, op.stage) for op in held]
+        self.model.add_reservoir_constraint(times, deltas, sum(d for d in deltas if d < 0), limit)
+
+    def _flushes(self, device: int) -> None:
+        instance = self.instance
+        for k in range(1, instance.iterations if instance.flush else 0):
+            flushed = self.model.new_int_var(0, self.latest, f"flush {device} {k}")
+            for op in self.on(device):
+                if instance.iteration(op.microbatch) < k:
+                    self.model.add(self.end[op] <= flushed)
+                else:
+                    self.model.add(self.start[op] >= flushed)
+
+    def _dependencies(self) -> None:
+        last = self.instance.stages - 1
+        for (kind, s, m), start in self.start.items():
+            if kind is F and s > 0:
+                self._after(start, Operation(F, s - 1, m), Operation(F, s, m))
+            if kind is B:
+                self._after(
+                    start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(B, s, m)
+                )
+            if kind is W:  # one in a pair starts with its B
+                alone = self.model.new_bool_var("")
+                self.model.add(alone + self.paired(Operation(W, s, m)) == 1)
+                self.model.add(start >= self.end[Operation(B, s, m)]).only_enforce_if(alone)
+
+    def _after(self, start: cp_model.IntVar, before: Operation, op: Operation) -> None:
+        here, there = (self.instance.device(o.stage, o.microbatch) for o in (before, op))
+        self.model.add(start >= self.end[before] + self.instance.comm(here, there))
+
+    def _name_microbatches(self) -> None:
+        """Microbatches of one route and iteration are alike: call them by the sequence of their first F's."""
+        alike: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+        for m in range(self.instance.microbatches):
+            group = self.instance.route(m), self.instance.iteration(m)
+            alike.setdefault(group, []).append(self.start[Operation(F, 0, m)])
+        for starts in alike.values():
+            for first, second in pairwise(starts):
+                self.model.add(first <= second)
+
+    def _minimise(self) -> None:
+        least = self.model.new_int_var(0, self.most, "cost")
+        whole = self.instance.objective is Objective.MAKESPAN
+        groups = [self.operations] if whole else [self.on(d) for d in range(self.instance.devices)]
+        for group in groups:
+            begin = self.model.new_int_var(0, self.latest, "")
+            for op in group:
+                self.model.add(begin <= self.start[op])
+                self.model.add(self.end[op] <= begin + least)
+        self.model.minimize(least)
+
+    def order(self, solver: cp_model.CpSolver) -> Order:
+        """The devices' sequences: a pair is an F and a BW."""
+        partner = {f: b for (f, b), literal in self.pair.items() if solver.value(literal)}
+        fused = {Operation(kind, b.stage, b.microbatch) for b in partner.values() for kind in (B, W)}
+        slots = []
+        for device in range(self.instance.devices):
+            mine = sorted(set(self.on(device)) - fused, key=lambda op: (solver.value(self.start[op]), op))
+            slots.append([self._slot(op, partner.get(op)) for op in mine])
+        return Order.from_slots(slots)
+
+    @staticmethod
+    def _slot(op: Operation, b: Operation | None) -> tuple[Operation, ...]:
+        return (op,) if b is None else (op, Operation(BW, b.stage, b.microbatch))

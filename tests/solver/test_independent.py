@@ -1,0 +1,168 @@
+"""Instances with paired operations and flushed iterations: no bound is above the optimum.
+
+The optimum comes from a model of its own, and that from all orders one by one where these are few.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import permutations, product
+from typing import Any
+
+import pytest
+from cases import uniform
+from independent_model import optimal_schedule
+
+from tightpipe import Instance, Memory, Operation, OpKind, Order, Proof, Status, retime, solve, validate
+from tightpipe.errors import DeadlockError
+from tightpipe.instance_file import instance_from_dict
+from tightpipe.metrics import busy_times, cost
+from tightpipe.options import Options
+from tightpipe.solve import METHODS, bounds_within
+from tightpipe.solver.bounds import all_bounds
+
+PAIRS_THAT_SELDOM_PAY = {
+    "devices": 1,
+    "microbatches": 4,
+    "placement": "v",
+    "forward": [1, 10],
+    "backward": [1, 10],
+    "weight": [1, 10],
+    "overlapped": 20,
+}
+PAIRS_SHORTER_THAN_B = {
+    "devices": 2,
+    "microbatches": 4,
+    "placement": "linear",
+    "forward": [10, 10],
+    "backward": [10, 100],
+    "weight": [1, 1],
+    "overlapped": [21, 5],
+    "memory": {"forward": 1, "backward": 0, "weight": -1, "limit": [2, 10]},
+}
+SHAPES = (
+    *(("linear", 1, 3), ("linear", 2, 2), ("linear", 2, 3), ("linear", 3, 2), ("v", 1, 2), ("v", 1, 3)),
+    *(("v", 2, 2), ("loop", 2, 2), ("wave", 1, 2), ("bidirectional", 2, 2)),
+)
+
+
+def random_case(seed: int) -> Instance:
+    """Pairs on three of four, shorter than an operation alone now and then; flushes on half."""
+    rng = random.Random(seed)
+    placement, devices, microbatches = rng.choice(SHAPES)
+    stages = uniform(devices, microbatches, (1, 1, 1), placement=placement).stages
+    times = [[rng.randint(1, 12) for _ in range(stages)] for _ in range(3)]
+    entries: dict[str, Any] = {"placement": placement, "comm": rng.randint(0, 3)}
+    entries["objective"] = rng.choice(("device_span", "makespan"))
+    if rng.random() < 0.75:
+        entries["overlapped"] = [rng.randint(1, 30) for _ in range(devices)]
+    if microbatches % 2 == 0 and placement != "bidirectional" and rng.random() < 0.5:
+        entries |= {"iterations": 2, "flush": rng.random() < 0.8}
+    if rng.random() < 0.6:
+        kept = rng.randint(0, 2)
+        free = Memory(kept + 1, -1, -kept, None)
+        unlimited = uniform(devices, microbatches, (1, 1, 1), placement=placement, memory=free)
+        limit = [unlimited.smallest_limit(d) + rng.randint(0, kept + 1) for d in range(devices)]
+        entries["memory"] = Memory(kept + 1, -1, -kept, limit)
+    return Instance.uniform(
+        devices=devices,
+        microbatches=microbatches,
+        forward=times[0],
+        backward=times[1],
+        weight=times[2],
+        **entries,
+    )
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_bound_is_above_the_optimum(seed: int) -> None:
+    instance = random_case(seed)
+    best = optimal_schedule(instance)
+    for bound in all_bounds(instance):
+        assert bound.value <= cost(best), bound
+    busy = busy_times(best).tolist()
+    assert all(instance.work(d) <= busy[d] for d in range(instance.devices))
+
+
+@pytest.mark.parametrize("seed", range(150, 174))
+def test_no_method_claims_more_than_the_optimum(seed: int) -> None:
+    instance = random_case(seed)
+    least = cost(optimal_schedule(instance))
+    assert max(bound.value for bound in bounds_within(instance, Options(5, workers=1))) <= least
+    for name, method in METHODS.items():
+        left_out = name in ("cpsat", "milp", "improve") and (
+            instance.costs.overlapped is not None or (instance.iterations > 1 and instance.flush)
+        )
+        if instance.placement.name in method.placements and not left_out:
+            result = solve(instance, name, time_limit=2, workers=1)
+            if result.schedule is not None:
+                assert result.bound <= least <= result.cost
+                assert (result.status is Status.OPTIMAL) == (result.bound == result.cost)
+
+
+def test_the_cases_are_of_all_kinds() -> None:
+    cases = [random_case(seed) for seed in range(150)]
+    assert sum(case.costs.overlapped is not None for case in cases) > 80
+    assert sum(case.iterations > 1 and case.flush for case in cases) > 15
+    assert sum(case.memory is not None for case in cases) > 60
+    short = [
+        case
+        for case in cases
+        if case.costs.overlapped is not None and min(case.costs.overlapped) < max(case.costs.backward)
+    ]
+    assert len(short) > 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_model_is_right_where_all_orders_can_be_tried(seed: int) -> None:
+    rng = random.Random(seed)
+    times = tuple(rng.randint(1, 6) for _ in range(3))
+    pairs = {} if seed % 3 == 0 else {"overlapped": rng.randint(1, sum(times))}
+    blocks = {"iterations": 2} if seed % 2 else {}
+    memory = Memory(2, -1, -1, rng.randint(2, 4))
+    devices = 1 + seed % 2
+    instance = uniform(devices, 2, times, placement="linear", comm=1, memory=memory, **pairs, **blocks)
+    assert cost(optimal_schedule(instance)) == min(map(cost, _all_schedules(instance)))
+
+
+def _all_schedules(instance: Instance) -> Iterator[Any]:
+    for slots in product(*([*_sequences(instance, d)] for d in range(instance.devices))):
+        try:
+            schedule = retime(instance, Order.from_slots(list(slots)))
+        except DeadlockError:
+            continue
+        if validate(instance, schedule) == []:
+            yield schedule
+
+
+def _sequences(instance: Instance, device: int) -> Iterator[list[tuple[Operation, ...]]]:
+    """Every sequence of the device's operations, one stage per device, with and without pairs."""
+    mine = [Operation(k, device, m) for k in (OpKind.F, OpKind.B, OpKind.W) for m in range(2)]
+    chains = [[op for op in mine if op.microbatch == m] for m in range(2)]
+    for word in permutations(mine):
+        if all(sorted(chain, key=word.index) == chain for chain in chains):
+            yield [(op,) for op in word]
+    for m in range(2):  # BW of one microbatch runs together with F of the other
+        alone, fused = Operation(OpKind.F, device, m), Operation(OpKind.BW, device, m)
+        forward, *rest = chains[1 - m]
+        yield [(alone,), (forward, fused), *((op,) for op in rest)]
+
+
+def test_pairs_are_made_where_they_pay_alone() -> None:
+    instance = instance_from_dict(PAIRS_THAT_SELDOM_PAY)
+    assert cost(optimal_schedule(instance)) == 102
+    assert instance.work(0) == 4 * (1 + 2 + 10 + 20) - 4 * (10 + 20 - 20)
+    result = solve(instance, "best", time_limit=5, workers=1)
+    assert result.bound <= 102
+    assert result.status is not Status.OPTIMAL or result.cost == 102
+
+
+def test_paths_through_a_pair_may_be_shorter_than_through_b() -> None:
+    instance = instance_from_dict(PAIRS_SHORTER_THAN_B)
+    best = optimal_schedule(instance)
+    assert cost(best) <= 189
+    result = solve(instance, "best", time_limit=5, workers=1, warm_start=best)
+    assert result.bound <= result.cost == cost(best)
+    assert result.gap >= 0
+    assert result.proof is Proof.FORMULA
