@@ -7,6 +7,7 @@ from tightpipe.instance import Instance
 from .bound import Bound
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
+from .two_times import two_times_bound
 from .work import work_bound
 
 BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
@@ -15,6 +16,7 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     warmup_bound,
     cooldown_bound,
     ramps_bound,
+    two_times_bound,
 )
 """The bounds that take no noticeable time, weakest argument first."""
 
@@ -37,6 +39,7 @@ __all__ = [
     "chain_bound",
     "cooldown_bound",
     "ramps_bound",
+    "two_times_bound",
     "warmup_bound",
     "work_bound",
 ]

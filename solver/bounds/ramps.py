@@ -15,7 +15,7 @@ from tightpipe.instance import Instance, Objective
 from tightpipe.operation import OpKind
 
 from .bound import Bound
-from .knapsack import Choice, most_work
+from .held import most_forwards, most_held
 from .routes import Visit, visits
 
 
@@ -28,7 +28,7 @@ def warmup_bound(instance: Instance) -> Bound:
     route's highest stage there (hi), at tB. The microbatch of that B ran F at lo no earlier than t0, so
     tB - t0 is at least the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB
     the device can only run F's, and as nothing is freed they are all held at once: their durations
-    sum to at most what the memory limit admits (`most_work`). The rest of the window is idle time.
+    sum to at most what the memory limit admits (`most_forwards`). The rest of the window is idle time.
     With two directions the shorter of the two paths is taken. For one stage per device this is the
     published n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f), k = min(n, limit // forward memory).
 
@@ -46,7 +46,7 @@ def cooldown_bound(instance: Instance) -> Bound:
     takes F hi+1, ..., F S-1, B S-1, ..., B lo and W lo. In that window the device can only run B's and W's
     of microbatches that it holds when that last F starts: a microbatch whose F is done holds the memory
     of F and leaves B and W to do, one whose B is done holds what W frees and leaves W. Their work is at
-    most `most_work`; the rest is idle time. For the makespan, the path goes on to W of stage 0.
+    most `most_held`; the rest is idle time. For the makespan, the path goes on to W of stage 0.
     """
     return _largest("cool-down", instance, lambda d: _cooldown(instance, d))
 
@@ -85,21 +85,13 @@ def _head(instance: Instance, device: int) -> int:
 
 
 def _warmup(instance: Instance, device: int) -> int:
-    routes = visits(instance, device)
-    window = min(visit.until_backward for visit in routes)
-    forwards = [
-        Choice(visit.microbatches, ((_memory(instance, OpKind.F, s), instance.duration(OpKind.F, s)),))
-        for visit in routes
-        for s in visit.stages
-    ]
-    return max(0, window - most_work(forwards, instance.memory_limit(device)))
+    window = min(visit.until_backward for visit in visits(instance, device))
+    return max(0, window - most_forwards(instance, device))
 
 
 def _cooldown(instance: Instance, device: int) -> int:
-    routes = visits(instance, device)
-    window = min(_after_last_forward(instance, visit) for visit in routes)
-    held = [Choice(visit.microbatches, _held_forms(instance, s)) for visit in routes for s in visit.stages]
-    return max(0, window - most_work(held, instance.memory_limit(device)))
+    window = min(_after_last_forward(instance, visit) for visit in visits(instance, device))
+    return max(0, window - most_held(instance, device))
 
 
 def _after_last_forward(instance: Instance, visit: Visit) -> int:
@@ -109,23 +101,12 @@ def _after_last_forward(instance: Instance, visit: Visit) -> int:
     return visit.until_last_backward + rest
 
 
-def _held_forms(instance: Instance, stage: int) -> tuple[tuple[int, int], ...]:
-    w = instance.duration(OpKind.W, stage)
-    before_b = (_memory(instance, OpKind.F, stage), instance.duration(OpKind.B, stage) + w)
-    before_w = (-_memory(instance, OpKind.W, stage), w)
-    return (before_b, before_w)
-
-
 def _holds_all(instance: Instance, device: int) -> bool:
     """Whether the device has memory for all its F's at once."""
     limit = instance.memory_limit(device)
     needed = sum(
-        visit.microbatches * _memory(instance, OpKind.F, s)
+        visit.microbatches * instance.memory_delta(OpKind.F, s)
         for visit in visits(instance, device)
         for s in visit.stages
     )
     return limit is None or needed <= limit
-
-
-def _memory(instance: Instance, kind: OpKind, stage: int) -> int:
-    return instance.memory_delta(kind, stage)

@@ -59,9 +59,9 @@ def visits(instance: Instance, device: int) -> list[Visit]:
 
 
 def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], count: int) -> Visit:
-    start = _earliest_starts(instance, route)
+    start = earliest_starts(instance, route)
     last, lo, hi = instance.stages - 1, stages[0], stages[-1]
-    f_lo, f_hi_end = start[lo], start[hi] + _least(instance, OpKind.F, hi, route)
+    f_lo, f_hi_end = start[lo], start[hi] + least_time(instance, OpKind.F, hi, route)
     b_hi, b_lo = start[2 * last + 1 - hi], start[2 * last + 1 - lo]
     return Visit(
         count,
@@ -70,23 +70,23 @@ def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], 
         until_highest=f_hi_end - f_lo,
         until_backward=b_hi - f_lo,
         until_last_backward=b_lo - f_hi_end,
-        backward_and_weight=_least(instance, OpKind.BW, lo, route),
-        departure=start[-1] - b_lo + _least(instance, OpKind.BW, 0, route),
+        backward_and_weight=least_time(instance, OpKind.BW, lo, route),
+        departure=start[-1] - b_lo + least_time(instance, OpKind.BW, 0, route),
     )
 
 
-def _earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
-    """Start times of one microbatch alone: F of all stages upwards, then B of all stages downwards."""
+def earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
+    """Return the start times of one microbatch alone: all F's, stage by stage, then all B's back."""
     stages = range(instance.stages)
     steps = [(OpKind.F, s) for s in stages] + [(OpKind.B, s) for s in reversed(stages)]
     start = [0]
     for (kind, here), (_, there) in pairwise(steps):
         lag = instance.comm(route[here], route[there])
-        start.append(start[-1] + _least(instance, kind, here, route) + lag)
+        start.append(start[-1] + least_time(instance, kind, here, route) + lag)
     return start
 
 
-def _least(instance: Instance, kind: OpKind, stage: int, route: tuple[int, ...]) -> int:
+def least_time(instance: Instance, kind: OpKind, stage: int, route: tuple[int, ...]) -> int:
     """Return the least time from the start of an operation to its end, alone or in a pair.
 
     BW stands for a B and the W that follows it, fused or not.

@@ -1,0 +1,43 @@
+"""The most work that a device's memory lets it do before its first B, and leaves it after its last F."""
+
+from __future__ import annotations
+
+from tightpipe.instance import Instance
+from tightpipe.operation import OpKind
+
+from .knapsack import Choice, most_work
+from .routes import visits
+
+
+def most_forwards(instance: Instance, device: int) -> int:
+    """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
+
+    Nothing is freed until then, so all of them are held at once.
+    """
+    choices = [
+        Choice(visit.microbatches, ((instance.memory_delta(OpKind.F, s), instance.duration(OpKind.F, s)),))
+        for visit in visits(instance, device)
+        for s in visit.stages
+    ]
+    return most_work(choices, instance.memory_limit(device))
+
+
+def most_held(instance: Instance, device: int) -> int:
+    """Return an upper bound on the work that is left on `device` when all its F's have begun, in ticks.
+
+    A microbatch whose F has begun holds the memory of F and leaves B and W to do; one whose B is done holds
+    what W frees and leaves W.
+    """
+    choices = [
+        Choice(visit.microbatches, _forms(instance, s))
+        for visit in visits(instance, device)
+        for s in visit.stages
+    ]
+    return most_work(choices, instance.memory_limit(device))
+
+
+def _forms(instance: Instance, stage: int) -> tuple[tuple[int, int], ...]:
+    w = instance.duration(OpKind.W, stage)
+    before_b = (instance.memory_delta(OpKind.F, stage), instance.duration(OpKind.B, stage) + w)
+    before_w = (-instance.memory_delta(OpKind.W, stage), w)
+    return (before_b, before_w)

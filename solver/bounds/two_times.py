@@ -1,0 +1,104 @@
+"""The bound of two times: what a device can do between its first B and its last F, as another one sees it.
+
+References
+----------
+In the V placement with equal stages this is a closed formula; with memory for 2p activations, more than p
+microbatches, and W's that hold at least their share of an activation, it says
+
+    cost >= 2n (f + b + w) + (p - 1) (f + b + 6c) - (2p - 1) w,
+
+which the greedy schedule of Qi et al., arXiv:2405.15362, meets on most published settings of up to 16
+devices.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.instance import Instance, Objective
+from tightpipe.operation import OpKind
+from tightpipe.placement import Route
+
+from .bound import Bound
+from .held import most_forwards, most_held
+from .routes import earliest_starts, least_time
+
+Ints = NDArray[np.int64]
+
+
+def two_times_bound(instance: Instance) -> Bound:
+    """Bound the cost by what a device has to do between its first B and its last F.
+
+    Notes
+    -----
+    Take any device, the worker, and the frame of length T = cost in which all operations of another device
+    lie (of any device: for the makespan it is the frame of all). Two times follow from paths of single
+    microbatches, on which every operation takes at least its least time:
+
+    - No B starts on the worker before t1, counted from the start of the frame: before it lie an F of the same
+      microbatch in the frame, the F's of all later stages, and the B's of all stages above the worker's
+      highest. Until t1 the worker only runs F's, and nothing is freed, so the F's that have begun fit into
+      its memory together: that is the most work it can have done by then (`most_forwards`).
+    - All F's have ended on the worker by t2 = T - u: after the last F of a microbatch there come the F's
+      of later stages, the B's down to a stage of the frame's device, and its W, all within the frame. What
+      the worker still has to do at t2 are B's and W's of microbatches that it holds, and these fit into
+      its memory together: that is the most work that can be left (`most_held`).
+
+    The rest of the worker's work lies between t1 and t2. Where there is any, t2 - t1 is at least as
+    long as that, so T >= t1 + u + work - most_forwards - most_held. Where there is none, nothing follows but
+    that T is no less than the work.
+    With two directions the shorter of the paths counts.
+
+    No F runs together with a B before t1 or after t2, so operations that run together only shorten paths and
+    the worker's work; flushes and busy links only add constraints.
+    """
+    begun = perf_counter()
+    costs = _costs(instance)
+    frame, worker = (int(i) for i in np.unravel_index(costs.argmax(), costs.shape))
+    value = int(costs[frame, worker])
+    argument = (
+        f"device {worker} works {instance.work(worker)} ticks, and with less than {value} for all of device "
+        f"{frame}, too many of them would have to lie between its own first B and last F"
+    )
+    return Bound(value, "two times", argument, perf_counter() - begun)
+
+
+def _costs(instance: Instance) -> Ints:
+    """Return the least cost that each worker proves by each frame, shape (frames, workers)."""
+    first_b = np.array([_until_first_backward(instance, route) for route in instance.placement.routes])
+    last_f = np.array([_after_last_forward(instance, route) for route in instance.placement.routes])
+    work = np.array([instance.work(d) for d in range(instance.devices)])
+    outside = [most_forwards(instance, d) + most_held(instance, d) for d in range(instance.devices)]
+    costs = first_b.min(axis=0) + last_f.min(axis=0) + work - outside
+    return np.where(work > outside, np.maximum(costs, work), work)
+
+
+def _until_first_backward(instance: Instance, route: Route) -> Ints:
+    """Return the ticks from the start of each frame to each worker's first B, shape (frames, workers)."""
+    start, last = earliest_starts(instance, route), instance.stages - 1
+    held = [_stages_on(route, device) for device in range(instance.devices)]
+    begins = np.array([0 if _whole(instance) else start[stages[0]] for stages in held])
+    first_b = np.array([start[2 * last + 1 - stages[-1]] for stages in held])
+    return np.asarray(first_b[None, :] - begins[:, None])
+
+
+def _after_last_forward(instance: Instance, route: Route) -> Ints:
+    """Return the ticks from each worker's last F to the end of each frame, shape (frames, workers)."""
+    start, last = earliest_starts(instance, route), instance.stages - 1
+    held = [_stages_on(route, device) for device in range(instance.devices)]
+    ended = [start[2 * last + 1 - s] + least_time(instance, OpKind.BW, s, route) for s in range(last + 1)]
+    ends = np.array([max(ended if _whole(instance) else (ended[s] for s in stages)) for stages in held])
+    f_ends = [start[stages[-1]] + least_time(instance, OpKind.F, stages[-1], route) for stages in held]
+    return np.asarray(ends[:, None] - np.array(f_ends)[None, :])
+
+
+def _whole(instance: Instance) -> bool:
+    """Whether there is one frame for all devices."""
+    return instance.objective is Objective.MAKESPAN
+
+
+def _stages_on(route: Route, device: int) -> list[int]:
+    return [stage for stage, d in enumerate(route) if d == device]
