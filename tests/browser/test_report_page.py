@@ -13,7 +13,7 @@ from studies import make_study
 
 from tightpipe import OpKind, Schedule, solve
 from tightpipe.explain import explain
-from tightpipe.plot import style
+from tightpipe.plot import palette
 from tightpipe.report import Entry, Report, render, report_of_study
 from tightpipe.settings import load_settings
 from tightpipe.simulate import memory_trace
@@ -235,7 +235,7 @@ def test_colours_are_those_of_the_figures(page: Page, study: tuple[Report, Path]
         ["F chunk 0", "F chunk 1", "B chunk 0", "B chunk 1", "W chunk 0", "W chunk 1", "idle"]
     )
     swatch = entries.filter(has_text="W chunk 0").locator("i")
-    red, green, blue = (round(255 * part) for part in style.shade(OpKind.W, 0, 2))
+    red, green, blue = bytes.fromhex(palette.shade(OpKind.W, 0, 2)[1:])
     expect(swatch).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
     expect(swatch).to_have_css("width", "18px")
 

@@ -7,12 +7,19 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from . import style
+from . import palette, style
+from .palette import Look
 
 Point = Mapping[str, Any]
 _HEIGHT = 2.6  # inches, of a row of panels
 _MOST_IN_A_ROW = 3
+_MARKER = 4.5  # points
+# what makes markers of one size look equally large
+_OPTICAL = {"^": 1.2, "v": 1.2, "<": 1.2, ">": 1.2, "X": 1.1, "P": 1.1, "D": 0.9, "d": 1.2}
+_EDGE, _OPEN_EDGE = 0.5, 1.0  # points
+_LARGEST_MARKER, _SMALLEST_MARKER = 7.0, 3.8
 
 
 def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
@@ -42,14 +49,35 @@ def legend(figure: Figure, handles: Sequence[Any], columns: int = 5) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), columns))
 
 
-def look(index: int) -> dict[str, Any]:
-    """Return colour and marker of the series with this index."""
+def line_look(look: Look) -> dict[str, Any]:
+    """Return colour and dashes of a series as matplotlib takes them."""
+    return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "-"}
+
+
+def marker_look(look: Look, size: float = _MARKER) -> dict[str, Any]:
+    """Return the marker of a series, `size` points large, as matplotlib takes it."""
     return {
-        "color": style.METHOD_COLOURS[index % len(style.METHOD_COLOURS)],
-        "marker": style.METHOD_MARKERS[index % len(style.METHOD_MARKERS)],
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.5,
+        "color": look.colour,
+        "marker": look.marker,
+        "markersize": size * _OPTICAL.get(look.marker, 1.0) - (_OPEN_EDGE if look.hollow else 0.0),
+        "markerfacecolor": palette.PAPER if look.hollow else look.colour,
+        "markeredgecolor": look.colour if look.hollow else palette.PAPER,
+        "markeredgewidth": _OPEN_EDGE if look.hollow else _EDGE,
     }
+
+
+def nested_sizes(count: int) -> list[float]:
+    """Return a marker size for each of some series: of those at one place the first encloses the next."""
+    step = (_LARGEST_MARKER - _SMALLEST_MARKER) / max(1, count - 1)
+    return [_LARGEST_MARKER - step * index for index in range(count)]
+
+
+def proof_handles() -> list[Patch]:
+    """Return what a legend says of the band in which the optimum lies, and of what is proven impossible."""
+    return [
+        Patch(facecolor=palette.UNDECIDED, label="the optimum lies here"),
+        Patch(facecolor=palette.PROVEN, label="proven impossible (below the bound)"),
+    ]
 
 
 def distinct(points: Sequence[Point], key: str) -> list[Any]:

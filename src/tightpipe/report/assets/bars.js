@@ -1,5 +1,6 @@
-// Operations as rectangles with their microbatch numbers: for windows in which they are wide enough.
+// Operations as rectangles with kind and microbatch: for windows in which they are wide enough.
 import { idleAt, rowAt } from "decode";
+import { paint } from "paint";
 
 const LOWEST_LABEL = 9; // height of a bar in pixels from which on it bears a number
 const FONT = "system-ui, sans-serif";
@@ -19,8 +20,7 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
       const left = Math.max(x(schedule.start[i]), frame.left - 1);
       const width = Math.min(x(schedule.until[i]), frame.left + frame.width + 1) - left;
       const [from, height] = slot(schedule, d, i, y, frame.bar);
-      context.fillStyle = page.colours[schedule.kind[i]][schedule.lane[i]];
-      context.fillRect(left, from, width - (width > 3 ? 0.5 : 0), height);
+      paint(context, page, schedule, i, [left, from, width - (width > 3 ? 0.5 : 0), height]);
       if (height >= LOWEST_LABEL) labels.push([i, left + width / 2, from + height / 2 + 0.5, width, height]);
     }
   }
@@ -28,7 +28,7 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
   context.globalAlpha = 1;
 }
 
-// Write the microbatches into the bars that are wide enough.
+// Write the microbatches into the bars that are wide enough, with the kind before them where it fits too.
 function drawNumbers(context, schedule, labels, page) {
   context.textAlign = "center";
   context.textBaseline = "middle";
@@ -40,8 +40,11 @@ function drawNumbers(context, schedule, labels, page) {
       context.font = `${fitting}px ${FONT}`;
       [size, digit] = [fitting, context.measureText("0").width];
     }
-    const text = String(schedule.microbatch[i]);
-    if (width < (text.length + 0.8) * digit) continue;
+    const number = String(schedule.microbatch[i]);
+    const named = page.kinds[schedule.kind[i]] + number;
+    const fits = (text) => width >= context.measureText(text).width + 0.8 * digit;
+    const text = [named, number].find(fits);
+    if (!text) continue;
     context.fillStyle = page.inks[schedule.kind[i]][schedule.lane[i]];
     context.fillText(text, x, y);
   }
