@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tightpipe.plot import draw_frontier, draw_gap_over_time, draw_shares, draw_time_to_gap, palette
+from tightpipe.plot import (
+    draw_bubble_rates,
+    draw_frontier,
+    draw_gap_over_time,
+    draw_shares,
+    draw_time_to_gap,
+    palette,
+)
 
 Draw = Callable[..., Figure]
 
@@ -52,7 +60,7 @@ def test_a_frontier_shows_all_points_of_all_panels(figure_of: Draw) -> None:
         first, last = axes.get_xlim()
         assert first < 1
         assert last > 9
-    assert series(figure.axes[1], "list")[0].get_xydata().size == 0
+    assert series(figure.axes[1], "list") == []
 
 
 def test_series_that_coincide_all_show(figure_of: Draw) -> None:
@@ -62,6 +70,21 @@ def test_series_that_coincide_all_show(figure_of: Draw) -> None:
     sizes = [line.get_markersize() for line in lines]
     assert all(outer - inner > 0.5 for outer, inner in pairwise(sizes))
     assert len({line.get_linestyle() + str(line._dash_pattern) for line in lines}) == 3
+
+
+def test_a_method_without_a_point_takes_no_room(figure_of: Draw, tmp_path: Path) -> None:
+    gap = {"method": "milp", "start": "best", "seconds": 1.0, "gap": 0.1}
+    setting = {"setting": "a", "method": "best", "bubble_rate": 0.1, "work": 80, "bound": 85}
+    figures = [
+        figure_of(draw_gap_over_time, [{**gap, "panel": "a"}, {**gap, "panel": "b", "method": "best"}]),
+        figure_of(draw_frontier, [rate(1, "cpsat", 0.5), rate(1, "list", None)], x_label="x", looser=True),
+        figure_of(draw_bubble_rates, [setting, {**setting, "method": "cpsat", "bubble_rate": None}]),
+    ]
+    for number, figure in enumerate(figures):
+        figure.savefig(tmp_path / f"{number}.png")  # what arranges it
+        places = [axes.get_position() for axes in figure.axes]
+        assert sum(place.width for place in places) > 0.7
+        assert min(place.y0 for place in places) < 0.3
 
 
 def test_a_warm_start_has_its_line_in_every_figure(figure_of: Draw) -> None:
@@ -76,6 +99,21 @@ def test_a_warm_start_has_its_line_in_every_figure(figure_of: Draw) -> None:
     assert solid is None
     assert dashed is not None
     assert dashes("none", "best") == [dashed, solid]
+
+
+def test_a_wide_legend_leaves_room_for_the_panels(figure_of: Draw, tmp_path: Path) -> None:
+    points = [
+        {"panel": "a", "method": f"a rather long name {k}", "start": start, "seconds": 1.0, "gap": 0.1}
+        for k in range(9)
+        for start in ("best", "none")
+    ]
+    figure = figure_of(draw_gap_over_time, points)
+    figure.savefig(tmp_path / "figure.png")  # what arranges it
+    assert figure.axes[0].get_position().width > 0.8
+    for legend in figure.legends:
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
 
 
 def test_a_time_that_was_not_reached_is_hollow(figure_of: Draw) -> None:

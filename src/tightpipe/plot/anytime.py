@@ -52,6 +52,8 @@ def _draw(points: Sequence[Point]) -> Figure:
         for method, size in zip(methods, sizes, strict=True):
             for start in starts:
                 line = having(here, method=method, start=start)
+                if not line:  # matplotlib would make room for its markers
+                    continue
                 seconds = [max(_FIRST, p["seconds"]) for p in line]
                 look = marker_look(looks[method], size) | {"linestyle": _dashes(start), "markevery": [0, -1]}
                 panel.step(seconds, [p["gap"] for p in line], where="post", clip_on=False, **look)
@@ -65,13 +67,11 @@ def _draw(points: Sequence[Point]) -> Figure:
     axes[0].set_yticks([0, *_TICKS], ["0 %", *(f"{100 * tick:g} %" for tick in _TICKS)])
     axes[0].yaxis.set_minor_locator(NullLocator())
     label_y(axes, "gap = (cost - bound) / cost")
+    legend(figure, [Line2D([], [], label=method, **marker_look(looks[method])) for method in methods])
     legend(figure, [
-        *(Line2D([], [], label=method, **marker_look(looks[method])) for method in methods),
-        *(
-            Line2D([], [], label=f"from {_start_text(start)}", linestyle=_dashes(start), color=palette.INK)
-            for start in starts
-        ),
-    ], columns=len(methods) + len(starts))  # fmt: skip
+        Line2D([], [], label=f"from {_start_text(start)}", linestyle=_dashes(start), color=palette.INK)
+        for start in starts
+    ], "lower")  # fmt: skip
     return figure
 
 

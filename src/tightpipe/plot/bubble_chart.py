@@ -68,7 +68,8 @@ def _draw(rows: Sequence[Row]) -> Figure:
         offset = _GROUP * ((index + 0.5) / len(methods) - 0.5)
         rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
         points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
-        axes.plot(*zip(*points, strict=True) if points else ([], []), **_look(looks[method]))
+        if points:  # matplotlib would make room for the markers of an empty line
+            axes.plot(*zip(*points, strict=True), **_look(looks[method]))
     _label(axes, settings)
     figure.legend(
         handles=[*(Line2D([], [], label=m, **_look(looks[m])) for m in methods), *proof_handles()],

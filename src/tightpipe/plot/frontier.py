@@ -78,14 +78,16 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
     axes[0].set_ylim(bottom=0)  # of all panels, now that they hold what they show
     label_y(axes, "bubble rate")
     lines = {method: line_look(looks[method]) | marker_look(looks[method]) for method in methods}
-    legend(figure, [Line2D([], [], label=m, **line) for m, line in lines.items()], columns=len(methods))
-    figure.legend(handles=proof_handles(), loc="outside lower center", ncols=2)
+    legend(figure, [Line2D([], [], label=m, **line) for m, line in lines.items()])
+    legend(figure, proof_handles(), "lower")
     return figure
 
 
 def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, holds: Steps) -> None:
     """Draw the points of a method that have a schedule, each with the range over which it holds."""
     drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
+    if not drawn:  # matplotlib would make room for the markers of an empty line
+        return
     x, y = [p["x"] for p in drawn], [p["bubble_rate"] for p in drawn]
     panel.step(x, y, where=holds, **line_look(look) | marker_look(look, size), linewidth=0.9, clip_on=False)
 

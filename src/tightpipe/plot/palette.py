@@ -9,7 +9,7 @@ twenty sees fewer hues. What stands beside it:
   kind stands on bars with room for it.
 - BW, which has no step left between these, is hatched in white.
 - Series have a marker and a line pattern of their own.
-- Reasons of idle time are named where the pointer rests.
+- A reason of idle time is a strip within idle time, and named where the pointer rests.
 
 `tests/plot/test_palette.py` holds the colours to this in lightness, in contrast, and as readers with
 protanopia, deuteranopia and tritanopia see them.
@@ -54,7 +54,7 @@ REASONS = {
 }
 """Colours of idle time by the text of its `Reason`."""
 
-PROVEN = "#ABABAB"  # where no schedule can be
+PROVEN = "#B8B8B8"  # where no schedule can be
 UNDECIDED = "#F6E3A1"  # between a bound and the best schedule, where the optimum lies
 
 DEVICES = "cividis"

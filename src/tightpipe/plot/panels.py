@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -15,6 +16,7 @@ from .palette import Look
 Point = Mapping[str, Any]
 _HEIGHT = 2.6  # inches, of a row of panels
 _MOST_IN_A_ROW = 3
+_HANDLE, _CHARACTER = 0.45, 0.055  # inches: the mark of a legend's entry, and a character of its text
 _MARKER = 4.5  # points
 # what makes markers of one size look equally large
 _OPTICAL = {"^": 1.2, "v": 1.2, "<": 1.2, ">": 1.2, "X": 1.1, "P": 1.1, "D": 0.9, "d": 1.2}
@@ -44,9 +46,11 @@ def label_y(axes: Sequence[Axes], text: str) -> None:
             panel.set_ylabel(text)
 
 
-def legend(figure: Figure, handles: Sequence[Any], columns: int = 5) -> None:
-    """Explain the marks above the panels."""
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), columns))
+def legend(figure: Figure, handles: Sequence[Artist], where: str = "upper") -> None:
+    """Explain marks above the panels, or below them with ``lower``, in as many columns as fit."""
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = int(style.WIDTH / (_HANDLE + _CHARACTER * longest))
+    figure.legend(handles=handles, loc=f"outside {where} center", ncols=min(len(handles), max(1, columns)))
 
 
 def line_look(look: Look) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from . import palette, style
 from .output import draw_to
 from .palette import Look
-from .panels import Point, distinct, having, marker_look
+from .panels import Point, distinct, having, legend, marker_look
 
 _ROW_HEIGHT = 0.25  # inches
 _MARGIN = 1.0
@@ -65,7 +65,7 @@ def _draw(points: Sequence[Point], x_label: str) -> Figure:
         _write_reasons(axes, here, row)
     _label(axes, settings, x_label)
     handles = [Line2D([], [], label=m, **marker_look(looks[m]), linestyle="none") for m in methods]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(methods))
+    legend(figure, handles)
     return figure
 
 

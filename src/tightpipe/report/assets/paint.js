@@ -1,5 +1,5 @@
 // An operation's rectangle: its colour, and white lines over it where its kind is hatched.
-const SPACING = 5; // pixels between two lines
+const SPACING = 7; // pixels between two lines
 let lines = null; // a small tile of the hatching, repeated
 
 // Fill a place, [left, top, width, height] in CSS pixels, as the operation in a row of a schedule looks.
