@@ -11,8 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from . import palette
+from .marks import legend, marker_look, nested_sizes
 from .output import draw_to
-from .panels import Point, distinct, having, label_y, legend, marker_look, nested_sizes, panels
+from .panels import Point, distinct, having, label_y, panels
 
 _FIRST = 0.1  # seconds at which the logarithmic axis begins
 _LINEAR = 0.001  # gap up to which the logarithmic axis is linear, so that it can begin at 0
@@ -71,7 +72,7 @@ def _draw(points: Sequence[Point]) -> Figure:
     legend(figure, [
         Line2D([], [], label=f"from {_start_text(start)}", linestyle=_dashes(start), color=palette.INK)
         for start in starts
-    ], "lower")  # fmt: skip
+    ], "outside lower center")  # fmt: skip
     return figure
 
 

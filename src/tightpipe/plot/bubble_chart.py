@@ -13,9 +13,9 @@ from matplotlib.ticker import PercentFormatter
 
 from ..errors import InputError
 from . import palette, style
+from .marks import marker_look, proof_handles
 from .output import draw_to
 from .palette import Look
-from .panels import marker_look, proof_handles
 
 _HEIGHT = 2.7  # inches
 _GROUP = 0.8  # width of a setting's band, where settings are 1 apart

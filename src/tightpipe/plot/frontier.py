@@ -12,20 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from . import palette
+from .marks import legend, line_look, marker_look, nested_sizes, proof_handles
 from .output import draw_to
 from .palette import Look
-from .panels import (
-    Point,
-    distinct,
-    having,
-    label_y,
-    legend,
-    line_look,
-    marker_look,
-    nested_sizes,
-    panels,
-    proof_handles,
-)
+from .panels import Point, distinct, having, label_y, panels
 
 Steps = Literal["pre", "post"]
 _MARGIN = 0.03  # of the range of x, at both ends
@@ -74,12 +64,12 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
         for method, size in zip(methods, sizes, strict=True):
             _draw_method(panel, having(here, method=method), looks[method], size, schedule_holds)
         panel.set_xlabel(x_label)
-        panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes[0].set_ylim(bottom=0)  # of all panels, now that they hold what they show
     label_y(axes, "bubble rate")
     lines = {method: line_look(looks[method]) | marker_look(looks[method]) for method in methods}
     legend(figure, [Line2D([], [], label=m, **line) for m, line in lines.items()])
-    legend(figure, proof_handles(), "lower")
+    legend(figure, proof_handles(), "outside lower center")
     return figure
 
 

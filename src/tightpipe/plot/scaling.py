@@ -11,9 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from . import palette
+from .marks import legend, line_look, marker_look, nested_sizes
 from .output import draw_to
 from .palette import Look
-from .panels import Point, distinct, having, label_y, legend, line_look, marker_look, nested_sizes, panels
+from .panels import Point, distinct, having, label_y, panels
 
 _FIRST = 0.01  # seconds at which the logarithmic axis begins
 

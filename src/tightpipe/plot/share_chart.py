@@ -12,9 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from . import palette, style
+from .marks import legend, marker_look
 from .output import draw_to
 from .palette import Look
-from .panels import Point, distinct, having, legend, marker_look
+from .panels import Point, distinct, having
 
 _ROW_HEIGHT = 0.25  # inches
 _MARGIN = 1.0
