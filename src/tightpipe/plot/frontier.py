@@ -85,7 +85,7 @@ def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, 
 def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bool) -> None:
     """Draw what is proven impossible, and above it the band in which the optimum lies.
 
-    At the end of the axis that is tighter the bound holds on, and at the looser one the best schedule.
+    Where the tightest constraint was measured the bound goes on to the margin, as it holds beyond.
     """
     places = sorted(distinct(points, "x"))
     bound = [max(p["bound_rate"] for p in having(points, x=x)) for x in places]
@@ -96,17 +96,10 @@ def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bo
     floor_holds: Steps = "pre" if looser else "post"
     ceiling_holds: Steps = "post" if looser else "pre"
     band: dict[str, Any] = {"linewidth": 0, "zorder": 1}
-    x, ceiling = _continued(places, best, margin, ceiling_holds)
-    panel.fill_between(x, 0, ceiling, step=ceiling_holds, color=palette.UNDECIDED, **band)
-    x, floor = _continued(places, bound, margin, floor_holds)
+    panel.fill_between(places, 0, best, step=ceiling_holds, color=palette.UNDECIDED, **band)
+    if looser:
+        x, floor = [places[0] - margin, *places], [bound[0], *bound]
+    else:
+        x, floor = [*places, places[-1] + margin], [*bound, bound[-1]]
     panel.fill_between(x, 0, floor, step=floor_holds, color=palette.PROVEN, **band)
     panel.step(x, floor, where=floor_holds, color=palette.INK, linewidth=0.8, zorder=2)
-
-
-def _continued(
-    x: list[float], y: list[float], margin: float, holds: Steps
-) -> tuple[list[float], list[float]]:
-    """Let steps go on by a margin at the end at which the last value still holds."""
-    if holds == "post":
-        return [*x, x[-1] + margin], [*y, y[-1]]
-    return [x[0] - margin, *x], [y[0], *y]
