@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tightpipe.experiments.realistic import (
     plan_realistic,
     run_realistic,
 )
-from tightpipe.experiments.realistic_report import avoided, realistic_markdown
+from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
 from tightpipe.experiments.row_store import RowStore
 from tightpipe.options import Options
 from tightpipe.settings import load_realistic, with_median_costs
@@ -70,3 +71,17 @@ def test_the_share_avoided_is_measured_against_the_best_bound() -> None:
     assert avoided(rows, "cpsat") == {"a": 0.5}
     closed = [row("greedy-v", "100", "100"), row("improve", "100", "")]
     assert avoided(closed, "improve") == {}
+
+
+def test_the_figure_shows_every_share_and_says_why_one_is_missing(tmp_path: Path) -> None:
+    rows = [
+        {"setting": setting, "method": method, "cost": cost, "bound": "100"}
+        for setting, costs in {
+            "worse": ("150", "110", "105", "100", ""),
+            "done": ("120", "100", "100", "100", "100"),
+        }.items()
+        for method, cost in zip(METHODS, costs, strict=True)
+    ]
+    draw_avoided(rows, str(tmp_path / "figure.svg"))
+    shown = {text.strip() for text in re.findall(r"<!--(.*?)-->", (tmp_path / "figure.svg").read_text())}
+    assert {"−400%", "no schedule of best", "greedy-v is proven optimal: nothing to avoid", "done"} <= shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from studies import make_study
 
-from tightpipe import OpKind, Schedule, solve
+from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.explain import explain
-from tightpipe.plot import style
+from tightpipe.plot import palette
 from tightpipe.report import Entry, Report, render, report_of_study
 from tightpipe.settings import load_settings
 from tightpipe.simulate import memory_trace
@@ -235,9 +236,52 @@ def test_colours_are_those_of_the_figures(page: Page, study: tuple[Report, Path]
         ["F chunk 0", "F chunk 1", "B chunk 0", "B chunk 1", "W chunk 0", "W chunk 1", "idle"]
     )
     swatch = entries.filter(has_text="W chunk 0").locator("i")
-    red, green, blue = (round(255 * part) for part in style.shade(OpKind.W, 0, 2))
+    red, green, blue = bytes.fromhex(palette.shade(OpKind.W, 0, 2)[1:])
     expect(swatch).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
     expect(swatch).to_have_css("width", "18px")
+
+
+def test_fused_backwards_are_hatched_and_kinds_named(page: Page, tmp_path: Path) -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=3, forward=3, backward=3, weight=2, placement="linear"
+    )
+    schedule = solve(instance, "1f1b").schedule
+    assert schedule is not None
+    path = tmp_path / "page.html"
+    entry = Entry({"cost": 1}, "1f1b", schedule, "1f1b")
+    path.write_text(render(Report("fused", "", (entry,))), encoding="utf-8")
+    visit(page, path)
+    swatch = page.locator("#legend span").filter(has_text="BW").locator("i")
+    expect(swatch).to_have_css("background-image", re.compile("repeating-linear-gradient"))
+    row = schedule.order.operations.tolist().index([OpKind.BW, 0, 0])
+    middle = int(schedule.start[row] + schedule.end[row]) / 2
+    colours = colours_around(page.locator("canvas"), schedule, 0, middle)
+    assert {palette.shade(OpKind.BW, 0, 1), palette.PAPER} <= colours
+
+
+def test_a_reason_is_a_strip_within_idle_time(page: Page, study: tuple[Report, Path]) -> None:
+    visit(page, study[1])
+    schedule = study[0].entries[0].schedule
+    assert schedule is not None
+    gap = max(explain(schedule, relax=False).idle, key=lambda idle: idle.ticks)
+    page.locator("#show-reasons").check()
+    settle(page)
+    canvas, middle = page.locator("canvas").first, (gap.start + gap.end) / 2
+    assert {palette.IDLE, palette.REASONS[gap.reason]} <= colours_around(canvas, schedule, gap.device, middle)
+
+
+def colours_around(canvas: Locator, schedule: Schedule, device: int, time: float) -> set[str]:
+    """The colours of the pixels that lie within 8 of a device's middle at a time."""
+    x, y = place_of(canvas, schedule, device, time)
+    box = canvas.bounding_box()
+    assert box is not None
+    script = """(canvas, [x, y]) => {
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+        copy.drawImage(canvas, 0, 0);
+        return [...copy.getImageData(Math.round(x) - 8, Math.round(y) - 8, 16, 16).data];
+    }"""
+    pixels = np.array(canvas.evaluate(script, [x - box["x"], y - box["y"]])).reshape(-1, 4)
+    return {f"#{red:02X}{green:02X}{blue:02X}" for red, green, blue, _ in pixels.tolist()}
 
 
 def test_figures_are_shown(page: Page, study: tuple[Report, Path]) -> None:

@@ -13,10 +13,22 @@ from cases import instances, random_order, serial_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import DeadlockError, InputError, Instance, Memory, Order, Schedule, retime, simulate, validate
+from tightpipe import (
+    DeadlockError,
+    InputError,
+    Instance,
+    Memory,
+    OpKind,
+    Order,
+    Schedule,
+    retime,
+    simulate,
+    validate,
+)
 from tightpipe.export import EXPORTS, export, export_text, import_order, merge_adjacent, torch_stage0_instance
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.placement import PLACEMENTS
+from tightpipe.plot import palette
 
 
 def small(placement: str = "v", **more: Any) -> Schedule:
@@ -190,6 +202,9 @@ def test_chrome_trace_has_durations_flows_and_memory() -> None:
         inside = [e for e in events if e["ph"] == "X" and e["pid"] == start["pid"]]
         assert any(e["ts"] < start["ts"] < e["ts"] + e["dur"] for e in inside)
         assert ends[number]["ts"] >= start["ts"] + 1
+    names = {e["cat"]: e["cname"] for e in events if e["ph"] == "X"}
+    assert names == {kind.name: palette.TRACE_NAMES[kind] for kind in (OpKind.F, OpKind.B, OpKind.W)}
+    assert len(set(palette.TRACE_NAMES.values())) == len(OpKind)
     counters = [e["args"]["held"] for e in events if e["ph"] == "C" and e["pid"] == 0]
     assert (counters[0], max(counters), counters[-1]) == (3, 3, 0)
     assert EXPORTS["chrome-trace"].read(export_text(paired(), "chrome-trace")).to_slots() == PAIRED.to_slots()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from tightpipe import Instance, Memory, OpKind, Order, Schedule, retime, simulate
+from tightpipe.plot import output
 
 GOLDEN = Path(__file__).parents[1] / "data" / "vschedule_settings.json"
 
@@ -88,3 +91,16 @@ def large_v() -> Schedule:
             device += [(begin + s * f, OpKind.F, s, m)]
             device += [(backward, OpKind.B, s, m), (backward + b, OpKind.W, s, m)]
     return simulate(instance, Order.from_lists([[op[1:] for op in sorted(ops)] for ops in lists]))
+
+
+@pytest.fixture
+def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Figure]:
+    """Call a function that draws, with a path, and return the figure instead of writing it."""
+
+    def capture(draw: Callable[..., None], *args: object, **options: object) -> Figure:
+        drawn: list[Figure] = []
+        monkeypatch.setattr(output, "write_figure", lambda figure, path, dpi: drawn.append(figure))
+        draw(*args, path="figure.svg", **options)
+        return drawn[0]
+
+    return capture

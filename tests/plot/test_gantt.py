@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import serial_order
+from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, metrics, simulate
-from tightpipe.plot import draw_gantt, style
-from tightpipe.plot.memory import envelope, memory_steps
+from tightpipe.plot import draw_gantt, palette, style
+from tightpipe.plot.memory import draw_memory, envelope, memory_steps
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise
@@ -63,7 +64,22 @@ def test_says_label_cost_bubble_rate_and_bound(greedy_v: Schedule, tmp_path: Pat
 
 def test_numbers_each_operation_while_they_fit(small_v: Schedule, tmp_path: Path) -> None:
     shown = texts(svg_of([("v", small_v)], tmp_path))
-    assert shown.count("1") == 12 + 1  # and one device
+    assert [shown.count(f"{kind}1") for kind in "FBW"] == [4, 4, 4]
+    assert shown.count("1") == 1  # a device
+    assert len(re.findall(r"[FBW][01]", " ".join(shown))) == 24
+
+
+def test_numbers_stand_alone_where_letters_do_not_fit(greedy_v: Schedule, tmp_path: Path) -> None:
+    shown = texts(svg_of([("v", greedy_v)], tmp_path))
+    assert "F1" not in shown
+    assert shown.count("1") == 24 + 1  # and one device
+
+
+def test_fused_backwards_are_hatched(fused: Schedule, small_v: Schedule, tmp_path: Path) -> None:
+    svg = svg_of([("1f1b", fused)], tmp_path)
+    assert "<pattern" in svg
+    assert "BW2" in texts(svg)
+    assert "<pattern" not in svg_of([("v", small_v)], tmp_path)
 
 
 def test_numbers_fade_out(large_v: Schedule, tmp_path: Path) -> None:
@@ -114,7 +130,7 @@ def test_memory_limits(small_v: Schedule, paired: Schedule, tmp_path: Path) -> N
 
 def test_operations_that_run_together_share_a_row(paired: Schedule, tmp_path: Path) -> None:
     shown = texts(svg_of([("DualPipe", paired)], tmp_path))
-    assert shown.count("3") == 6  # each microbatch has 6 operations here
+    assert sum(text in ("F3", "B3", "W3") for text in shown) == 6  # each microbatch has 6 operations here
     for times, _ in memory_steps(paired):
         assert (np.diff(times) >= 0).all()
 
@@ -157,7 +173,17 @@ def test_large(large_v: Schedule, tmp_path: Path, suffix: str, limit: int) -> No
 def test_text_stands_out_from_every_colour() -> None:
     for kind in OpKind:
         for lane in range(4):
-            colour = style.shade(kind, lane, 4)
-            assert style.text_colour(colour) in ("black", "white")
-    assert style.text_colour(style.shade(OpKind.F, 0, 2)) == "white"
-    assert style.text_colour(style.shade(OpKind.F, 1, 2)) == "black"
+            colour = palette.shade(kind, lane, 4)
+            assert palette.text_colour(colour) in ("black", "white")
+    assert palette.text_colour(palette.shade(OpKind.F, 0, 2)) == "white"
+    assert palette.text_colour(palette.shade(OpKind.B, 1, 2)) == "black"
+
+
+def test_memory_is_drawn_as_steps_at_the_times_of_its_changes(greedy_v: Schedule) -> None:
+    axes = Figure().add_subplot()
+    draw_memory(axes, greedy_v)
+    lines = axes.get_lines()[: greedy_v.order.devices]
+    for line, (times, levels) in zip(lines, memory_steps(greedy_v), strict=True):
+        assert line.get_drawstyle() == "steps-post"
+        assert line.get_xdata().tolist() == times.tolist()
+        assert line.get_ydata().tolist() == levels.tolist()

@@ -14,8 +14,9 @@ import pytest
 from studies import make_study
 from test_cli import SMALL, call, write
 
-from tightpipe import Instance, Schedule, solve
+from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.explain import explain
+from tightpipe.plot import palette
 from tightpipe.report import Entry, Report, render
 from tightpipe.report.blob import pack
 from tightpipe.schedule_file import load_schedule
@@ -98,6 +99,20 @@ def test_a_page_refers_to_nothing_outside(files: list[Path], tmp_path: Path) -> 
     assert "http" not in page
     assert page_data(page)["charts"][0]["explanation"]["relaxations"] == []
     assert page_data(page)["stacks"] == [[0, 1], [1, 0]]
+
+
+def test_a_page_has_the_colours_of_the_figures(files: list[Path], tmp_path: Path) -> None:
+    call("report", *files, "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    data = page_data(page)
+    assert data["colours"] == [[palette.shade(kind, lane, 2) for lane in range(2)] for kind in OpKind]
+    assert data["idle"] == palette.IDLE
+    assert {reason["name"]: reason["colour"] for reason in data["reasons"]} == palette.REASONS
+    assert [kind for kind, hatched in zip(OpKind, data["hatched"], strict=True) if hatched] == [OpKind.BW]
+    used = set(re.findall(r"var\(--([a-z]+)\)", page))
+    set_to = dict(re.findall(r"--([a-z]+): (#[0-9A-F]{6});", page))
+    assert used <= set(set_to)
+    assert set_to["accent"] == palette.ACCENT
 
 
 def test_names_cannot_break_the_page(files: list[Path], tmp_path: Path) -> None:

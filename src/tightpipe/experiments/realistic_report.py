@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
-from matplotlib.figure import Figure
-
-from ..plot import style
-from ..plot.output import write_figure
+from .. import plot
+from ..plot.panels import Point
 from .realistic import METHODS
 from .row_store import Row
 
 _BASELINE = "greedy-v"
 _COMPARED = tuple(method for method in METHODS if method != _BASELINE)
-_ROW_HEIGHT = 0.16  # inches
-_MARGIN = 1.0
-_MARKS = dict(zip(_COMPARED, "xosd", strict=True))
 
 
 def newest(rows: Sequence[Row]) -> list[Row]:
@@ -30,14 +25,8 @@ def avoided(rows: Sequence[Row], method: str) -> dict[str, float]:
     Avoidable is what lies above the best bound of any method; instances where nothing does, or where
     one of the two has no schedule, are left out.
     """
-    shares = {}
-    for name, mine in _by_instance(rows).items():
-        if not all(m in mine and mine[m]["cost"] for m in (_BASELINE, method)):
-            continue
-        bound, greedy = _bound(mine), int(mine[_BASELINE]["cost"])
-        if greedy > bound:
-            shares[name] = (greedy - int(mine[method]["cost"])) / (greedy - bound)
-    return shares
+    points = [_point(name, mine, method) for name, mine in _by_instance(rows).items()]
+    return {point["setting"]: point["share"] for point in points if point["share"] is not None}
 
 
 def realistic_markdown(rows: Sequence[Row]) -> str:
@@ -75,22 +64,31 @@ def realistic_markdown(rows: Sequence[Row]) -> str:
 
 
 def draw_avoided(rows: Sequence[Row], path: str) -> None:
-    """Draw, per instance, each method's share of the greedy's avoidable bubble that it avoids."""
-    with style.paper_style():
-        names = list(_by_instance(rows))
-        figure = Figure(figsize=(style.WIDTH, _MARGIN + _ROW_HEIGHT * len(names)), layout="constrained")
-        axes = figure.add_subplot()
-        for method in _COMPARED:
-            shares = avoided(rows, method)
-            x, y = list(shares.values()), [names.index(name) for name in shares]
-            axes.plot(x, y, _MARKS[method], label=method)
-        axes.axvline(0, color="black", linewidth=0.5)
-        axes.set_xlim(-1.05, 1.05)  # worse than twice the greedy's avoidable bubble is off the scale
-        axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
-        axes.set_xlabel("share of the greedy's avoidable bubble that is avoided (1: optimal)")
-        figure.legend(loc="outside upper center", ncols=len(_COMPARED))
-        write_figure(figure, path, style.DPI)
+    """Draw, per instance, each method's share of the greedy's avoidable bubble that it avoids.
+
+    Raises
+    ------
+    InputError
+        If the path's suffix is not that of a figure, or the file cannot be written.
+    """
+    points = [_point(name, mine, m) for name, mine in _by_instance(rows).items() for m in _COMPARED]
+    label = f"share of the avoidable bubble of {_BASELINE} (above the best bound) that is avoided"
+    plot.draw_shares(points, path, x_label=label)
+
+
+def _point(name: str, mine: dict[str, Row], method: str) -> Point:
+    """Return the share that a method avoids on an instance, or why there is none."""
+    missing = [m for m in (_BASELINE, method) if m not in mine or not mine[m]["cost"]]
+    if missing:
+        return _place(name, method, None, f"no schedule of {missing[0]}")
+    bound, greedy = _bound(mine), int(mine[_BASELINE]["cost"])
+    if greedy <= bound:
+        return _place(name, method, None, f"{_BASELINE} is proven optimal: nothing to avoid")
+    return _place(name, method, (greedy - int(mine[method]["cost"])) / (greedy - bound), "")
+
+
+def _place(name: str, method: str, share: float | None, why: str) -> Point:
+    return {"setting": name, "method": method, "share": share, "why": why}
 
 
 def _by_instance(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:

@@ -12,17 +12,12 @@ from typing import Any
 
 from ..errors import InputError
 from ..operation import Operation, OpKind
+from ..plot.palette import TRACE_NAMES
 from ..schedule import Order, Schedule
 from ..tables import tables
 from .rows import order_of_rows
 from .target import Target, unchanged
 
-_COLOURS = {
-    OpKind.F: "thread_state_running",
-    OpKind.B: "thread_state_iowait",
-    OpKind.W: "thread_state_runnable",
-    OpKind.BW: "thread_state_iowait",
-}
 _JUST_BEFORE = 0.001  # a flow must begin inside its event, and the viewers resolve nanoseconds
 
 Event = dict[str, Any]
@@ -73,7 +68,7 @@ def _operations(schedule: Schedule) -> Iterator[Event]:
             "ph": "X",
             "name": str(op),
             "cat": op.kind.name,
-            "cname": _COLOURS[op.kind],
+            "cname": TRACE_NAMES[op.kind],
             **_track(device, second),
             "ts": start,
             "dur": end - start,

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from .frontier import draw_frontier
     from .gantt import draw_gantt
     from .scaling import draw_time_to_gap
+    from .share_chart import draw_shares
 
 __all__ = [
     "draw_bubble_rates",
     "draw_frontier",
     "draw_gantt",
     "draw_gap_over_time",
+    "draw_shares",
     "draw_text",
     "draw_time_to_gap",
 ]
@@ -28,6 +30,7 @@ _FIGURES = {
     "draw_frontier": ".frontier",
     "draw_gantt": ".gantt",
     "draw_gap_over_time": ".anytime",
+    "draw_shares": ".share_chart",
     "draw_time_to_gap": ".scaling",
 }
 

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from . import style
+from . import palette
+from .marks import legend, marker_look, nested_sizes
 from .output import draw_to
-from .panels import Point, distinct, having, label_y, legend, panels
+from .panels import Point, distinct, having, label_y, panels
 
 _FIRST = 0.1  # seconds at which the logarithmic axis begins
 _LINEAR = 0.001  # gap up to which the logarithmic axis is linear, so that it can begin at 0
@@ -21,6 +22,10 @@ _TICKS = (0.001, 0.01, 0.1, 1.0)
 
 def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     """Draw one panel per problem and write the figure.
+
+    Lines are steps, as a gap stays until something better is found or proven. Markers, which tell the
+    methods apart also where their lines coincide, stand where a line begins and ends; the line's dashes
+    are those of the warm start.
 
     Parameters
     ----------
@@ -40,15 +45,19 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
 
 def _draw(points: Sequence[Point]) -> Figure:
     methods, starts = distinct(points, "method"), distinct(points, "start")
+    looks, sizes = palette.series(methods), nested_sizes(len(methods))
     figure, axes = panels(distinct(points, "panel"))
     longest = max((p["seconds"] for p in points), default=1.0)
     for panel in axes:
         here = having(points, panel=panel.get_title())
-        for i, method in enumerate(methods):
-            for j, start in enumerate(starts):
+        for method, size in zip(methods, sizes, strict=True):
+            for start in starts:
                 line = having(here, method=method, start=start)
+                if not line:  # matplotlib would make room for its markers
+                    continue
                 seconds = [max(_FIRST, p["seconds"]) for p in line]
-                panel.step(seconds, [p["gap"] for p in line], where="post", clip_on=False, **_look(i, j))
+                look = marker_look(looks[method], size) | {"linestyle": _dashes(start), "markevery": [0, -1]}
+                panel.step(seconds, [p["gap"] for p in line], where="post", clip_on=False, **look)
         panel.set_xscale("log")
         panel.set_xlim(_FIRST, max(10 * _FIRST, longest))
         panel.set_yscale("symlog", linthresh=_LINEAR)
@@ -59,21 +68,17 @@ def _draw(points: Sequence[Point]) -> Figure:
     axes[0].set_yticks([0, *_TICKS], ["0 %", *(f"{100 * tick:g} %" for tick in _TICKS)])
     axes[0].yaxis.set_minor_locator(NullLocator())
     label_y(axes, "gap = (cost - bound) / cost")
+    legend(figure, [Line2D([], [], label=method, **marker_look(looks[method])) for method in methods])
     legend(figure, [
-        *(Line2D([], [], label=method, **_look(i, 0)) for i, method in enumerate(methods)),
-        *(
-            Line2D([], [], label=f"from {_start_text(start)}", **(_look(0, j) | {"color": style.INK}))
-            for j, start in enumerate(starts)
-        ),
-    ], columns=len(methods) + len(starts))  # fmt: skip
+        Line2D([], [], label=f"from {_start_text(start)}", linestyle=_dashes(start), color=palette.INK)
+        for start in starts
+    ], "outside lower center")  # fmt: skip
     return figure
 
 
-def _look(method: int, start: int) -> dict[str, Any]:
-    return {
-        "color": style.METHOD_COLOURS[method % len(style.METHOD_COLOURS)],
-        "linestyle": ("-", (0, (3, 1.5)), ":")[start % 3],
-    }
+def _dashes(start: str) -> Any:
+    """Return the line of a warm start: solid from the best heuristic, dashed from nothing, else dotted."""
+    return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
 
 
 def _start_text(start: str) -> str:

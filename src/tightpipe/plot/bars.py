@@ -10,11 +10,13 @@ from matplotlib.collections import PolyCollection
 from numpy.typing import NDArray
 
 from ..metrics import charged_windows
+from ..operation import OpKind
 from ..schedule import Ints, Schedule
-from . import style
+from . import palette, style
 from .lanes import lanes, looks
 
 Floats = NDArray[np.floating[Any]]
+Group = tuple[OpKind, str, Ints]  # kind, colour, and the rows of the operations that look so
 
 _BAR_HEIGHT = 0.84  # of a row
 _WIDEST_EDGE = 0.4  # points
@@ -23,10 +25,10 @@ _WIDEST_EDGE = 0.4  # points
 def draw_bars(
     axes: Axes, schedule: Schedule, *, shades: int, row_points: float, tick_points: float, dense: bool
 ) -> None:
-    """Draw every operation of a schedule, device 0 on top, over its idle time in grey.
+    """Draw every operation of a schedule, device 0 on top, over its idle time in light grey.
 
-    Of operations that run together the F has the upper half of the row. A dark line is where a
-    device starts another iteration.
+    Of operations that run together the F has the upper half of the row. BW is hatched, unless the bars
+    are dense. A dark line is where a device starts another iteration.
 
     Grey is the idle time that the objective charges: between a device's first start and last end
     for `device_span`, between the schedule's for `makespan`.
@@ -51,21 +53,23 @@ def draw_bars(
     charged = charged_windows(schedule)
     every_device = np.arange(schedule.order.devices)
     idle = _boxes(*charged, every_device - _BAR_HEIGHT / 2, every_device + _BAR_HEIGHT / 2)
-    axes.add_collection(PolyCollection(idle, facecolor=style.IDLE, linewidth=0, **common))
+    axes.add_collection(PolyCollection(idle, facecolor=palette.IDLE, linewidth=0, **common))
     width = tick_points * float((schedule.end - schedule.start).min())
     edge = 0.0 if dense else min(_WIDEST_EDGE, 0.1 * width)
     groups = _groups(schedule, shades)
-    for colour, members in groups:
+    for kind, colour, members in groups:
         boxes = _boxes(schedule.start[members], schedule.end[members], top[members], bottom[members])
+        hatch = style.HATCH if kind in palette.HATCHED and not dense else None
         axes.add_collection(
-            PolyCollection(boxes, facecolor=colour, edgecolor="white", linewidth=edge, **common)
+            PolyCollection(
+                boxes, facecolor=colour, edgecolor=palette.PAPER, hatch=hatch, linewidth=edge, **common
+            )
         )
     if schedule.instance.iterations > 1:
         _draw_iterations(axes, schedule)
     if not dense:
-        sized = [(c, m, _fitting_size(schedule, m, tick_points)) for c, m in groups]
         largest = 0.75 * row_points * float((bottom - top).min())
-        _draw_numbers(axes, schedule, (top + bottom) / 2, sized, largest)
+        _draw_numbers(axes, schedule, (top + bottom) / 2, groups, largest, tick_points)
 
 
 def _heights(schedule: Schedule) -> tuple[Floats, Floats]:
@@ -85,11 +89,12 @@ def _boxes(start: Ints, end: Ints, top: Floats, bottom: Floats) -> Any:
     return np.stack([x.astype(np.float64), y], axis=2)
 
 
-def _groups(schedule: Schedule, shades: int) -> list[tuple[style.Colour, Ints]]:
-    """Return colour and rows of the operations that look alike."""
+def _groups(schedule: Schedule, shades: int) -> list[Group]:
+    """Return kind, colour and rows of the operations that look alike."""
     kind, lane = schedule.order.operations[:, 0], lanes(schedule)
     return [
-        (style.shade(k, i, shades), np.flatnonzero((kind == k) & (lane == i))) for k, i in looks(schedule)
+        (k, palette.shade(k, i, shades), np.flatnonzero((kind == k) & (lane == i)))
+        for k, i in looks(schedule)
     ]
 
 
@@ -102,43 +107,45 @@ def _draw_iterations(axes: Axes, schedule: Schedule) -> None:
         rows = order.rows(device)
         start = schedule.start[rows]
         begins = [start[iteration[rows] == k].min() for k in range(1, instance.iterations)]
-        axes.vlines(begins, device - 0.5, device + 0.5, color=style.INK, linewidth=1.2)
+        axes.vlines(begins, device - 0.5, device + 0.5, color=palette.INK, linewidth=1.2)
 
 
 def _draw_numbers(
-    axes: Axes,
-    schedule: Schedule,
-    height: Floats,
-    groups: list[tuple[style.Colour, Ints, float]],
-    largest: float,
+    axes: Axes, schedule: Schedule, height: Floats, groups: list[Group], largest: float, tick_points: float
 ) -> None:
     """Write microbatch numbers into the bars, in one size, where all numbers of a group fit.
 
-    Each group comes with its colour, its rows and the largest font size that fits its bars.
+    The letter of the kind stands before them where it fits on all bars in a size that is easily read.
     """
-    microbatch = schedule.order.operations[:, 2]
-    middle = (schedule.start + schedule.end) / 2
-    fitting = [(c, m, size) for c, m, size in groups if size >= style.SMALLEST_NUMBER]
-    size = min([style.LARGEST_NUMBER, largest, *(size for _, _, size in fitting)])
+    sizes = [_fitting_size(schedule, m, tick_points, style.NAME_WIDTHS[k]) for k, _, m in groups]
+    named = min([largest, *sizes]) >= style.SMALLEST_NAMED
+    if not named:
+        sizes = [_fitting_size(schedule, m, tick_points, 0.0) for _, _, m in groups]
+    fitting = [s for s in sizes if s >= style.SMALLEST_NUMBER]
+    size = min([style.LARGEST_NUMBER, largest, *fitting])
     if size < style.SMALLEST_NUMBER:
         return
-    for colour, members, _ in fitting:
-        ink = style.text_colour(colour)
-        for i in members.tolist():
-            axes.text(
-                middle[i],
-                height[i],
-                str(microbatch[i]),
-                ha="center",
-                va="center_baseline",
-                fontsize=size,
-                color=ink,
-                clip_on=True,
-            )
+    for (kind, colour, members), fits in zip(groups, sizes, strict=True):
+        if fits >= size:
+            name = kind.name if named else ""
+            # a plate in the bar's colour keeps the hatching away from the text
+            plate = {"facecolor": colour, "linewidth": 0, "pad": 0.4} if kind in palette.HATCHED else None
+            look = {"fontsize": size, "color": palette.text_colour(colour), "bbox": plate}
+            _write(axes, schedule, height, members, name, look)
 
 
-def _fitting_size(schedule: Schedule, members: Ints, tick_points: float) -> float:
-    """Return the largest font size at which the longest number fits the narrowest bar."""
+def _write(
+    axes: Axes, schedule: Schedule, height: Floats, members: Ints, name: str, look: dict[str, Any]
+) -> None:
+    """Write a name and the microbatch into each of the bars."""
+    middle = (schedule.start + schedule.end) / 2
+    for i in members.tolist():
+        text = f"{name}{schedule.order.operations[i, 2]}"
+        axes.text(middle[i], height[i], text, ha="center", va="center_baseline", clip_on=True, **look)
+
+
+def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
+    """Return the largest font size at which the longest number fits the narrowest bar behind a name."""
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
     digits = len(str(schedule.order.operations[members, 2].max()))
-    return 0.85 * width / (digits * style.DIGIT_WIDTH)
+    return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)

@@ -9,12 +9,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from ..errors import InputError
-from . import style
+from . import palette, style
+from .marks import marker_look, proof_handles
 from .output import draw_to
+from .palette import Look
 
 _HEIGHT = 2.7  # inches
 _GROUP = 0.8  # width of a setting's band, where settings are 1 apart
@@ -62,14 +63,16 @@ def _draw(rows: Sequence[Row]) -> Figure:
     axes = figure.add_subplot()
     for x, setting in enumerate(settings):
         _draw_proven(axes, x, [row for row in rows if row["setting"] == setting])
+    looks = palette.series(methods)
     for index, method in enumerate(methods):
         offset = _GROUP * ((index + 0.5) / len(methods) - 0.5)
         rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
         points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
-        axes.plot(*zip(*points, strict=True) if points else ([], []), **_look(index))
+        if points:  # matplotlib would make room for the markers of an empty line
+            axes.plot(*zip(*points, strict=True), **_look(looks[method]))
     _label(axes, settings)
     figure.legend(
-        handles=[*_method_handles(methods), *_proof_handles()],
+        handles=[*(Line2D([], [], label=m, **_look(looks[m])) for m in methods), *proof_handles()],
         loc="outside upper center",
         ncols=min(len(methods) + 2, 3 if max(map(len, methods)) > _LONG_NAME else 5),
     )
@@ -80,35 +83,15 @@ def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> None:
     """Draw a setting's floor, and the band in which its optimum lies."""
     floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
     best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
-    axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=style.UNDECIDED, linewidth=0, zorder=1)
-    axes.bar(x, floor, _GROUP, color=style.PROVEN, linewidth=0, zorder=1)
+    axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=palette.UNDECIDED, linewidth=0, zorder=1)
+    axes.bar(x, floor, _GROUP, color=palette.PROVEN, linewidth=0, zorder=1)
     if any(r["bound"] is not None for r in rows):
         edges = (x - _GROUP / 2, x + _GROUP / 2)
-        axes.hlines(floor, *edges, color=style.INK, linewidth=1.0, zorder=2)
+        axes.hlines(floor, *edges, color=palette.INK, linewidth=1.0, zorder=2)
 
 
-def _look(index: int) -> dict[str, Any]:
-    return {
-        "color": style.METHOD_COLOURS[index % len(style.METHOD_COLOURS)],
-        "marker": style.METHOD_MARKERS[index % len(style.METHOD_MARKERS)],
-        "linestyle": "none",
-        "markersize": 4.5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.5,
-        "zorder": 3,
-        "clip_on": False,
-    }
-
-
-def _method_handles(methods: Sequence[str]) -> list[Line2D]:
-    return [Line2D([], [], label=method, **_look(i)) for i, method in enumerate(methods)]
-
-
-def _proof_handles() -> list[Patch]:
-    return [
-        Patch(facecolor=style.UNDECIDED, label="the optimum lies here"),
-        Patch(facecolor=style.PROVEN, label="proven impossible (below the bound)"),
-    ]
+def _look(look: Look) -> dict[str, Any]:
+    return {**marker_look(look), "linestyle": "none", "zorder": 3, "clip_on": False}
 
 
 def _label(axes: Axes, settings: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Bubble rate against memory or communication: methods as lines over what is proven."""
+"""Bubble rate against memory or communication: methods as steps over what is proven."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from . import style
+from . import palette
+from .marks import legend, line_look, marker_look, nested_sizes, proof_handles
 from .output import draw_to
-from .panels import Point, distinct, having, label_y, legend, look, panels
+from .palette import Look
+from .panels import Point, distinct, having, label_y, panels
+
+Steps = Literal["pre", "post"]
+_MARGIN = 0.03  # of the range of x, at both ends
 
 
 def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool) -> None:
     """Draw one panel per problem and write the figure.
 
-    The band from the bound to the best schedule is where the optimum lies. Between two points it is
-    what follows from them: no schedule is better than under the looser constraint, and the best one is
-    no worse than under the tighter one.
+    A marker is what a method reached at a constraint that was measured. Between two of them nothing was
+    measured, so no slope joins them: a line goes on level as long as the schedule of a marker holds,
+    which is up to the next looser constraint. The band from the bound to the best schedule is where the
+    optimum lies, and follows in the same way: no schedule is better than under the looser constraint, and
+    the best one is no worse than under the tighter one.
 
     Parameters
     ----------
@@ -46,42 +52,54 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
 
 def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
     methods = distinct(points, "method")
+    looks, sizes = palette.series(methods), nested_sizes(len(methods))
+    schedule_holds: Steps = "post" if looser else "pre"
     figure, axes = panels(distinct(points, "panel"))
+    first, last = (pick(p["x"] for p in points) for pick in (min, max))
+    margin = _MARGIN * (last - first or 1)
+    axes[0].set_xlim(first - margin, last + margin)  # of all panels, which share the axis
     for panel in axes:
         here = having(points, panel=panel.get_title())
-        _draw_proven(panel, here, looser)
-        for index, method in enumerate(methods):
-            drawn = [p for p in having(here, method=method) if p["bubble_rate"] is not None]
-            drawn.sort(key=lambda p: p["x"])
-            panel.plot([p["x"] for p in drawn], [p["bubble_rate"] for p in drawn], **look(index))
+        _draw_proven(panel, here, margin, looser)
+        for method, size in zip(methods, sizes, strict=True):
+            _draw_method(panel, having(here, method=method), looks[method], size, schedule_holds)
         panel.set_xlabel(x_label)
         panel.yaxis.set_major_formatter(PercentFormatter(1.0))
-        panel.margins(x=0.02)
     axes[0].set_ylim(bottom=0)  # of all panels, now that they hold what they show
     label_y(axes, "bubble rate")
-    handles = [Line2D([], [], label=method, **look(index)) for index, method in enumerate(methods)]
-    legend(figure, [*handles, *_proof_handles()])
+    lines = {method: line_look(looks[method]) | marker_look(looks[method]) for method in methods}
+    legend(figure, [Line2D([], [], label=m, **line) for m, line in lines.items()])
+    legend(figure, proof_handles(), "outside lower center")
     return figure
 
 
-def _draw_proven(panel: Axes, points: Sequence[Point], looser: bool) -> None:
-    """Draw what is proven impossible, and above it the band in which the optimum lies."""
+def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, holds: Steps) -> None:
+    """Draw the points of a method that have a schedule, each with the range over which it holds."""
+    drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
+    if not drawn:  # matplotlib would make room for the markers of an empty line
+        return
+    x, y = [p["x"] for p in drawn], [p["bubble_rate"] for p in drawn]
+    panel.step(x, y, where=holds, **line_look(look) | marker_look(look, size), linewidth=0.9, clip_on=False)
+
+
+def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bool) -> None:
+    """Draw what is proven impossible, and above it the band in which the optimum lies.
+
+    Where the tightest constraint was measured the bound goes on to the margin, as it holds beyond.
+    """
     places = sorted(distinct(points, "x"))
     bound = [max(p["bound_rate"] for p in having(points, x=x)) for x in places]
     best = [
         min((p["bubble_rate"] for p in having(points, x=x) if p["bubble_rate"] is not None), default=floor)
         for x, floor in zip(places, bound, strict=True)
     ]
-    floor_holds: Literal["pre", "post"] = "pre" if looser else "post"
-    ceiling_holds: Literal["pre", "post"] = "post" if looser else "pre"
+    floor_holds: Steps = "pre" if looser else "post"
+    ceiling_holds: Steps = "post" if looser else "pre"
     band: dict[str, Any] = {"linewidth": 0, "zorder": 1}
-    panel.fill_between(places, 0, best, step=ceiling_holds, color=style.UNDECIDED, **band)
-    panel.fill_between(places, 0, bound, step=floor_holds, color=style.PROVEN, **band)
-    panel.step(places, bound, where=floor_holds, color=style.INK, linewidth=0.8, zorder=2)
-
-
-def _proof_handles() -> list[Patch]:
-    return [
-        Patch(facecolor=style.UNDECIDED, label="the optimum lies here"),
-        Patch(facecolor=style.PROVEN, label="proven impossible (below the bound)"),
-    ]
+    panel.fill_between(places, 0, best, step=ceiling_holds, color=palette.UNDECIDED, **band)
+    if looser:
+        x, floor = [places[0] - margin, *places], [bound[0], *bound]
+    else:
+        x, floor = [*places, places[-1] + margin], [*bound, bound[-1]]
+    panel.fill_between(x, 0, floor, step=floor_holds, color=palette.PROVEN, **band)
+    panel.step(x, floor, where=floor_holds, color=palette.INK, linewidth=0.8, zorder=2)

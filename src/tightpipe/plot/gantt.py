@@ -17,7 +17,7 @@ from .. import metrics
 from ..errors import InputError
 from ..operation import OpKind
 from ..schedule import Schedule
-from . import style
+from . import palette, style
 from .bars import draw_bars
 from .lanes import lane_count, lane_noun, looks
 from .memory import draw_memory
@@ -43,7 +43,8 @@ def draw_gantt(
     """Draw schedules above each other on one time axis and write the figure.
 
     Bars are coloured by kind and lighter by chunk (by direction in placement `bidirectional`), and
-    bear the number of their microbatch while it fits; grey is idle time that the objective charges.
+    bear the letter of their kind and the number of their microbatch while these fit; BW is hatched, and
+    light grey is idle time that the objective charges.
     Each schedule is headed by its label, cost and bubble rate.
 
     Parameters
@@ -198,12 +199,18 @@ def _legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Art
     columns: dict[OpKind, list[Artist]] = {}
     for kind, lane in sorted(set().union(*map(looks, schedules))):
         name = kind.name + (f" {noun} {lane}" if noun else "")
-        columns.setdefault(kind, []).append(Patch(facecolor=style.shade(kind, lane, shades), label=name))
-    rest: list[Artist] = [Patch(facecolor=style.IDLE, label="idle")]
+        columns.setdefault(kind, []).append(_swatch(kind, lane, shades, name))
+    rest: list[Artist] = [Patch(facecolor=palette.IDLE, label="idle")]
     if any(schedule.instance.iterations > 1 for schedule in schedules):
-        rest.append(Line2D([], [], color=style.INK, linewidth=1.2, label="next iteration"))
+        rest.append(Line2D([], [], color=palette.INK, linewidth=1.2, label="next iteration"))
     others = [rest] if shades > 1 else [[artist] for artist in rest]  # a legend no taller than need be
     return [*columns.values(), *others]
+
+
+def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
+    hatch = style.HATCH if kind in palette.HATCHED else None
+    colour = palette.shade(kind, lane, shades)
+    return Patch(facecolor=colour, edgecolor=palette.PAPER, hatch=hatch, linewidth=0, label=name)
 
 
 def _draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:

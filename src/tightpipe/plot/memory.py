@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..schedule import Schedule
 from ..simulate import memory_trace
 from ..tables import tables
-from . import style
+from . import palette, style
 
 _MOST_STEPS = 700  # more do not show in a figure's width; then each line shows the largest in each part
 _ENVELOPE_PARTS = 600
@@ -44,7 +44,7 @@ def memory_steps(schedule: Schedule) -> Iterator[Steps]:
 def draw_memory(axes: Axes, schedule: Schedule) -> None:
     """Draw the memory of every device over time, and the limit."""
     devices = schedule.instance.devices
-    colours = colormaps[style.DEVICE_MAP](np.linspace(0, 0.92, devices))
+    colours = colormaps[palette.DEVICES](np.linspace(0, palette.DEVICES_END, devices))
     exact = 2 * np.diff(schedule.order.offsets).max() <= _MOST_STEPS
     for (times, levels), colour in zip(memory_steps(schedule), colours, strict=True):
         if not exact:
@@ -76,12 +76,12 @@ def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -
     if limits[0] is None:
         return []
     if len(set(limits)) == 1:
-        line = axes.axhline(limits[0], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.8)
+        line = axes.axhline(limits[0], color=palette.INK, linestyle=(0, (4, 2)), linewidth=0.8)
         line.set_label(f"limit {style.thousands(limits[0])}")
         return [line]
     for limit, colour in zip(limits, colours, strict=True):
         axes.axhline(limit or 0, color=colour, linestyle=(0, (4, 2)), linewidth=0.6)
-    return [Line2D([], [], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.6, label="limits")]
+    return [Line2D([], [], color=palette.INK, linestyle=(0, (4, 2)), linewidth=0.6, label="limits")]
 
 
 def _draw_key(axes: Axes, colours: NDArray[np.float64], limits: list[Line2D]) -> None:

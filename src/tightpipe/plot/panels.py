@@ -1,4 +1,4 @@
-"""Figures of several panels side by side, with one legend above them."""
+"""Figures of several panels side by side, and the points that belong to each."""
 
 from __future__ import annotations
 
@@ -35,21 +35,6 @@ def label_y(axes: Sequence[Axes], text: str) -> None:
     for panel in axes:
         if panel.get_subplotspec().is_first_col():  # type: ignore[union-attr]
             panel.set_ylabel(text)
-
-
-def legend(figure: Figure, handles: Sequence[Any], columns: int = 5) -> None:
-    """Explain the marks above the panels."""
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), columns))
-
-
-def look(index: int) -> dict[str, Any]:
-    """Return colour and marker of the series with this index."""
-    return {
-        "color": style.METHOD_COLOURS[index % len(style.METHOD_COLOURS)],
-        "marker": style.METHOD_MARKERS[index % len(style.METHOD_MARKERS)],
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.5,
-    }
 
 
 def distinct(points: Sequence[Point], key: str) -> list[Any]:

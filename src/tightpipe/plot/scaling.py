@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from . import style
+from . import palette
+from .marks import legend, line_look, marker_look, nested_sizes
 from .output import draw_to
-from .panels import Point, distinct, having, label_y, legend, look, panels
+from .palette import Look
+from .panels import Point, distinct, having, label_y, panels
 
 _FIRST = 0.01  # seconds at which the logarithmic axis begins
 
@@ -37,24 +40,29 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
 
 def _draw(points: Sequence[Point]) -> Figure:
     targets = distinct(points, "target")
+    looks, sizes = palette.series(targets), nested_sizes(len(targets))
     figure, axes = panels(distinct(points, "panel"))
     for panel in axes:
         here = having(points, panel=panel.get_title())
-        for index, target in enumerate(targets):
+        for target, size in zip(targets, sizes, strict=True):
             line = having(here, target=target)
-            colour, marker = look(index)["color"], look(index)["marker"]
+            look = looks[target]
             places, seconds = [p["p"] for p in line], [max(_FIRST, p["seconds"]) for p in line]
-            panel.plot(places, seconds, color=colour, zorder=2)
+            panel.plot(places, seconds, **line_look(look), zorder=2)
             for place, second, point in zip(places, seconds, line, strict=True):
-                fill = colour if point["reached"] else "white"
-                panel.plot(place, second, marker=marker, color=colour, markerfacecolor=fill, zorder=3)
+                mark = marker_look(replace(look, hollow=not point["reached"]), size)
+                panel.plot(place, second, **mark, zorder=3)
         panel.set_yscale("log")
         panel.set_xlabel("devices p")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_minor_formatter(NullFormatter())
     label_y(axes, "seconds")
-    handles = [Line2D([], [], label=target, **look(index)) for index, target in enumerate(targets)]
-    hollow = Line2D([], [], label="not reached", color=style.INK, marker="o", markerfacecolor="white", ls="")
+    handles = [
+        Line2D([], [], label=target, **line_look(looks[target]) | marker_look(looks[target]))
+        for target in targets
+    ]
+    open_mark = Look(palette.INK, "o", (), hollow=True)
+    hollow = Line2D([], [], label="not reached", **marker_look(open_mark), linestyle="none")
     legend(figure, [*handles, hollow])
     return figure

@@ -1,4 +1,4 @@
-"""The look of all figures: colours and sizes; fonts and lines are in tightpipe.mplstyle."""
+"""Sizes of all figures, and how they are drawn; colours are in palette.py, fonts in tightpipe.mplstyle."""
 
 from __future__ import annotations
 
@@ -7,21 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib.colors import to_rgb
 
 from ..operation import OpKind
-
-Colour = tuple[float, float, float]
-
-# Okabe and Ito's palette, which people with any colour vision tell apart
-KIND_COLOURS = {OpKind.F: "#0072B2", OpKind.B: "#E69F00", OpKind.W: "#009E73", OpKind.BW: "#CC79A7"}
-METHOD_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-IDLE = "#DCDCDC"
-INK = "#222222"
-PROVEN = "#8C8C8C"
-UNDECIDED = "#F6E3A1"
-DEVICE_MAP = "cividis"
+from . import palette
 
 WIDTH = 7.0  # inches: both columns of a two-column page
 DPI = 300
@@ -31,9 +19,11 @@ DENSE_BARS = 10_000  # more than these are drawn as one image inside vector file
 FONT_SIZE = 7.0  # points
 LARGEST_NUMBER = 6.5
 SMALLEST_NUMBER = 3.5
+SMALLEST_NAMED = 4.5  # at less the number of a bar goes without the letter of its kind
 DIGIT_WIDTH = 0.64  # of the font size, for DejaVu Sans
+NAME_WIDTHS = {OpKind.F: 0.58, OpKind.B: 0.69, OpKind.W: 0.99, OpKind.BW: 1.68}  # as above
 
-_LIGHTEST = 0.56  # how much white the last lane's colour holds
+HATCH = "////"  # at the width of lines that tightpipe.mplstyle sets
 
 _STYLE = Path(__file__).with_name("tightpipe.mplstyle")
 
@@ -44,21 +34,8 @@ def paper_style() -> Iterator[None]:
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(mpl.rc_params_from_file(_STYLE, use_default_template=False))
+        mpl.rcParams.update({"axes.edgecolor": palette.INK, "grid.color": palette.LINE})
         yield
-
-
-def shade(kind: OpKind, lane: int, lanes: int) -> Colour:
-    """Return the colour of a kind's operations: the first lane's is pure, later ones are lighter."""
-    white = _LIGHTEST * lane / max(1, lanes - 1)
-    red, green, blue = (c + (1 - c) * white for c in to_rgb(KIND_COLOURS[kind]))
-    return red, green, blue
-
-
-def text_colour(background: Colour) -> str:
-    """Return black or white, whichever stands out more (WCAG 2.1, relative luminance)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "black"
 
 
 def thousands(value: float, _position: int | None = None) -> str:

@@ -8,11 +8,10 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.colors import to_hex
 
 from ..explain import SENTENCES, Explanation, Phase, Reason, explain
 from ..operation import OpKind
-from ..plot import style
+from ..plot import palette
 from .chart import chart
 from .columns import split_columns
 from .entry import Entry, Report, Value
@@ -101,27 +100,30 @@ def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]
 
 def _vocabulary(lanes: int) -> dict[str, Any]:
     """Return names and colours, which the page shares with the figures."""
-    shades = [[style.shade(kind, lane, lanes) for lane in range(lanes)] for kind in OpKind]
+    shades = [[palette.shade(kind, lane, lanes) for lane in range(lanes)] for kind in OpKind]
     return {
         "kinds": [kind.name for kind in OpKind],
-        "colours": [[to_hex(colour) for colour in row] for row in shades],
-        "inks": [[style.text_colour(colour) for colour in row] for row in shades],
-        "idle": style.IDLE,
-        "reasons": [{"name": str(r), "sentence": SENTENCES[r], "colour": _REASON_COLOURS[r]} for r in Reason],
+        "colours": shades,
+        "inks": [[palette.text_colour(colour) for colour in row] for row in shades],
+        "hatched": [kind in palette.HATCHED for kind in OpKind],
+        "idle": palette.IDLE,
+        **_surfaces(),
+        "reasons": [{"name": r, "sentence": SENTENCES[r], "colour": palette.REASONS[r]} for r in Reason],
         "phases": [str(phase) for phase in Phase],
     }
 
 
-# the rest of Okabe and Ito's palette, for what is not an operation
-_REASON_COLOURS = {
-    Reason.DEPENDENCY: "#B8B8B8",
-    Reason.LINK: "#7F9DB9",
-    Reason.COMMUNICATION: "#56B4E9",
-    Reason.MEMORY: "#D55E00",
-    Reason.ORDER: "#F0E442",
-    Reason.LATE: "#000000",
-    Reason.FINISHED: "#E8E8E8",
-}
+def _surfaces() -> dict[str, str]:
+    """Return the colours of all that is no operation, by the names that scripts and style sheets use."""
+    return {
+        "ink": palette.INK,
+        "soft": palette.SOFT,
+        "line": palette.LINE,
+        "ground": palette.GROUND,
+        "paper": palette.PAPER,
+        "accent": palette.ACCENT,
+        "chosen": palette.CHOSEN,
+    }
 
 
 def _written(value: Value) -> str:
@@ -137,7 +139,8 @@ def _names(suffix: str) -> list[str]:
 
 
 def _styles() -> str:
-    return "\n".join(map(_text, _names(".css")))
+    colours = "".join(f"  --{name}: {colour};\n" for name, colour in _surfaces().items())
+    return "\n".join([f":root {{\n{colours}}}", *map(_text, _names(".css"))])
 
 
 def _modules() -> dict[str, str]:

@@ -2,11 +2,11 @@
 import { ticks } from "format";
 
 // Draw marks and times beneath a frame, at round numbers not closer than `apart` pixels.
-export function drawAxis(context, viewport, frame, bottom, apart = 110) {
+export function drawAxis(context, viewport, frame, bottom, page, apart = 110) {
   const scale = frame.width / viewport.ticks;
   const step = round((apart * viewport.ticks) / frame.width);
-  context.strokeStyle = "#b5b5b5";
-  context.fillStyle = "#444444";
+  context.strokeStyle = page.soft;
+  context.fillStyle = page.ink;
   context.lineWidth = 1;
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "center";

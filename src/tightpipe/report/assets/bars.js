@@ -1,5 +1,6 @@
-// Operations as rectangles with their microbatch numbers: for windows in which they are wide enough.
+// Operations as rectangles with kind and microbatch: for windows in which they are wide enough.
 import { idleAt, rowAt } from "decode";
+import { paint } from "paint";
 
 const LOWEST_LABEL = 9; // height of a bar in pixels from which on it bears a number
 const FONT = "system-ui, sans-serif";
@@ -19,8 +20,7 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
       const left = Math.max(x(schedule.start[i]), frame.left - 1);
       const width = Math.min(x(schedule.until[i]), frame.left + frame.width + 1) - left;
       const [from, height] = slot(schedule, d, i, y, frame.bar);
-      context.fillStyle = page.colours[schedule.kind[i]][schedule.lane[i]];
-      context.fillRect(left, from, width - (width > 3 ? 0.5 : 0), height);
+      paint(context, page, schedule, i, [left, from, width - (width > 3 ? 0.5 : 0), height]);
       if (height >= LOWEST_LABEL) labels.push([i, left + width / 2, from + height / 2 + 0.5, width, height]);
     }
   }
@@ -28,26 +28,45 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
   context.globalAlpha = 1;
 }
 
-// Write the microbatches into the bars that are wide enough.
+// Write the microbatches into the bars that are wide enough, behind their kinds if all of these fit.
 function drawNumbers(context, schedule, labels, page) {
   context.textAlign = "center";
   context.textBaseline = "middle";
-  let size = 0;
-  let digit = 0;
-  for (const [i, x, y, width, height] of labels) {
-    const fitting = Math.min(11, Math.floor(height));
-    if (fitting !== size) {
-      context.font = `${fitting}px ${FONT}`;
-      [size, digit] = [fitting, context.measureText("0").width];
+  const sizes = new Map(); // of a bar's height: what its text takes
+  for (const height of labels.map((label) => label[4])) {
+    if (!sizes.has(height)) sizes.set(height, measure(context, height, page));
+  }
+  const needs = ([i, , , , height], named) => {
+    const { digit, names } = sizes.get(height);
+    return (named ? names[schedule.kind[i]] : 0) + (String(schedule.microbatch[i]).length + 0.8) * digit;
+  };
+  const named = labels.every((label) => label[3] >= needs(label, true));
+  for (const label of labels) {
+    const [i, x, y, width, height] = label;
+    const needed = needs(label, named);
+    if (width < needed) continue;
+    const [kind, { font, size, digit }] = [schedule.kind[i], sizes.get(height)];
+    const colour = page.colours[kind][schedule.lane[i]];
+    if (page.hatched[kind]) {
+      // a plate in the bar's colour keeps the hatching away from the text
+      context.fillStyle = colour;
+      context.fillRect(x - (needed - 0.4 * digit) / 2, y - size / 2, needed - 0.4 * digit, size);
     }
-    const text = String(schedule.microbatch[i]);
-    if (width < (text.length + 0.8) * digit) continue;
-    context.fillStyle = page.inks[schedule.kind[i]][schedule.lane[i]];
-    context.fillText(text, x, y);
+    if (context.font !== font) context.font = font;
+    context.fillStyle = page.inks[kind][schedule.lane[i]];
+    context.fillText((named ? page.kinds[kind] : "") + schedule.microbatch[i], x, y);
   }
 }
 
-// Idle time that the objective charges, in one colour or in that of its reason.
+// The font of a bar of this height, and how wide a digit and the kinds' names are in it.
+function measure(context, height, page) {
+  const size = Math.min(11, Math.floor(height));
+  context.font = `${size}px ${FONT}`;
+  const width = (text) => context.measureText(text).width;
+  return { size, font: context.font, digit: width("0"), names: page.kinds.map(width) };
+}
+
+// Idle time that the objective charges; its reason is a strip in it, so that no idle time looks like work.
 export function drawIdle(context, schedule, viewport, frame, page, look) {
   const { idleStart, idleTicks, idleReason, idleOffsets } = schedule;
   const scale = frame.width / viewport.ticks;
@@ -55,9 +74,12 @@ export function drawIdle(context, schedule, viewport, frame, page, look) {
     const y = frame.top + d * frame.row + (frame.row - frame.bar) / 2;
     let k = Math.max(idleAt(schedule, d, viewport.begin), idleOffsets[d]);
     for (; k < idleOffsets[d + 1] && idleStart[k] < viewport.end; k++) {
-      context.fillStyle = look.reasons ? page.reasons[idleReason[k]].colour : page.idle;
       const left = frame.left + (idleStart[k] - viewport.begin) * scale;
+      context.fillStyle = page.idle;
       context.fillRect(left, y, idleTicks[k] * scale, frame.bar);
+      if (!look.reasons) continue;
+      context.fillStyle = page.reasons[idleReason[k]].colour;
+      context.fillRect(left, y + frame.bar / 3, idleTicks[k] * scale, frame.bar / 3);
     }
   }
 }

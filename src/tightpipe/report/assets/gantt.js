@@ -78,13 +78,13 @@ export class Gantt {
       bar: Math.max(1, Math.round(this.row * 0.86)),
     };
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = "#ffffff";
+    context.fillStyle = this.page.paper;
     context.fillRect(0, 0, width, height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.isDense() ? this.drawImage(context, frame, ratio) : this.drawShapes(context, frame);
     this.drawOverlay(context, frame);
     this.drawDevices(context, frame);
-    drawAxis(context, this.viewport, frame, this.row * this.schedule.devices);
+    drawAxis(context, this.viewport, frame, this.row * this.schedule.devices, this.page);
   }
 
   isDense() {
@@ -111,7 +111,7 @@ export class Gantt {
   drawOverlay(context, frame) {
     this.clip(context, frame);
     if (this.look.critical) drawCritical(context, this.schedule, this.viewport, frame, this.page);
-    if (this.hovered !== null) drawHovered(context, this.schedule, this.viewport, frame, this.hovered);
+    if (this.hovered !== null) drawHovered(context, this.schedule, this.viewport, frame, this.page, this.hovered);
     context.restore();
   }
 
@@ -124,7 +124,7 @@ export class Gantt {
   }
 
   drawDevices(context, frame) {
-    context.fillStyle = "#444444";
+    context.fillStyle = this.page.ink;
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";
     context.textBaseline = "middle";

@@ -1,7 +1,8 @@
 // What the colours mean.
 import { make } from "format";
 
-const entry = (colour, text) => make("span", {}, make("i", { style: `background:${colour}` }), text);
+const entry = (colour, text, look = "") =>
+  make("span", {}, make("i", { class: look, style: `background-color:${colour}` }), text);
 
 export function legend(page, schedules, byReason) {
   const entries = [];
@@ -9,7 +10,8 @@ export function legend(page, schedules, byReason) {
     page.colours[k].forEach((colour, lane) => {
       const holder = schedules.find((s) => s.kind.some((value, i) => value === k && s.lane[i] === lane));
       const noun = holder?.about.laneNoun;
-      if (holder) entries.push(entry(colour, noun ? `${kind} ${noun} ${lane}` : kind));
+      const look = page.hatched[k] ? "hatched" : "";
+      if (holder) entries.push(entry(colour, noun ? `${kind} ${noun} ${lane}` : kind, look));
     });
   });
   if (!byReason) return [...entries, entry(page.idle, "idle")];

@@ -1,19 +1,17 @@
 // What lies over the operations: the critical path, and the one beneath the pointer.
 import { slot } from "bars";
 import { source } from "decode";
-
-const INK = "#1f2328";
+import { paint } from "paint";
 
 export function drawCritical(context, schedule, viewport, frame, page) {
-  const { critical, kind, lane } = schedule;
-  context.strokeStyle = INK;
+  const { critical } = schedule;
+  context.strokeStyle = page.ink;
   context.lineWidth = 1;
   context.beginPath();
   let last = null;
   for (const i of critical) {
     const [x, y, width, height] = box(schedule, viewport, frame, i);
-    context.fillStyle = page.colours[kind[i]][lane[i]];
-    context.fillRect(x, y, width, height);
+    paint(context, page, schedule, i, [x, y, width, height]);
     if (last && last[1] !== y + height / 2) {
       context.moveTo(...last);
       context.lineTo(x, y + height / 2);
@@ -24,9 +22,9 @@ export function drawCritical(context, schedule, viewport, frame, page) {
 }
 
 // Outline an operation and the one that it needs, with a line between them.
-export function drawHovered(context, schedule, viewport, frame, i) {
+export function drawHovered(context, schedule, viewport, frame, page, i) {
   const [x, y, width, height] = box(schedule, viewport, frame, i);
-  context.strokeStyle = INK;
+  context.strokeStyle = page.ink;
   context.lineWidth = 2;
   context.strokeRect(x, y, width, height);
   const from = source(schedule, i);
