@@ -89,7 +89,7 @@ def test_no_start_of_a_frame_that_the_optimum_has_is_cut_off() -> None:
     ("search", "every"),
     [(energetic_bound, 3), (shaving_bound, 12), (fluid_bound, 60), (refutation_bound, 100)],
 )
-def test_no_search_is_above_the_optimum(search: Search, every: int) -> None:
+def test_no_search_is_above_the_optimum(search: Search, every: int, from_work: None) -> None:
     for line in KNOWN[every // 2 :: every]:
         bound = search(small_instance(line.seed), known_cost(line), OPTIONS)
         assert bound.value <= line.optimum, (line, bound)

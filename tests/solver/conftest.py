@@ -1,0 +1,16 @@
+"""What tests of solvers share."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tightpipe.solver.bounds import work_bound
+
+
+@pytest.fixture
+def from_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches for bounds begin at the largest work, not at a formula that may leave them nothing to do."""
+    for name in ("destructive", "energetic"):
+        monkeypatch.setattr(sys.modules[f"tightpipe.solver.bounds.{name}"], "best_bound", work_bound)
