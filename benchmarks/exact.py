@@ -29,7 +29,7 @@ from tightpipe import InputError, Instance, Memory, Placement
 from tightpipe.console import progress_bar
 from tightpipe.experiments.row_store import Row, RowStore
 from tightpipe.experiments.solve_columns import option_columns, result_columns
-from tightpipe.instance_file import write_text
+from tightpipe.files import write_text
 from tightpipe.options import Options
 from tightpipe.plot import draw_gap_over_time
 from tightpipe.result import INTERRUPTED, LogEntry, Result

@@ -10,6 +10,7 @@ import click
 
 from ..console import progress_bar, show_json, show_pairs, show_table
 from ..errors import InfeasibleError
+from ..files import STANDARD, check_writable
 from ..instance import Instance
 from ..instance_file import load_instance
 from ..metrics import bubble_rate, cost
@@ -18,7 +19,7 @@ from ..result import Result
 from ..schedule_file import ScheduleFile, load_schedule, save_schedule
 from ..solve import METHODS, bounds_within, compile_kernels, solve
 from ..validate import Violation, validate
-from .common import check_writable, cli, json_option, max_memory_option, search_options
+from .common import cli, json_option, max_memory_option, search_options, summary_beside
 
 
 @cli.command("solve")
@@ -28,7 +29,7 @@ from .common import check_writable, cli, json_option, max_memory_option, search_
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
 @click.option("--backend", help="Solver behind milp: highs or cbc. [default: highs]")
-@click.option("-o", "--output", metavar="SCHEDULE", help="Write the schedule to this file.")
+@click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
 @json_option
 @click.pass_context
@@ -63,14 +64,15 @@ def _solve(
         )
     if output is not None and result.schedule is not None:
         save_schedule(result.schedule, output, method=result.method, bound=result.bound)
-    _show_result(result, output, as_json)
+    with summary_beside(output):
+        _show_result(result, output, as_json)
     context.exit(0 if result.schedule is not None else 1)
 
 
 def _warm_start(text: str) -> Any:
     if text == "none":
         return None
-    return load_schedule(text).schedule if os.path.exists(text) else text
+    return load_schedule(text).schedule if text == STANDARD or os.path.exists(text) else text
 
 
 def _show_result(result: Result, output: str | None, as_json: bool) -> None:

@@ -34,6 +34,7 @@ from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.schema import migrate
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
+from ..files import STANDARD
 from ..solve import compile_kernels
 from .common import cli, json_option
 from .sweep_bar import duration, sweep_bar, title
@@ -92,7 +93,7 @@ def _sweep(
         if not quiet:
             _say_size(store, (workers or workers_that_fit(declared.threads)) if engine == "local" else None)
         if store.tally().unfinished:
-            write_conditions(Path(experiment), folder)
+            write_conditions(experiment, folder)
             if engine == "local":
                 compile_kernels()  # so that no solve spends its time limit on it
         _run(store, where, declared, folder, quiet or as_json)
@@ -143,6 +144,9 @@ def _engine(
 
 
 def _folder(experiment: str, output: str | None) -> Path:
+    if output is None and experiment == STANDARD:
+        rule = "an experiment on standard input has no name: give the folder with -o"
+        raise InputError(rule, key="output", value=None)
     return Path(output) if output is not None else Path("results") / Path(experiment).stem
 
 
