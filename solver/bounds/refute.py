@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tightpipe.instance import Instance
+from tightpipe.interruption import raise_again
 from tightpipe.options import Options
 
 from ..clock import Clock
@@ -34,7 +35,9 @@ def refutation_bound(instance: Instance, upper: int, options: Options, lower: in
     """
 
     def refuted(target: int, clock: Clock) -> bool:
-        return decide(instance, target, clock.limit(options)).possible is False
+        decision = decide(instance, target, clock.limit(options))
+        raise_again(decision.reason)
+        return decision.possible is False
 
     argument = "an exhaustive search shows that no schedule costs {target} or less"
     return destructive_bound("refutation", argument, refuted, _STEPS, instance, upper, options, lower)

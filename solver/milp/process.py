@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tightpipe.result import INTERRUPTED
+from tightpipe.interruption import reason_of
 
 from ..clock import Clock
 from ..memory import MemoryCap
@@ -87,8 +87,8 @@ def run_process(
 def _wait(process: subprocess.Popen[bytes], clock: Clock, cap: MemoryCap, look: Callable[[], None]) -> str:
     try:
         stopped = _watch(process, clock, cap, look)
-    except KeyboardInterrupt:
-        stopped = INTERRUPTED
+    except KeyboardInterrupt as stop:
+        stopped = reason_of(stop)
     if stopped:
         process.send_signal(signal.SIGINT)
         _ended(process, _GRACE)

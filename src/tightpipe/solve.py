@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,10 +22,11 @@ from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
 
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance, Memory
+from .interruption import raise_again, reason_of
 from .metrics import cost
 from .options import Options, Progress
 from .placement import PLACEMENTS
-from .result import INTERRUPTED, LogEntry, Result, Status
+from .result import LogEntry, Result, Status
 from .retime import retime
 from .schedule import Schedule
 from .validate import validate
@@ -134,15 +135,18 @@ def find_method(name: str) -> Method:
 
 def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
     """Return a validated schedule of each heuristic that has one for this instance, cheapest first."""
-    found = []
+    return sorted(_heuristic_schedules(instance), key=lambda pair: cost(pair[1]))
+
+
+def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
     for heuristic in HEURISTICS.values():
         if instance.placement.name not in heuristic.placements:
             continue
         try:
-            found.append((heuristic.name, _checked(retime(instance, heuristic.order(instance)))))
+            schedule = _checked(retime(instance, heuristic.order(instance)))
         except NoScheduleError:
             continue
-    return sorted(found, key=lambda pair: cost(pair[1]))
+        yield heuristic.name, schedule
 
 
 _BOUND_SEARCHES = (
@@ -154,25 +158,25 @@ _BOUND_SEARCHES = (
 """Each with its share of the time left."""
 
 
-def bounds_within(instance: Instance, options: Options) -> list[Bound]:
-    """Return all bounds of an instance that has a schedule: by formula, then by search within the time limit.
+def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
+    """Yield all bounds of an instance that has a schedule: by formula, then by search within the time limit.
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
     """
     clock = Clock(options.time_limit)
-    found = all_bounds(instance)
+    formulas = all_bounds(instance)
+    yield from formulas
     starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
     if not starts:
-        return found
-    upper = cost(starts[0][1])
+        return
+    upper, best = cost(starts[0][1]), max(bound.value for bound in formulas)
     for search, share in _BOUND_SEARCHES:
-        best = max(bound.value for bound in found)
         if best >= upper:
             break
         bound = search(instance, upper, clock.part(share).limit(options), best)
         if bound.value > best:
-            found.append(bound)
-    return found
+            best = bound.value
+            yield bound
 
 
 def compile_kernels() -> None:
@@ -188,8 +192,8 @@ def compile_kernels() -> None:
     once = Options(time_limit=60.0, workers=1)
     results = [solve_cpsat(tiny, once), improve(tiny, Options(workers=1))]
     shaving_bound(tiny, cost(warm_starts(tiny)[0][1]), once)
-    if any(result.reason == INTERRUPTED for result in results):
-        raise KeyboardInterrupt
+    for result in results:
+        raise_again(result.reason)
 
 
 def _tiny(placement: str, limit: int) -> Instance:
@@ -247,11 +251,28 @@ def _run_solver(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
-    start = _resolve(instance, warm_start)
+    start, stopped = _start_until_stopped(instance, warm_start)
     spent = time.perf_counter() - begin
     left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
-    result = solver(instance, replace(options, time_limit=left), start)
-    return replace(result, seconds=time.perf_counter() - begin)
+    result = solver(instance, replace(options, time_limit=0.0 if stopped else left), start)
+    return replace(result, seconds=time.perf_counter() - begin, reason=stopped or result.reason)
+
+
+def _start_until_stopped(instance: Instance, warm_start: WarmStart) -> tuple[Schedule | None, str]:
+    """Return the schedule to start from, and what signal cut the search for it short, or "".
+
+    The schedule is then the best of those heuristics that were run before the signal.
+    """
+    found: list[Schedule] = []
+    try:
+        if warm_start != "best":
+            return _resolve(instance, warm_start), ""
+        for _, schedule in _heuristic_schedules(instance):
+            found.append(schedule)
+        stopped = ""
+    except KeyboardInterrupt as stop:
+        stopped = reason_of(stop)
+    return min(found, key=cost, default=None), stopped
 
 
 def _run_improve(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
@@ -264,7 +285,7 @@ def _run_best(instance: Instance, options: Options, warm_start: WarmStart) -> Re
 
 
 def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
-    """Turn the `warm_start` argument into a valid schedule, or None where there is none."""
+    """Turn a `warm_start` argument other than "best" into a valid schedule, or None where there is none."""
     if warm_start is None:
         return None
     if isinstance(warm_start, Schedule):
@@ -272,8 +293,6 @@ def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
         if violations:
             raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
         return warm_start
-    if warm_start == "best":
-        return next((schedule for _, schedule in warm_starts(instance)), None)
     heuristic = HEURISTICS.get(warm_start)
     if heuristic is None or instance.placement.name not in heuristic.placements:
         fitting = [h.name for h in HEURISTICS.values() if instance.placement.name in h.placements]

@@ -52,7 +52,10 @@ def search_options(time_limit: float) -> Callable[[Command], Command]:
 def cli() -> None:
     """Find pipeline-parallel training schedules and prove how good they are.
 
-    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input.
+    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input; 130 ended
+    by Ctrl-C and 143 by SIGTERM, also where solve has written its best schedule so far.
+
+    The name - stands for standard input, and as the file of -o for standard output.
     """
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -86,7 +84,7 @@ def _sweep(
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
-    with open_store(folder / STORE) as store, _sigterm_as_interrupt():
+    with open_store(folder / STORE) as store:
         store.enrol(tasks)
         if retry_failed:
             store.retry_failed()
@@ -166,20 +164,6 @@ def _say_size(store: Store, workers: int | None) -> None:
     where = "of solving" if workers is None else f"on {workers} workers"
     seconds = duration(tally.seconds_left / (workers or 1))
     print(f"{tally.total} solves, {tally.unfinished} to run: at most {seconds} {where}", file=sys.stderr)
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """End as for Ctrl-C when a batch system ends the job."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @cli.command("status")
