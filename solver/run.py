@@ -72,6 +72,7 @@ def run_search(
             incumbent.report(None, energetic_bound(instance, cost(first), part, bound).value)
         if not incumbent.closed and clock.left > 0:
             reason = search(incumbent, clock)
+        return incumbent.result(method, reason)
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
     except failures as error:

@@ -1,4 +1,4 @@
-"""A program: keep a temporary folder, and run a solver in it, for as long as the process lives that asked for it.
+"""A program: keep a temporary folder and run a solver in it, as long as the process lives that asks for it.
 
 That process holds the other end of the pipe at standard input. The system closes it when the process ends,
 however that comes about; then the solver is killed and the folder removed. So neither outlives a process that

@@ -8,11 +8,12 @@ which is 128 plus the number of the signal, as a shell has it for a program that
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Any
+from types import FrameType
 
 INTERRUPTED = "interrupted"
 """`Result.reason` of a solve that Ctrl-C ended early."""
@@ -28,6 +29,9 @@ _EXCEPTIONS = {INTERRUPTED: KeyboardInterrupt, TERMINATED: Terminated}
 _SIGNALS = {INTERRUPTED: signal.SIGINT, TERMINATED: signal.SIGTERM}
 _REASONS: dict[int, str] = {number: reason for reason, number in _SIGNALS.items()}
 _ECHO = 1.0  # seconds; programs that start others pass Ctrl-C on, so that it comes twice
+_COMPILER = ("numba", "llvmlite")
+_LATER = 0.01  # seconds
+_PATIENCE = 5.0  # seconds: loading what is compiled takes less, compiling more
 
 
 def reason_of(stop: BaseException) -> str:
@@ -53,20 +57,42 @@ def exit_status(reason: str) -> int:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM raise in the main thread until the block ends.
-
-    A signal within a second of another is not raised: it would hit the very code that keeps what was found.
-    """
-    last = -inf
-
-    def raise_it(number: int, _: Any) -> None:
-        nonlocal last
-        if time.monotonic() - last > _ECHO:
-            last = time.monotonic()
-            raise_again(_REASONS[number])
-
-    with _handled_by(raise_it):
+    """Let Ctrl-C and SIGTERM raise in the main thread until the block ends."""
+    with _handled_by(_Listener()):
         yield
+
+
+class _Listener:
+    """A handler that raises, but not where that would do harm.
+
+    Not within a second of another signal: it would hit the very code that keeps what was found. And not
+    within the compiler of the inner loops: its tables would be broken, while schedules are still to be timed
+    by what it compiles, and its destructors drop exceptions. There the signal is sent again a little later.
+    """
+
+    def __init__(self) -> None:
+        self._raised = -inf
+        self._waits_since: float | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._raised < _ECHO:
+            return
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        if _is_compiling(frame) and now - self._waits_since < _PATIENCE:
+            main = threading.main_thread().ident
+            threading.Timer(_LATER, signal.pthread_kill, (main, number)).start()
+            return
+        self._raised, self._waits_since = now, None
+        raise_again(_REASONS[number])
+
+
+def _is_compiling(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _COMPILER:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
@@ -77,7 +103,7 @@ def held_back() -> Iterator[None]:
     """
     came: list[str] = []
 
-    def remember(number: int, _: Any) -> None:
+    def remember(number: int, _: FrameType | None) -> None:
         came.append(_REASONS[number])
         if len(came) > 1:
             raise_again(came[-1])
@@ -89,7 +115,7 @@ def held_back() -> Iterator[None]:
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, Any], None]) -> Iterator[None]:
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle both signals in this way, but those that are ignored, as a shell does for background jobs."""
     before = {number: signal.getsignal(number) for number in _REASONS}
     mine = [number for number in _REASONS if before[number] not in (signal.SIG_IGN, None)]

@@ -90,7 +90,8 @@ def solve(
     Returns
     -------
     Result
-        With a validated schedule unless the status is `infeasible` or `unknown`.
+        With a validated schedule unless the status is `infeasible` or `unknown`. A method that searches and is
+        ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
 
     Raises
     ------
@@ -251,28 +252,18 @@ def _run_solver(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
-    start, stopped = _start_until_stopped(instance, warm_start)
-    spent = time.perf_counter() - begin
-    left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
-    result = solver(instance, replace(options, time_limit=0.0 if stopped else left), start)
-    return replace(result, seconds=time.perf_counter() - begin, reason=stopped or result.reason)
-
-
-def _start_until_stopped(instance: Instance, warm_start: WarmStart) -> tuple[Schedule | None, str]:
-    """Return the schedule to start from, and what signal cut the search for it short, or "".
-
-    The schedule is then the best of those heuristics that were run before the signal.
-    """
-    found: list[Schedule] = []
+    starts: list[Schedule] = []
     try:
-        if warm_start != "best":
-            return _resolve(instance, warm_start), ""
-        for _, schedule in _heuristic_schedules(instance):
-            found.append(schedule)
-        stopped = ""
-    except KeyboardInterrupt as stop:
-        stopped = reason_of(stop)
-    return min(found, key=cost, default=None), stopped
+        for schedule in _starts(instance, warm_start):
+            starts.append(schedule)
+        spent = time.perf_counter() - begin
+        left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
+        result = solver(instance, replace(options, time_limit=left), min(starts, key=cost, default=None))
+    except KeyboardInterrupt as stop:  # before the solver had more to keep than what it starts from
+        at_once = replace(options, time_limit=0.0)
+        result = solver(instance, at_once, min(starts, key=cost, default=None))
+        result = replace(result, reason=reason_of(stop))
+    return replace(result, seconds=time.perf_counter() - begin)
 
 
 def _run_improve(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
@@ -284,10 +275,16 @@ def _run_best(instance: Instance, options: Options, warm_start: WarmStart) -> Re
     return _run_solver("best", solve_best, instance, options, warm_start)
 
 
-def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
-    """Turn a `warm_start` argument other than "best" into a valid schedule, or None where there is none."""
-    if warm_start is None:
-        return None
+def _starts(instance: Instance, warm_start: WarmStart) -> Iterator[Schedule]:
+    """Yield the schedules, as they are found, of which the cheapest is the one that `warm_start` asks for."""
+    if warm_start == "best":
+        yield from (schedule for _, schedule in _heuristic_schedules(instance))
+    elif warm_start is not None:
+        yield _resolve(instance, warm_start)
+
+
+def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
+    """Turn a `warm_start` argument into a valid schedule."""
     if isinstance(warm_start, Schedule):
         violations = validate(instance, warm_start)
         if violations:

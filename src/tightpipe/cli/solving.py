@@ -66,9 +66,9 @@ def _solve(
             max_memory=max_memory,
             progress=bar.begin(method),
         )
-    with held_back():
-        if output is not None and result.schedule is not None:
-            save_schedule(result.schedule, output, method=result.method, bound=result.bound)
+        with held_back():
+            if output is not None and result.schedule is not None:
+                save_schedule(result.schedule, output, method=result.method, bound=result.bound)
     with summary_beside(output):
         _show_result(result, output, as_json)
     context.exit(_exit_status(result))
