@@ -90,8 +90,8 @@ def solve(
     Returns
     -------
     Result
-        With a validated schedule unless the status is `infeasible` or `unknown`. A method that searches and is
-        ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
+        With a validated schedule unless the status is `infeasible` or `unknown`. A method that searches and
+        is ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
 
     Raises
     ------
