@@ -29,10 +29,11 @@ from tightpipe import InputError, Instance, Memory, Placement
 from tightpipe.console import progress_bar
 from tightpipe.experiments.row_store import Row, RowStore
 from tightpipe.experiments.solve_columns import option_columns, result_columns
-from tightpipe.instance_file import write_text
+from tightpipe.files import write_text
+from tightpipe.interruption import raise_again
 from tightpipe.options import Options
 from tightpipe.plot import draw_gap_over_time
-from tightpipe.result import INTERRUPTED, LogEntry, Result
+from tightpipe.result import LogEntry, Result
 from tightpipe.solve import warm_starts
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
@@ -334,8 +335,7 @@ def _run(tasks: Sequence[Task], store: RowStore) -> None:
             name = f"{task.instance}, {task.method} from {task.start}"
             bar.begin(name)
             row = task.row()
-            if row["reason"] == INTERRUPTED:
-                raise KeyboardInterrupt
+            raise_again(row["reason"])
             store.append(row)
             text = f"{name}: {row['status']} gap {row['gap']} in {row['seconds']} s"
             bar.finish(f"{text}; {row['reason']}" if row["reason"] else text, sum(longest[done:]))

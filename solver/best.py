@@ -8,9 +8,10 @@ from functools import partial
 from math import comb, inf
 
 from tightpipe.instance import Instance
+from tightpipe.interruption import was_stopped
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, LogEntry, Result
+from tightpipe.result import LogEntry, Result
 from tightpipe.schedule import Schedule
 
 from .bounds.fluid import fluid_bound
@@ -127,7 +128,7 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
             reason = result.reason or reason
         incumbent.offer(result.schedule)
         incumbent.prove(result.bound, result.proof)
-        if reason == INTERRUPTED:
+        if was_stopped(reason):
             break
     return reason
 

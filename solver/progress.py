@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tightpipe.contradiction import refuse_contradiction
+from tightpipe.interruption import was_stopped
 from tightpipe.metrics import cost
 from tightpipe.options import Progress
-from tightpipe.result import INTERRUPTED, LogEntry, Proof, Result, Status
+from tightpipe.result import LogEntry, Proof, Result, Status
 from tightpipe.schedule import Schedule
 
 from .clock import Clock
@@ -52,7 +53,7 @@ class Incumbent:
     def result(self, method: str, reason: str) -> Result:
         """Return what a method has come to; `reason` says why it ended early, if it did.
 
-        Ctrl-C is told even where the gap is closed: what comes after a solve is not to go on.
+        A signal is told even where the gap is closed: what comes after a solve is not to go on.
         """
         return Result(
             self.schedule.instance,
@@ -62,7 +63,7 @@ class Incumbent:
             self.bound,
             self._clock.elapsed,
             tuple(self.log),
-            "" if self.closed and reason != INTERRUPTED else reason,
+            "" if self.closed and not was_stopped(reason) else reason,
             self.proof,
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tightpipe.instance import Instance
+from tightpipe.interruption import reason_of
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, Result, Status
+from tightpipe.result import Result, Status
 from tightpipe.schedule import Schedule
 
 from .bounds import best_bound
@@ -35,7 +36,7 @@ def run_search(
     program: str = "",
     failures: tuple[type[Exception], ...] = (),
 ) -> Result:
-    """Search from a start until the gap is closed, time is up, or Ctrl-C ends it.
+    """Search from a start until the gap is closed, time is up, or a signal ends it.
 
     Parameters
     ----------
@@ -73,8 +74,9 @@ def run_search(
             incumbent.prove(bound.value, bound.proof)
         if not incumbent.closed and clock.left > 0:
             reason = search(incumbent, clock)
-    except KeyboardInterrupt:
-        reason = INTERRUPTED
+        return incumbent.result(method, reason)
+    except KeyboardInterrupt as stop:
+        reason = reason_of(stop)
     except failures as error:
         reason = f"{program} failed: {str(error) or type(error).__name__}"
     return incumbent.result(method, reason)

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 
 import tightpipe
 from tightpipe import InputError, Instance, Memory, Status, retime, solve, validate
+from tightpipe.interruption import INTERRUPTED
 from tightpipe.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED, Proof, Result
+from tightpipe.result import Proof, Result
 from tightpipe.solve import METHODS, compile_kernels, warm_starts
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.progress import Incumbent

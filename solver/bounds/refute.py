@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tightpipe.instance import Instance
+from tightpipe.interruption import raise_again
 from tightpipe.options import Options
 from tightpipe.result import Proof
 
@@ -35,7 +36,9 @@ def refutation_bound(instance: Instance, upper: int, options: Options, lower: in
     """
 
     def refute(target: int, clock: Clock) -> Proof | None:
-        return decide(instance, target, clock.limit(options)).proof
+        decision = decide(instance, target, clock.limit(options))
+        raise_again(decision.reason)
+        return decision.proof
 
     argument = "an exhaustive search shows that no schedule costs {target} or less"
     return destructive_bound("refutation", argument, refute, _STEPS, instance, upper, options, lower)

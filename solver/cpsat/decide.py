@@ -32,7 +32,7 @@ class Decision:
     schedule
         A valid schedule of cost at most T, or None.
     reason
-        Why it is open; empty when time was up.
+        Why it is open, empty when time was up; or what signal ended the search, whatever the answer.
     windows
         Of an open one: a start for the next question about this target or a lower one.
     proof
@@ -82,7 +82,7 @@ def decide(
         return Decision(None)
     found = search(model, options, clock.left, lambda *_: None, effort=effort)
     if found.schedule is not None:
-        return Decision(True, found.schedule)
+        return Decision(True, found.schedule, found.reason)
     if found.exhausted:
         return Decision(False, reason=found.reason, proof=Proof.CP_SAT)
     return Decision(None, reason=found.reason, windows=windows)

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from ortools.sat.python import cp_model
 
 from tightpipe.instance import Instance
+from tightpipe.interruption import reason_of, was_stopped
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED
 from tightpipe.retime import retime
 from tightpipe.schedule import Order, Schedule
 from tightpipe.validate import validate
@@ -177,7 +177,7 @@ def search(
     enough: int = 0,
     effort: float = inf,
 ) -> Found:
-    """Run CP-SAT for at most `seconds`; Ctrl-C and the memory cap end the run early.
+    """Run CP-SAT for at most `seconds`; a signal and the memory cap end the run early.
 
     Parameters
     ----------
@@ -210,7 +210,10 @@ def search(
 
 
 def _together(answers: list[Found], stopped: str) -> Found:
-    """Return what the racers know together, and why they were stopped."""
+    """Return what the racers know together, and why they were stopped.
+
+    A signal is told whatever they know: it ends all work, not this search alone.
+    """
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]
     reason = next((answer.reason for answer in answers if answer.reason), "")
@@ -219,7 +222,7 @@ def _together(answers: list[Found], stopped: str) -> Found:
         min(schedules, key=cost, default=None),
         max(bounds, default=None),
         exhausted,
-        stopped if stopped and not exhausted else reason,
+        stopped if was_stopped(stopped) or (stopped and not exhausted) else reason,
     )
 
 
@@ -233,7 +236,7 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
 
 
 def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
-    """Return all answers, and why the race was stopped: by Ctrl-C, by the memory cap, or not (empty).
+    """Return all answers, and why the race was stopped: by a signal, by the memory cap, or not (empty).
 
     The runs have threads of their own, while this one waits and can be interrupted.
     """
@@ -241,8 +244,8 @@ def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
         runs = {pool.submit(racer.run): racer for racer in racers}
         try:
             stopped = _wait(runs, cap)
-        except KeyboardInterrupt:
-            stopped = INTERRUPTED
+        except KeyboardInterrupt as stop:
+            stopped = reason_of(stop)
         finally:
             _stop(runs)
         return [run.result() for run in runs], stopped

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tightpipe.instance import Instance
+from tightpipe.interruption import was_stopped
 from tightpipe.metrics import cost
 from tightpipe.options import Options
 
@@ -61,5 +62,7 @@ def ask_targets(
             return "" if asked and decision.reason == TOO_LARGE else decision.reason
         else:
             ceiling, left_open[target] = target, decision.windows
+        if was_stopped(decision.reason):
+            return decision.reason
         asked = True
     return ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pulp
 
@@ -15,6 +13,7 @@ from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import OUT_OF_TIME, ModelFiles, run_process
+from .supervisor import Supervisor
 
 _NUMBER = r"([-+\d.e]+)"
 _BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)
@@ -27,15 +26,17 @@ _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 def run_cbc(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
     """Solve with CBC, in one thread: with several it now and then waits forever; see `Backend`."""
-    with TemporaryDirectory() as folder:
-        return _Run(model, options, clock, watch, Path(folder)).run()
+    with Supervisor() as supervisor:
+        return _Run(model, options, clock, watch, supervisor).run()
 
 
 class _Run:
-    """One run, with its files in `folder`."""
+    """One run, with its files in the supervisor's folder."""
 
-    def __init__(self, model: MilpModel, options: Options, clock: Clock, watch: Watch, folder: Path) -> None:
-        self.files = ModelFiles(model, folder)
+    def __init__(
+        self, model: MilpModel, options: Options, clock: Clock, watch: Watch, supervisor: Supervisor
+    ) -> None:
+        self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor
         self.options, self.clock, self.watch = options, clock, watch
         self.pulp = pulp.COIN_CMD(path=pulp.PULP_CBC_CMD.pulp_cbc_path, msg=False)
 
@@ -43,7 +44,7 @@ class _Run:
         """Return why CBC ended early, else ""."""
         self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
         cap = MemoryCap(self.options.max_memory)
-        code, stopped = run_process(self._command(), self.files, self.clock, cap, self._look)
+        code, stopped = run_process(self._command(), self.supervisor, self.files, self.clock, cap, self._look)
         written = self.files.solution.exists()
         if written:
             self._take_solution()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tightpipe.options import Options
 
@@ -14,21 +13,24 @@ from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import OUT_OF_TIME, ModelFiles, run_process
+from .supervisor import Supervisor
 
 _PROGRAM = Path(__file__).with_name("highs_program.py")
 
 
 def run_highs(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
     """Solve with HiGHS; see `Backend`."""
-    with TemporaryDirectory() as folder:
-        return _Run(model, options, clock, watch, Path(folder)).run()
+    with Supervisor() as supervisor:
+        return _Run(model, options, clock, watch, supervisor).run()
 
 
 class _Run:
-    """One run, with its files in `folder`."""
+    """One run, with its files in the supervisor's folder."""
 
-    def __init__(self, model: MilpModel, options: Options, clock: Clock, watch: Watch, folder: Path) -> None:
-        self.files = ModelFiles(model, folder)
+    def __init__(
+        self, model: MilpModel, options: Options, clock: Clock, watch: Watch, supervisor: Supervisor
+    ) -> None:
+        self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor
         self.options, self.clock, self.watch = options, clock, watch
         self.read = 0
         self.status = ""
@@ -46,7 +48,7 @@ class _Run:
         self.files.start.write_text(json.dumps({"start": start, "options": settings}))
         command = [sys.executable, "-P", str(_PROGRAM), str(self.files.mps), str(self.files.start)]
         cap = MemoryCap(self.options.max_memory)
-        code, stopped = run_process(command, self.files, self.clock, cap, self._look)
+        code, stopped = run_process(command, self.supervisor, self.files, self.clock, cap, self._look)
         if stopped:
             return "" if stopped == OUT_OF_TIME else stopped
         if self.status not in ("Optimal", "Time limit reached"):

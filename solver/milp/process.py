@@ -6,18 +6,17 @@ highspy, two versions of HiGHS under one name, cannot be loaded by the same proc
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tightpipe.result import INTERRUPTED
+from tightpipe.interruption import reason_of
 
 from ..clock import Clock
 from ..memory import MemoryCap
 from .linear import Variable
 from .model import MilpModel
+from .supervisor import Supervisor
 
 POLL = 0.2  # seconds between two looks at what the process has written
 OUT_OF_TIME = "out of time"
@@ -54,14 +53,23 @@ class ModelFiles:
 
 
 def run_process(
-    command: list[str], files: ModelFiles, clock: Clock, cap: MemoryCap, look: Callable[[], None]
+    command: list[str],
+    supervisor: Supervisor,
+    files: ModelFiles,
+    clock: Clock,
+    cap: MemoryCap,
+    look: Callable[[], None],
 ) -> tuple[int, str]:
     """Run until the process ends or a limit is hit; return its exit status and why it was stopped, else "".
+
+    One that does not stop when it is asked to is killed when the supervisor's block ends.
 
     Parameters
     ----------
     command
         Program and arguments.
+    supervisor
+        Runs it.
     files
         The process writes to `log` and `errors`.
     clock
@@ -71,44 +79,26 @@ def run_process(
     look
         Called now and then, and once at the end, to read what the process has written.
     """
-    with files.log.open("w") as log, files.errors.open("w") as errors:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=errors, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
-            stopped = _wait(process, clock, cap, look)
-        finally:
-            process.kill()
-            process.wait()
-    look()
-    return process.returncode, stopped
-
-
-def _wait(process: subprocess.Popen[bytes], clock: Clock, cap: MemoryCap, look: Callable[[], None]) -> str:
+    process = supervisor.start(command, files.log, files.errors)
     try:
-        stopped = _watch(process, clock, cap, look)
-    except KeyboardInterrupt:
-        stopped = INTERRUPTED
+        stopped = _watch(supervisor, process, clock, cap, look)
+    except KeyboardInterrupt as stop:
+        stopped = reason_of(stop)
     if stopped:
-        process.send_signal(signal.SIGINT)
-        _ended(process, _GRACE)
-    return stopped
+        supervisor.stop()
+        supervisor.ended(_GRACE)
+    look()
+    return supervisor.code or 0, stopped
 
 
-def _watch(process: subprocess.Popen[bytes], clock: Clock, cap: MemoryCap, look: Callable[[], None]) -> str:
+def _watch(
+    supervisor: Supervisor, process: int, clock: Clock, cap: MemoryCap, look: Callable[[], None]
+) -> str:
     """Wait for the end of the process, or until it has to be stopped; return why, else ""."""
     while clock.left > 0:
-        if _ended(process, min(POLL, clock.left)):
+        if supervisor.ended(min(POLL, clock.left)):
             return ""
         look()
-        if cap.hit(process.pid):
+        if cap.hit(process):
             return cap.reason
-    return "" if _ended(process, _LATE) else OUT_OF_TIME
-
-
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    return "" if supervisor.ended(_LATE) else OUT_OF_TIME

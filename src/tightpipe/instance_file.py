@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from .errors import InputError
+from .files import read_text, write_text
 from .instance import Instance, Memory
 
 _REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
@@ -20,7 +20,7 @@ _MEMORY = ("forward", "backward", "weight", "limit")
 
 
 def load_instance(path: str | Path) -> Instance:
-    """Read an instance file; the suffix ``.toml`` means TOML, all else JSON.
+    """Read an instance file; the suffix ``.toml`` means TOML, all else JSON; ``-`` is standard input.
 
     Raises
     ------
@@ -104,18 +104,6 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
             raise InputError(f"missing key '{key}'{f' in {name}' if name else ''}; required are {known}")
 
 
-def read_text(path: str | Path) -> str:
-    """Read a UTF-8 file, or raise an InputError that says why it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError("no such file", source=str(path)) from None
-    except UnicodeDecodeError:
-        raise InputError("not a text file (UTF-8)", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
-
-
 def read_json(path: str | Path) -> Any:
     """Read a JSON file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
@@ -146,21 +134,3 @@ def _read_toml(path: Path) -> Any:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a file in one step: readers see the old content or the new, never half.
-
-    Raises
-    ------
-    InputError
-        If the folder is missing or not writable.
-    """
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")  # two writers do not meet in it
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True) if target.parent.is_dir() else None
-        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None

@@ -10,9 +10,6 @@ from . import metrics
 from .instance import Instance
 from .schedule import Schedule
 
-INTERRUPTED = "interrupted"
-"""`Result.reason` of a solve that Ctrl-C ended early."""
-
 
 class Status(StrEnum):
     """How a method ended."""
@@ -70,7 +67,8 @@ class Result:
     log
         Incumbents and bounds over time.
     reason
-        Why there is no schedule, or why a method ended early; empty otherwise.
+        Why there is no schedule, or why a method ended early: `interrupted` by Ctrl-C, `terminated` by
+        SIGTERM, or a sentence; empty otherwise.
     proof
         What the bound rests on; None where nothing is proven, or where the caller gave the bound.
     """

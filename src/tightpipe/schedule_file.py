@@ -11,8 +11,9 @@ import numpy as np
 
 from . import metrics
 from .errors import InputError
+from .files import write_text
 from .instance import LARGEST, Instance, check_int
-from .instance_file import check_keys, instance_from_dict, instance_to_dict, read_json, write_text
+from .instance_file import check_keys, instance_from_dict, instance_to_dict, read_json
 from .operation import Operation
 from .schedule import Order, Schedule, parse_slot, slot_text
 from .validate import complete, validate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,10 +23,11 @@ from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
 from .contradiction import refuse_contradiction
 from .errors import InfeasibleError, InputError, NoScheduleError
 from .instance import Instance, Memory
+from .interruption import raise_again, reason_of
 from .metrics import cost
 from .options import Options, Progress
 from .placement import PLACEMENTS
-from .result import INTERRUPTED, LogEntry, Result, Status
+from .result import LogEntry, Result, Status
 from .retime import retime
 from .schedule import Schedule
 from .validate import validate
@@ -90,7 +91,8 @@ def solve(
     Returns
     -------
     Result
-        With a validated schedule unless the status is `infeasible` or `unknown`.
+        With a validated schedule unless the status is `infeasible` or `unknown`. A method that searches and
+        is ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
 
     Raises
     ------
@@ -135,15 +137,18 @@ def find_method(name: str) -> Method:
 
 def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
     """Return a validated schedule of each heuristic that has one for this instance, cheapest first."""
-    found = []
+    return sorted(_heuristic_schedules(instance), key=lambda pair: cost(pair[1]))
+
+
+def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
     for heuristic in HEURISTICS.values():
         if instance.placement.name not in heuristic.placements:
             continue
         try:
-            found.append((heuristic.name, _checked(retime(instance, heuristic.order(instance)))))
+            schedule = _checked(retime(instance, heuristic.order(instance)))
         except NoScheduleError:
             continue
-    return sorted(found, key=lambda pair: cost(pair[1]))
+        yield heuristic.name, schedule
 
 
 _BOUND_SEARCHES = (
@@ -155,18 +160,19 @@ _BOUND_SEARCHES = (
 """Each with its share of the time left."""
 
 
-def bounds_within(instance: Instance, options: Options) -> list[Bound]:
-    """Return all bounds of an instance that has a schedule: by formula, then by search within the time limit.
+def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
+    """Yield all bounds of an instance that has a schedule: by formula, then by search within the time limit.
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
     """
     clock = Clock(options.time_limit)
-    found = all_bounds(instance)
+    formulas = all_bounds(instance)
+    yield from formulas
     starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
     if not starts:
-        return found
+        return
     _, start = starts[0]
-    upper, best = cost(start), max(found, key=_value)
+    upper, best = cost(start), max(formulas, key=_value)
     for search, share in _BOUND_SEARCHES:
         refuse_contradiction(start, best.value, best.proof)
         if best.value == upper:
@@ -174,8 +180,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
         bound = search(instance, upper, clock.part(share).limit(options), best.value)
         if bound.value > best.value:
             best = bound
-            found.append(bound)
-    return found
+            yield bound
 
 
 def _value(bound: Bound) -> int:
@@ -195,8 +200,8 @@ def compile_kernels() -> None:
     once = Options(time_limit=60.0, workers=1)
     results = [solve_cpsat(tiny, once), improve(tiny, Options(workers=1))]
     shaving_bound(tiny, cost(warm_starts(tiny)[0][1]), once)
-    if any(result.reason == INTERRUPTED for result in results):
-        raise KeyboardInterrupt
+    for result in results:
+        raise_again(result.reason)
 
 
 def _tiny(placement: str, limit: int) -> Instance:
@@ -257,10 +262,17 @@ def _run_solver(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
-    start = _resolve(instance, warm_start)
-    spent = time.perf_counter() - begin
-    left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
-    result = solver(instance, replace(options, time_limit=left), start)
+    starts: list[Schedule] = []
+    try:
+        for schedule in _starts(instance, warm_start):
+            starts.append(schedule)
+        spent = time.perf_counter() - begin
+        left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
+        result = solver(instance, replace(options, time_limit=left), min(starts, key=cost, default=None))
+    except KeyboardInterrupt as stop:  # before the solver had more to keep than what it starts from
+        at_once = replace(options, time_limit=0.0)
+        result = solver(instance, at_once, min(starts, key=cost, default=None))
+        result = replace(result, reason=reason_of(stop))
     return replace(result, seconds=time.perf_counter() - begin)
 
 
@@ -273,17 +285,21 @@ def _run_best(instance: Instance, options: Options, warm_start: WarmStart) -> Re
     return _run_solver("best", solve_best, instance, options, warm_start)
 
 
-def _resolve(instance: Instance, warm_start: WarmStart) -> Schedule | None:
-    """Turn the `warm_start` argument into a valid schedule, or None where there is none."""
-    if warm_start is None:
-        return None
+def _starts(instance: Instance, warm_start: WarmStart) -> Iterator[Schedule]:
+    """Yield the schedules, as they are found, of which the cheapest is the one that `warm_start` asks for."""
+    if warm_start == "best":
+        yield from (schedule for _, schedule in _heuristic_schedules(instance))
+    elif warm_start is not None:
+        yield _resolve(instance, warm_start)
+
+
+def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
+    """Turn a `warm_start` argument into a valid schedule."""
     if isinstance(warm_start, Schedule):
         violations = validate(instance, warm_start)
         if violations:
             raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
         return warm_start
-    if warm_start == "best":
-        return next((schedule for _, schedule in warm_starts(instance)), None)
     heuristic = HEURISTICS.get(warm_start)
     if heuristic is None or instance.placement.name not in heuristic.placements:
         fitting = [h.name for h in HEURISTICS.values() if instance.placement.name in h.placements]

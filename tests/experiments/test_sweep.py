@@ -81,7 +81,10 @@ def test_two_sweeps_share_a_store_and_run_nothing_twice(tmp_path: Path) -> None:
     assert {(row.state, row.attempts) for row in rows_of(folder)} == {("done", 1)}
 
 
-def test_ctrl_c_keeps_what_is_done_and_ends_what_is_in_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
     experiment, folder = write_experiment(tmp_path, WITH_A_LONG_ONE), tmp_path / "results"
     sweep = start(experiment, folder, "--workers", "1")
     wait_until(lambda: len(done(folder)) == 1 and "running" in states(folder))
@@ -89,9 +92,9 @@ def test_ctrl_c_keeps_what_is_done_and_ends_what_is_in_work(tmp_path: Path) -> N
     assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
     assert told["running_now"] == ["small 6x24 3p cpsat from best"]
     solves = psutil.Process(sweep.pid).children()
-    sweep.send_signal(signal.SIGINT)
+    sweep.send_signal(number)
     _, errors = sweep.communicate()
-    assert sweep.returncode == 130
+    assert sweep.returncode == status
     assert "the same command continues" in errors.splitlines()[-1]
     assert all(not solve.is_running() for solve in solves)
     assert states(folder) == {"done", "pending"}

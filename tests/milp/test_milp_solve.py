@@ -28,6 +28,7 @@ from tightpipe.solver.milp import solve as solve_module
 from tightpipe.solver.milp.backend import proven_cost
 from tightpipe.solver.milp.estimate import size_of
 from tightpipe.solver.milp.model import MilpModel
+from tightpipe.solver.milp.supervisor import Supervisor
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
@@ -166,20 +167,42 @@ def test_a_process_that_dies_leaves_the_warm_start(monkeypatch: Any, backend: An
     assert "exit status -9" in result.reason
 
 
-def _kill_backend(*_: Any) -> None:
+def _solvers() -> list[psutil.Process]:
+    return [solver for supervisor in psutil.Process().children() for solver in supervisor.children()]
+
+
+def _kill_solver(*_: Any) -> None:
+    for process in _solvers():
+        process.kill()
+
+
+def _kill_supervisor(*_: Any) -> None:
     for process in psutil.Process().children():
         process.kill()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_process_that_is_killed_in_mid_solve_leaves_the_warm_start(monkeypatch: Any, backend: Any) -> None:
+@pytest.mark.parametrize("kill", [_kill_solver, _kill_supervisor])
+def test_a_process_that_is_killed_in_mid_solve_leaves_the_warm_start(
+    monkeypatch: Any, backend: Any, kill: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    running: list[psutil.Process] = []
+
+    def see_and_kill() -> None:
+        running.extend(_solvers())
+        kill()
+
     module = sys.modules[f"tightpipe.solver.milp.{backend}"]
     real = module.run_process  # type: ignore[attr-defined]
-    monkeypatch.setattr(module, "run_process", lambda *rest: real(*rest[:-1], _kill_backend))
+    monkeypatch.setattr(module, "run_process", lambda *rest: real(*rest[:-1], see_and_kill))
     result = solve_milp(HARD, Options(time_limit=60), _serial(HARD), backend=backend)
     assert result.status is Status.FEASIBLE
     assert validate(HARD, result.schedule) == []
     assert "exit status -9" in result.reason
+    assert running
+    assert psutil.wait_procs(running, timeout=10)[1] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_highs_found_before_it_was_killed_is_kept() -> None:
@@ -188,7 +211,7 @@ def test_what_highs_found_before_it_was_killed_is_kept() -> None:
 
     def kill_once_better(entry: LogEntry) -> None:
         if entry.cost is not None and entry.cost < start:
-            _kill_backend()
+            _kill_solver()
 
     options = Options(time_limit=120, workers=2, progress=kill_once_better)
     result = solve_milp(instance, options, _serial(instance))
@@ -211,7 +234,8 @@ def test_of_what_cbc_writes_whole_solutions_are_taken(
 ) -> None:
     told: list[Any] = []
     watch = SimpleNamespace(solution=told.append, bound=told.append)
-    run = cbc._Run(_model(EASY, _serial(EASY)), Options(), Clock(None), watch, tmp_path)
+    supervisor: Any = SimpleNamespace(folder=tmp_path)
+    run = cbc._Run(_model(EASY, _serial(EASY)), Options(), Clock(None), watch, supervisor)
     lines = f"{head} - objective value 510.00000000\n0 X0000000 1 0\n{last_line}"
     run.files.solution.write_text(lines)
     run._take_solution()
@@ -234,6 +258,63 @@ def test_wrong_claims_of_a_backend_are_not_believed(monkeypatch: Any) -> None:
 )
 def test_dual_bounds_are_rounded_with_a_tolerance(dual: float, cost: int | None) -> None:
     assert proven_cost(dual) == cost
+
+
+ENDED = """
+import sys
+from tightpipe import Instance, Memory
+from tightpipe.options import Options
+from tightpipe.solver.milp import solve_milp
+hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
+                        memory=Memory(2, -1, -1, 16))
+solve_milp(hard, Options(time_limit=300, workers=2), backend=sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_solver_ends_with_its_parent_and_leaves_no_files(
+    backend: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", ENDED, backend], env=environment) as parent:
+        try:
+            deadline = time.monotonic() + 120
+            while len(running := psutil.Process(parent.pid).children(recursive=True)) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert list(tmp_path.iterdir()) != []
+        finally:
+            parent.send_signal(number)
+    assert parent.returncode == -number
+    assert psutil.wait_procs(running, timeout=10)[1] == []  # the supervisor ends last, without its folder
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
+def test_a_folder_goes_with_its_parent_before_there_is_a_solver(tmp_path: Path) -> None:
+    program = "import time; from tightpipe.solver.milp.supervisor import Supervisor\n"
+    program += "with Supervisor() as s: print(s.folder, flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as parent:
+        assert parent.stdout is not None
+        folder = Path(parent.stdout.readline().strip())
+        assert folder.parent == tmp_path
+        (running,) = psutil.Process(parent.pid).children(recursive=True)
+        parent.kill()
+    assert psutil.wait_procs([running], timeout=10)[1] == []
+    assert not folder.exists()
+
+
+def test_a_supervisor_that_cannot_start_its_solver_says_why(tmp_path: Path) -> None:
+    with Supervisor() as supervisor, pytest.raises(OSError, match="No such file or directory: '/none'"):
+        supervisor.start(["/none"], tmp_path / "out", tmp_path / "errors")
+    assert not supervisor.folder.exists()
 
 
 INTERRUPTED = """

@@ -47,7 +47,7 @@ def test_equal_figures_give_equal_files(draw: Draw, tmp_path: Path, suffix: str)
 
 def test_missing_folder(draw: Draw, tmp_path: Path) -> None:
     target = tmp_path / "absent" / "figure.png"
-    with pytest.raises(InputError, match="no folder") as error:
+    with pytest.raises(InputError, match="there is no such folder") as error:
         draw(target)
     assert str(error.value).startswith(str(target))
 
@@ -55,7 +55,7 @@ def test_missing_folder(draw: Draw, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_read_only_folder(draw: Draw, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="not writable"):
+    with pytest.raises(InputError, match="read-only"):
         draw(tmp_path / "figure.png")
 
 

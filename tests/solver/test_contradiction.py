@@ -74,7 +74,7 @@ def test_a_wrong_bound_is_told(
 def test_bounds_are_compared_with_the_best_heuristic(monkeypatch: Patch) -> None:
     _formula(monkeypatch)
     with pytest.raises(ContradictionError, match="formula") as error:
-        bounds_within(INSTANCE, Options(5, workers=1))
+        list(bounds_within(INSTANCE, Options(5, workers=1)))
     _evidence(str(error.value)).unlink()
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Schedule, retime, validate
+from tightpipe.interruption import INTERRUPTED
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import INTERRUPTED
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.search import Found, search

@@ -15,6 +15,7 @@ from ..errors import (
     NoScheduleError,
     StoppedError,
 )
+from ..interruption import ended_by_signals, exit_status, reason_of
 from ..runtime import RunError
 from . import comparing, drawing, explaining, programs, reporting, running, solving, sweeping
 from .common import cli
@@ -32,8 +33,6 @@ __all__ = [
     "sweeping",
 ]
 
-_INTERRUPTED = 130
-
 
 def _fail(message: str, status: int) -> NoReturn:
     print(f"tightpipe: {message}", file=sys.stderr)
@@ -43,7 +42,9 @@ def _fail(message: str, status: int) -> NoReturn:
 def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit status."""
     try:
-        sys.exit(cli.main(prog_name="tightpipe", standalone_mode=False))
+        with ended_by_signals():
+            status = cli.main(prog_name="tightpipe", standalone_mode=False)
+        sys.exit(status)
     except click.ClickException as error:
         _fail(" ".join(error.format_message().split()), 2)
     except InputError as error:
@@ -52,5 +53,6 @@ def main() -> None:
         _fail(str(error), 1)
     except StoppedError as error:
         _fail(f"{error}; what was finished is kept, the same command continues", 1)
-    except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted; what was finished is kept, the same command continues", _INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as stop:
+        reason = reason_of(stop.__cause__ or stop)  # click raises an exception of its own from it
+        _fail(f"{reason}; what was finished is kept, the same command continues", exit_status(reason))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any, TypeVar
 
 import click
 
 from .. import __version__
 from ..console import show_json, show_pairs
-from ..errors import InfeasibleError, InputError
+from ..errors import InfeasibleError
+from ..files import is_standard_output
 from ..schedule_file import ScheduleFile, load_schedule
 from ..validate import validate
 
@@ -19,8 +20,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
-output_option = click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
-
+output_option = click.option(
+    "-o", "--output", required=True, metavar="FILE", help="File to write; - for standard output."
+)
 
 max_memory_option = click.option(
     "--max-memory", type=float, metavar="GB", help="End CP-SAT and MILP here, and keep what they have."
@@ -50,7 +52,10 @@ def search_options(time_limit: float) -> Callable[[Command], Command]:
 def cli() -> None:
     """Find pipeline-parallel training schedules and prove how good they are.
 
-    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input.
+    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input; 130 ended
+    by Ctrl-C and 143 by SIGTERM, also where solve has written its best schedule so far.
+
+    The name - stands for standard input, and as the file of -o for standard output.
     """
 
 
@@ -62,15 +67,10 @@ def show(data: dict[str, Any], as_json: bool) -> None:
         show_pairs(data)
 
 
-def check_writable(path: str) -> None:
-    """Raise before the work rather than after it."""
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise InputError("cannot be written: there is no such folder", source=path)
-    if Path(path).is_dir():
-        raise InputError("cannot be written: it is a folder", source=path)
-    if not os.access(folder, os.W_OK):
-        raise InputError("cannot be written: the folder is read-only", source=path)
+def summary_beside(output: str | None) -> AbstractContextManager[object]:
+    """Print what a command says to standard error where its output is standard output."""
+    taken = output is not None and is_standard_output(output)
+    return redirect_stdout(sys.stderr) if taken else nullcontext()
 
 
 def valid_schedule(path: str) -> ScheduleFile:

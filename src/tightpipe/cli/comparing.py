@@ -19,11 +19,11 @@ from ..experiments.realistic import COLUMNS as REALISTIC_COLUMNS
 from ..experiments.realistic import choose_realistic, missing_realistic, plan_realistic, run_realistic
 from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
 from ..experiments.row_store import Row, RowStore
+from ..files import check_writable, write_text
 from ..instance import Objective
-from ..instance_file import write_text
 from ..options import Options
 from ..solve import compile_kernels
-from .common import check_writable, cli, json_option, search_options
+from .common import cli, json_option, search_options, summary_beside
 
 
 @cli.command("compare")
@@ -66,7 +66,8 @@ def _compare(
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
     if fresh and Path(output).exists():
-        Path(output).replace(output + ".bak")
+        old = Path(output).resolve()  # a link goes on leading to the new rows
+        old.replace(f"{old}.bak")
     store = RowStore(Path(output), COLUMNS)
     todo = missing(tasks, store)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
@@ -123,12 +124,13 @@ def _table(number: str, output: str | None, as_json: bool) -> None:
     cells = table_cells(int(number))
     write_text(target, to_csv(cells))
     equal = sum(cell.difference == 0 for cell in cells)
-    if as_json:
-        rows = [{field: getattr(cell, field) for field in FIELDS} for cell in cells]
-        show_json({"csv": target, "cells": rows, "equal": equal})
-        return
-    show_table(*wide(cells))
-    print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
+    with summary_beside(target):
+        if as_json:
+            rows = [{field: getattr(cell, field) for field in FIELDS} for cell in cells]
+            show_json({"csv": target, "cells": rows, "equal": equal})
+            return
+        show_table(*wide(cells))
+        print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
 
 
 @cli.command("realistic")

@@ -10,12 +10,18 @@ from .. import plot
 from ..console import show_json
 from ..errors import InputError
 from ..experiments.gallery import draw_gallery
-from .common import check_writable, cli, json_option, valid_schedule
+from ..files import check_writable
+from .common import cli, json_option, summary_beside, valid_schedule
 
 
 @cli.command("plot")
 @click.argument("schedules", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="PICTURE", help="File to write: .png, .svg or .pdf.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PICTURE",
+    help="File to write: .png, .svg or .pdf; - for a PNG on standard output.",
+)
 @click.option("--memory", is_flag=True, help="Add the memory of each device as a second panel.")
 @click.option("--text", is_flag=True, help="Draw as text on stdout, one line per device.")
 @click.option("--scale", type=click.IntRange(1), help="Ticks per character of --text.")
@@ -33,10 +39,11 @@ def _plot(
         labels = [(content.method or Path(path).stem, content.schedule) for path, content in drawn]
         bounds = [content.bound for _, content in drawn]
         plot.draw_gantt(labels, path=output, memory=memory, bounds=bounds)
-    if as_json:
-        show_json({"output": output, "text": pictures or None})
-    elif text:
-        print("\n\n".join(pictures))
+    with summary_beside(output):
+        if as_json:
+            show_json({"output": output, "text": pictures or None})
+        elif text:
+            print("\n\n".join(pictures))
 
 
 @cli.command("gallery")
@@ -47,4 +54,5 @@ def _gallery(output: str, as_json: bool) -> None:
     check_writable(output)
     draw_gallery(output)
     if as_json:
-        show_json({"output": output})
+        with summary_beside(output):
+            show_json({"output": output})

@@ -10,6 +10,7 @@ import click
 
 from ..console import show_json, show_table
 from ..export import EXPORTS, export
+from ..files import check_writable
 from ..instance_file import read_json
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
 from ..program.passes import (
@@ -23,7 +24,7 @@ from ..program.passes import (
     save_tasks,
     visualize_overlap,
 )
-from .common import Command, check_writable, cli, json_option, output_option, show, valid_schedule
+from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
 
 Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]  # and pictures of it
 
@@ -66,7 +67,8 @@ def _lower(
     replay(program, semantics)
     save_program(program, output)
     nodes = sum(map(len, program.devices))
-    show({"output": output, "nodes": nodes, "replayed": semantics, "sha256": program.sha256}, as_json)
+    with summary_beside(output):
+        show({"output": output, "nodes": nodes, "replayed": semantics, "sha256": program.sha256}, as_json)
 
 
 @cli.command("replay")
@@ -103,12 +105,13 @@ def _overlap(
     options = {} if passes is None else {"passes": [name.strip() for name in passes.split(",")]}
     reports, pictures = overlap(file, output, budget=budget, **options)
     rows = [asdict(report) for report in reports]
-    if as_json:
-        show_json({"output": output, "passes": rows})
-        return
-    show_table(list(rows[0]), [list(row.values()) for row in rows])
-    if text:
-        print("\n".join(pictures()))
+    with summary_beside(output):
+        if as_json:
+            show_json({"output": output, "passes": rows})
+            return
+        show_table(list(rows[0]), [list(row.values()) for row in rows])
+        if text:
+            print("\n".join(pictures()))
 
 
 def _is_schedule(path: str) -> bool:
@@ -142,4 +145,5 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: bo
     check_writable(output)
     options = {name: value for name, value in chosen.items() if value}
     export(valid_schedule(schedule).schedule, target, output, **options)
-    show({"output": output, "target": target}, as_json)
+    with summary_beside(output):
+        show({"output": output, "target": target}, as_json)

@@ -8,8 +8,8 @@ import click
 
 from ..console import progress_bar, show_json
 from ..errors import InputError
-from ..instance_file import write_text
-from .common import check_writable, cli, json_option, valid_schedule
+from ..files import check_writable, write_text
+from .common import cli, json_option, summary_beside, valid_schedule
 
 
 @cli.command("report")
@@ -41,7 +41,8 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
         page = render(report, relax=not no_relax, finished=lambda entry: bar.finish(entry.label, None))
     write_text(target, page)
     rows, size = len(report.entries), len(page.encode())
-    if as_json:
-        show_json({"output": target, "rows": rows, "schedules": drawn, "bytes": size})
-    else:
-        print(f"{target}: {rows} rows, {drawn} schedules, {size / 1e6:.1f} MB")
+    with summary_beside(target):
+        if as_json:
+            show_json({"output": target, "rows": rows, "schedules": drawn, "bytes": size})
+        else:
+            print(f"{target}: {rows} rows, {drawn} schedules, {size / 1e6:.1f} MB")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ..console import show_json, working
 from ..errors import InputError
+from ..files import check_writable
 from ..instance import Objective, check_int
 from ..instance_file import save_instance
 from ..placement import PLACEMENTS, Placement
@@ -24,7 +24,7 @@ from ..runtime import (
     read_zero_bubble_log,
     run_schedule,
 )
-from .common import check_writable, cli, json_option, output_option, show, valid_schedule
+from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
 
 
 @cli.command("run")
@@ -99,7 +99,8 @@ def _profile(
     )
     save_instance(instance, output)
     costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
-    show({"output": output, **costs, "comm": profile.comm}, as_json)
+    with summary_beside(output):
+        show({"output": output, **costs, "comm": profile.comm}, as_json)
 
 
 def _read_profile(
@@ -110,7 +111,7 @@ def _read_profile(
     if len(given) > 1:
         raise InputError("give one of --trace, --log and --table", value=" ".join(given))
     if trace:
-        return read_chrome_trace(*map(Path, trace))
+        return read_chrome_trace(*trace)
     if log is not None:
         return read_zero_bubble_log(log, placement=placement)
     return None if table is None else read_table(table)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from tightpipe.solver.bounds import Bound
+
 from ..console import progress_bar, show_json, show_pairs, show_table
 from ..errors import InfeasibleError
+from ..files import STANDARD, check_writable
 from ..instance import Instance
 from ..instance_file import load_instance
+from ..interruption import exit_status, held_back, reason_of, was_stopped
 from ..metrics import bubble_rate, cost
 from ..options import Options
 from ..result import Result
 from ..schedule_file import ScheduleFile, load_schedule, save_schedule
 from ..solve import METHODS, bounds_within, compile_kernels, solve
 from ..validate import Violation, validate
-from .common import check_writable, cli, json_option, max_memory_option, search_options
+from .common import cli, json_option, max_memory_option, search_options, summary_beside
 
 
 @cli.command("solve")
@@ -28,7 +33,7 @@ from .common import check_writable, cli, json_option, max_memory_option, search_
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
 @click.option("--backend", help="Solver behind milp: highs or cbc. [default: highs]")
-@click.option("-o", "--output", metavar="SCHEDULE", help="Write the schedule to this file.")
+@click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
 @json_option
 @click.pass_context
@@ -61,16 +66,24 @@ def _solve(
             max_memory=max_memory,
             progress=bar.begin(method),
         )
-    if output is not None and result.schedule is not None:
-        save_schedule(result.schedule, output, method=result.method, bound=result.bound)
-    _show_result(result, output, as_json)
-    context.exit(0 if result.schedule is not None else 1)
+        with held_back():
+            if output is not None and result.schedule is not None:
+                save_schedule(result.schedule, output, method=result.method, bound=result.bound)
+    with summary_beside(output):
+        _show_result(result, output, as_json)
+    context.exit(_exit_status(result))
+
+
+def _exit_status(result: Result) -> int:
+    if was_stopped(result.reason):
+        return exit_status(result.reason)
+    return 0 if result.schedule is not None else 1
 
 
 def _warm_start(text: str) -> Any:
     if text == "none":
         return None
-    return load_schedule(text).schedule if os.path.exists(text) else text
+    return load_schedule(text).schedule if text == STANDARD or os.path.exists(text) else text
 
 
 def _show_result(result: Result, output: str | None, as_json: bool) -> None:
@@ -95,29 +108,53 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 @click.option("--workers", type=int, help="Threads. [default: all cores]")
 @max_memory_option
 @json_option
+@click.pass_context
 def _bound(
-    instance: str, time_limit: float, workers: int | None, max_memory: float | None, as_json: bool
+    context: click.Context,
+    instance: str,
+    time_limit: float,
+    workers: int | None,
+    max_memory: float | None,
+    as_json: bool,
 ) -> None:
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
 
     Bounds by formula come first. Within the time limit, shaving, a linear program and CP-SAT then refute
-    costs below that of the best heuristic.
+    costs below that of the best heuristic. Ended by a signal, it prints the bounds that were found by then.
     """
     problem = load_instance(instance)
     _refuse_infeasible(problem)
     with progress_bar(1, time_limit) as bar:
         options = Options(time_limit, workers, max_memory=max_memory, progress=bar.begin("bound"))
-        bounds = bounds_within(problem, options)
+        bounds, reason = _until_stopped(bounds_within(problem, options))
+    _show_bounds(bounds, reason, as_json)
+    context.exit(exit_status(reason) if reason else 0)
+
+
+def _until_stopped(bounds: Iterator[Bound]) -> tuple[list[Bound], str]:
+    """Return the bounds that are found before a signal ends the search for more, and its reason, else ""."""
+    found: list[Bound] = []
+    try:
+        for bound in bounds:
+            found.append(bound)
+    except KeyboardInterrupt as stop:
+        if not found:
+            raise
+        return found, reason_of(stop)
+    return found, ""
+
+
+def _show_bounds(bounds: Sequence[Bound], reason: str, as_json: bool) -> None:
     best = max(bounds, key=lambda bound: bound.value)
     if as_json:
         fields = ("name", "value", "proof", "seconds", "argument")
         rows = [{field: getattr(bound, field) for field in fields} for bound in bounds]
-        show_json({"best": best.value, "name": best.name, "bounds": rows})
+        show_json({"best": best.value, "name": best.name, "bounds": rows, "reason": reason})
         return
     show_table(["bound", "value", "proof", "seconds", "argument"], [
         (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds
     ])  # fmt: skip
-    print(f"best: {best.value} ({best.name})")
+    print(f"best: {best.value} ({best.name})" + (f"; {reason}" if reason else ""))
 
 
 def _refuse_infeasible(instance: Instance) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -34,6 +32,7 @@ from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.schema import migrate
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
+from ..files import STANDARD
 from ..solve import compile_kernels
 from .common import cli, json_option
 from .sweep_bar import duration, sweep_bar, title
@@ -85,14 +84,14 @@ def _sweep(
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
-    with open_store(folder / STORE) as store, _sigterm_as_interrupt():
+    with open_store(folder / STORE) as store:
         store.enrol(tasks)
         if retry_failed:
             store.retry_failed()
         if not quiet:
             _say_size(store, (workers or workers_that_fit(declared.threads)) if engine == "local" else None)
         if store.tally().unfinished:
-            write_conditions(Path(experiment), folder)
+            write_conditions(experiment, folder)
             if engine == "local":
                 compile_kernels()  # so that no solve spends its time limit on it
         _run(store, where, declared, folder, quiet or as_json)
@@ -143,6 +142,9 @@ def _engine(
 
 
 def _folder(experiment: str, output: str | None) -> Path:
+    if output is None and experiment == STANDARD:
+        rule = "an experiment on standard input has no name: give the folder with -o"
+        raise InputError(rule, key="output", value=None)
     return Path(output) if output is not None else Path("results") / Path(experiment).stem
 
 
@@ -162,20 +164,6 @@ def _say_size(store: Store, workers: int | None) -> None:
     where = "of solving" if workers is None else f"on {workers} workers"
     seconds = duration(tally.seconds_left / (workers or 1))
     print(f"{tally.total} solves, {tally.unfinished} to run: at most {seconds} {where}", file=sys.stderr)
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """End as for Ctrl-C when a batch system ends the job."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @cli.command("status")

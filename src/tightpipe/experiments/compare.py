@@ -9,8 +9,9 @@ from fractions import Fraction
 
 from ..errors import InputError
 from ..instance import Instance, Objective, check_int
+from ..interruption import raise_again
 from ..options import Options, Progress
-from ..result import INTERRUPTED, Result
+from ..result import Result
 from ..settings import Setting, load_settings
 from ..solve import find_method, solve
 from .row_store import RowStore
@@ -155,7 +156,7 @@ def run(
 ) -> Iterator[tuple[Task, Result]]:
     """Compute the tasks and append each row as it finishes.
 
-    A solve that Ctrl-C ended early is no row: KeyboardInterrupt is raised instead.
+    A solve that Ctrl-C or SIGTERM ended early is no row: its KeyboardInterrupt is raised again instead.
     """
     for task in tasks:
         options = task.options
@@ -168,8 +169,7 @@ def run(
             max_memory=options.max_memory,
             progress=watch(task),
         )
-        if result.reason == INTERRUPTED:
-            raise KeyboardInterrupt
+        raise_again(result.reason)
         store.append(row_of(task, result))
         yield task, result
 

@@ -8,8 +8,9 @@ from time import perf_counter
 
 from ..errors import InputError
 from ..instance import Instance
+from ..interruption import raise_again
 from ..options import Options, Progress
-from ..result import INTERRUPTED, Result, Status
+from ..result import Result, Status
 from ..retime import retime
 from ..settings import load_realistic, with_median_costs
 from ..solve import solve
@@ -87,11 +88,10 @@ def missing_realistic(tasks: Sequence[RealisticTask], store: RowStore) -> list[R
 def run_realistic(
     tasks: Sequence[RealisticTask], store: RowStore, watch: Callable[[str], Progress]
 ) -> Iterator[tuple[RealisticTask, Result]]:
-    """Compute the tasks and append each row as it finishes; an interrupted solve is no row."""
+    """Compute the tasks and append each row as it finishes; one that a signal ended early is no row."""
     for task in tasks:
         result = _solve(task, watch(f"{task.name} {task.method}"))
-        if result.reason == INTERRUPTED:
-            raise KeyboardInterrupt
+        raise_again(result.reason)
         store.append(_row(task, result))
         yield task, result
 

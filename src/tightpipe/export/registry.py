@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..instance_file import read_text, write_text
+from ..files import read_text, write_text
 from ..schedule import Order, Schedule
 from .chrome_trace import CHROME_TRACE
 from .guard import check_exportable

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..files import write_text
 from ..instance import LARGEST, check_int
-from ..instance_file import check_keys, instance_from_dict, instance_to_dict, read_json, write_text
+from ..instance_file import check_keys, instance_from_dict, instance_to_dict, read_json
 from .check import check_program
 from .node import Node, NodeType
 from .program import Program

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..instance_file import read_text
+from ..files import read_bytes, read_text
 from ..placement import Placement
 from .profile_table import KINDS, Profile, Samples, make_profile
 
@@ -82,7 +82,7 @@ def _trace_text(path: str | Path) -> str:
     if Path(path).suffix != ".gz":
         return read_text(path)
     try:
-        return gzip.decompress(Path(path).read_bytes()).decode()
+        return gzip.decompress(read_bytes(path)).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", source=str(path)) from None
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
+from ..files import read_text
 from ..instance import Instance, Memory, Objective, check_int
-from ..instance_file import read_text
 
 KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import plot
-from ...instance_file import write_text
+from ...files import write_text
 from ..sweep.experiment import FigureKind
 from ..sweep.row import Row
 from . import points

@@ -15,7 +15,7 @@ import pandas as pd
 import psutil
 
 from ...errors import InputError
-from ...instance_file import read_text, write_text
+from ...files import read_text, write_bytes, write_text
 from ..sweep.row import COLUMNS, Row
 from .load import ROWS
 
@@ -35,16 +35,15 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
     InputError
         If pyarrow is not installed.
     """
-    partial = folder / f"rows.parquet.{os.getpid()}.tmp"
     try:
-        _frame(rows).to_parquet(partial, index=False)
+        content = _frame(rows).to_parquet(None, index=False)
     except ImportError:
         rule = "needs pyarrow: pip install 'tightpipe[parquet]'"
         raise InputError(rule, key="parquet") from None
-    partial.replace(folder / "rows.parquet")
+    write_bytes(folder / "rows.parquet", content)
 
 
-def write_conditions(experiment: Path, folder: Path) -> None:
+def write_conditions(experiment: str | Path, folder: Path) -> None:
     """Write a copy of the experiment and the environment that it is run in, as it is at the start."""
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from ...instance_file import write_text
+from ...files import write_text
 from ..sweep.row import Row
 from .points import bound_rate, method_name
 

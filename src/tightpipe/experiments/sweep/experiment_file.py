@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...files import read_text
 from ...instance import Instance, Objective, check_int
-from ...instance_file import load_instance, read_text
+from ...instance_file import load_instance
 from ...settings import Setting
 from ...solve import METHODS, find_method
 from ..compare import choose_settings

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...files import write_text
 from ...instance import check_int
-from ...instance_file import check_keys, read_json, write_text
+from ...instance_file import check_keys, read_json
 from .task import Task, TaskKind, Tasks, check_tasks
 
 _NUMBERS = ("duration", "ready", "memory", "buffer")

@@ -1,0 +1,89 @@
+"""A temporary folder and a solver's process in it, which both end with this process, even if it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+_PROGRAM = Path(__file__).with_name("supervisor_program.py")
+
+
+class Supervisor:
+    """Runs one solver; see `supervisor_program` for what keeps the promise.
+
+    Attributes
+    ----------
+    folder
+        Exists within the ``with`` block.
+    code
+        The return code of the solver, negative for a signal; None until `ended` has returned True.
+
+    Raises
+    ------
+    OSError
+        If no process can be started or no folder made.
+    """
+
+    folder: Path
+    code: int | None = None
+
+    def __enter__(self) -> Supervisor:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,  # so that `wait` sees every line that has not been read
+            start_new_session=True,  # Ctrl-C in the terminal is for this process alone
+        )
+        self.folder = Path(self._answer())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # closes its input, and returns when folder and solver are gone
+        with suppress(ProcessLookupError):  # unless it was killed itself
+            os.killpg(self._process.pid, signal.SIGKILL)
+        rmtree(self.folder, ignore_errors=True)
+
+    def start(self, command: list[str], output: Path, errors: Path) -> int:
+        """Start the solver and return its process id."""
+        self._ask([command, str(output), str(errors)])
+        return int(self._answer())
+
+    def stop(self) -> None:
+        """Ask the solver to stop, as Ctrl-C would."""
+        with suppress(BrokenPipeError):  # the end is near anyway
+            self._ask("stop")
+
+    def ended(self, seconds: float) -> bool:
+        """Wait for the end of the solver for at most so many seconds; whether it has come."""
+        assert self._process.stdout is not None
+        if self.code is None and wait([self._process.stdout.fileno()], seconds):
+            self.code = self._code()
+        return self.code is not None
+
+    def _code(self) -> int:
+        try:
+            return int(self._answer())
+        except OSError:  # somebody has killed the supervisor
+            return self._process.wait()
+
+    def _ask(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(value).encode() + b"\n")
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            complaint = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
+            raise OSError(complaint[-1] if complaint else "the supervisor has ended")
+        return json.loads(line)
