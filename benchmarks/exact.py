@@ -26,12 +26,12 @@ from typing import Any
 import click
 
 from tightpipe import InputError, Instance, Memory, Placement
-from tightpipe.console import progress_bar
 from tightpipe.experiments.row_store import Row, RowStore
 from tightpipe.experiments.solve_columns import option_columns, result_columns
 from tightpipe.instance_file import write_text
 from tightpipe.options import Options
 from tightpipe.plot import draw_gap_over_time
+from tightpipe.progress_bar import progress_bar
 from tightpipe.result import INTERRUPTED, LogEntry, Result
 from tightpipe.solve import warm_starts
 from tightpipe.solver.best import solve_best

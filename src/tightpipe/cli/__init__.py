@@ -7,23 +7,10 @@ from typing import NoReturn
 
 import click
 
-from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError, StoppedError
-from ..runtime import RunError
-from . import comparing, drawing, explaining, programs, reporting, running, solving, sweeping
+from ..errors import DeadlockError, InfeasibleError, InputError, NoScheduleError, RunError, StoppedError
 from .common import cli
 
-__all__ = [
-    "cli",
-    "comparing",
-    "drawing",
-    "explaining",
-    "main",
-    "programs",
-    "reporting",
-    "running",
-    "solving",
-    "sweeping",
-]
+__all__ = ["cli", "main"]
 
 _INTERRUPTED = 130
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from ..console import progress_bar, show_json
+from ..console import show_json
 from ..errors import InputError
 from ..instance_file import write_text
+from ..progress_bar import progress_bar
 from .common import check_writable, cli, json_option, valid_schedule
 
 

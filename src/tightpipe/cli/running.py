@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from ..console import show_json, working
+from ..console import show_json
 from ..errors import InputError
 from ..instance import Objective, check_int
 from ..instance_file import save_instance
 from ..placement import PLACEMENTS, Placement
+from ..progress_bar import working
 from ..runtime import (
     DTYPES,
     MODELS,
