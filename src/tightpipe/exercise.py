@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from tightpipe.solver.bounds.shaving import shaving_bound
-
 from .explain import explain
 from .instance import Instance, Memory
 from .metrics import cost
 from .options import Options
 from .placement import PLACEMENTS
 from .result import INTERRUPTED
-from .solve import find_method, warm_starts
+from .solve import bound_searches, find_method, warm_starts
 
 
 def exercise() -> None:
-    """Run every heuristic, CP-SAT, improvement, shaving and an explanation once on tiny instances.
+    """Run every heuristic, CP-SAT, improvement, each bound by search and an explanation once.
 
     Raises
     ------
@@ -29,7 +27,8 @@ def exercise() -> None:
         if find_method(method).load()(tiny, options, "best").reason == INTERRUPTED:
             raise KeyboardInterrupt
     start = warm_starts(tiny)[0][1]
-    shaving_bound(tiny, cost(start), Options(60.0, workers=1))
+    for search, _ in bound_searches():
+        search(tiny, cost(start), Options(60.0, workers=1), 0)
     explain(start, relax=False)
 
 

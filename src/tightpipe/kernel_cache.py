@@ -39,9 +39,14 @@ _KEPT = 3  # folders, this one included: several versions may be in use side by 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return numba's dispatcher of a function, with the cache of this file."""
     dispatcher = numba.njit(**options)(function)
-    if not config.DISABLE_JIT:
+    if not is_disabled():
         dispatcher._cache = _Cache(function)
     return dispatcher
+
+
+def is_disabled() -> bool:
+    """Whether the variable NUMBA_DISABLE_JIT asks for plain Python."""
+    return bool(config.DISABLE_JIT)
 
 
 def sources(package: Path = _PACKAGE) -> list[Path]:
@@ -108,7 +113,7 @@ def _used(folder: Path) -> float:
     return 0.0
 
 
-class _Locator(UserProvidedCacheLocator):  # type: ignore[misc]  # numba has no types
+class _Locator(UserProvidedCacheLocator):
     """Says where the loops of a file are kept."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
@@ -120,11 +125,11 @@ class _Locator(UserProvidedCacheLocator):  # type: ignore[misc]  # numba has no 
         return cls(function, file)
 
 
-class _Files(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Locator,)
+class _Files(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012  # as in the base class
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     """Numba's cache of a function, in which a fault of the disk is no more than a miss."""
 
     _impl_class = _Files

@@ -40,11 +40,9 @@ def _load(loop: Loop) -> None:
 @cache
 def _called() -> frozenset[str]:
     """Return the names of the loops that are called from Python; all of them are compiled by then."""
-    from numba import config
+    from .kernel_cache import cache_folder, is_disabled, remove_old_folders  # loads numba
 
-    from .kernel_cache import cache_folder, remove_old_folders
-
-    if config.DISABLE_JIT:
+    if is_disabled():
         return frozenset()
     folder = cache_folder()
     if not (folder / _STAMP).is_file():

@@ -145,7 +145,7 @@ def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
     return sorted(found, key=lambda pair: cost(pair[1]))
 
 
-def _bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
+def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
     """Return the bounds by search, each with its share of the time left."""
     from tightpipe.solver.bounds.energetic import energetic_bound
     from tightpipe.solver.bounds.fluid import fluid_bound
@@ -160,7 +160,7 @@ def bounds_within(instance: Instance, options: Options) -> list[Bound]:
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
     """
-    searches = _bound_searches()
+    searches = bound_searches()
     ensure_compiled()
     clock = Clock(options.time_limit)
     found = all_bounds(instance)
