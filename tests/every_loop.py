@@ -70,7 +70,9 @@ def main() -> None:
             searched(hard, workers)
             for search, _ in bound_searches():
                 search(hard, 1000, Options(1.0, workers), 0)
-    json.dump({"loops": len(LOOPS), "misses": {loop.name: loop.misses for loop in LOOPS if loop.misses}}, sys.stdout)
+    json.dump(
+        {"loops": len(LOOPS), "misses": {loop.name: loop.misses for loop in LOOPS if loop.misses}}, sys.stdout
+    )
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from .compiled import LOADED_AT
 _PACKAGE = Path(__file__).parent
 _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = ("compiled.py", "operation.py")  # what loops read besides each other: options, numbers of the kinds
+_DAMAGED = EOFError, UnpicklingError  # what a file gives that a dying machine has left cut short
 _KEPT = 3  # folders, this one included: several versions may be in use side by side
 
 
@@ -135,8 +136,11 @@ class _Cache(FunctionCache):
     _impl_class = _Files
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        with suppress(OSError, EOFError, UnpicklingError):
-            return super().load_overload(signature, context)
+        with suppress(OSError):
+            try:
+                return super().load_overload(signature, context)
+            except _DAMAGED:
+                self.flush()  # to be written anew
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -145,6 +149,6 @@ class _Cache(FunctionCache):
 
     def signatures(self) -> list[Any]:
         """Return the argument types for which the function lies in the cache."""
-        with suppress(OSError, EOFError, UnpicklingError):
+        with suppress(OSError, *_DAMAGED):
             return [signature for signature, *_ in self._cache_file._load_index()]
         return []
