@@ -44,14 +44,12 @@ def python(code: str, **environ: str) -> str:
 
 @contextmanager
 def compiling(cache: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [TIGHTPIPE, "compile"], env=environment(cache), stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    run = [TIGHTPIPE, "compile"]
+    with subprocess.Popen(run, env=environment(cache), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")

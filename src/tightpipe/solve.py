@@ -69,7 +69,8 @@ def solve(
     method
         One of `methods()`.
     time_limit
-        Wall seconds for methods that search; None for no limit, 0 for the warm start alone.
+        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. They begin
+        when the solver is loaded and its inner loops are compiled, which takes minutes once for a user.
     workers
         Threads; None takes the machine's cores.
     seed
