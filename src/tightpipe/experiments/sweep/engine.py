@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError, StoppedError
-from ...kernels import ensure_compiled
 from .guard import Limits, Outcome, run_guarded
 
 
@@ -127,13 +126,7 @@ def _engine_of(client: Any, limits: Limits) -> Engine:
         except OSError as error:
             raise StoppedError(f"the Dask scheduler no longer answers: {error}") from None
 
-    return Engine(lambda payload: executor.submit(_run_on_worker, payload, limits), slots)
-
-
-def _run_on_worker(payload: str, limits: Limits) -> Outcome:
-    """Run a payload on a machine that may have compiled nothing yet, which is no part of a solve's time."""
-    ensure_compiled()
-    return run_guarded(payload, limits)
+    return Engine(lambda payload: executor.submit(run_guarded, payload, limits), slots)
 
 
 def _needed(module: str) -> Any:
