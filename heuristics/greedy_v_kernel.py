@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tightpipe.compiled import compiled_with_arrays
 from tightpipe.operation import OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -67,7 +67,7 @@ class _State(NamedTuple):
     microbatches: int
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def run_pass(stages: Any, devices: Any, microbatches: int, policy: Any) -> tuple[bool, Any]:
     """Place all operations; `stages` and `devices` are updated.
 
@@ -96,7 +96,7 @@ def run_pass(stages: Any, devices: Any, microbatches: int, policy: Any) -> tuple
     return works, state.order
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _warm_up(state: Any) -> None:
     """Send the first microbatch down and back up; meanwhile start more F's, as many as memory holds."""
     p = len(state.devices)
@@ -110,7 +110,7 @@ def _warm_up(state: Any) -> None:
         _put(state, _F, state.devices[device].upper)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _has_time_for_more(state: Any, device: int) -> bool:
     """Whether `device` can run another lower F before the first microbatch is back, and keep room for it."""
     me, lower = state.devices[device], state.stages[device]
@@ -120,7 +120,7 @@ def _has_time_for_more(state: Any, device: int) -> bool:
     return bool(in_time and fits and lower.count[_F] < state.microbatches)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _level(state: Any) -> None:
     """Give each device as many F's as the one before it, and one more upper F, down the V."""
     p = len(state.devices)
@@ -135,7 +135,7 @@ def _level(state: Any) -> None:
             upper_turn = not upper_turn
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _is_behind(state: Any, device: int) -> bool:
     """Whether `device` lacks F's, in total or upper ones, against the one before it."""
     stages, devices = state.stages, state.devices
@@ -145,7 +145,7 @@ def _is_behind(state: Any, device: int) -> bool:
     return bool(fewer or upper <= upper_before < state.microbatches)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _rounds(state: Any, policy: Any) -> bool:
     """Place one B on every device, then an F where one is ready, until nothing more can be placed."""
     left = len(state.stages) * state.microbatches
@@ -157,7 +157,7 @@ def _rounds(state: Any, policy: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _round_of_backwards(state: Any, policy: Any) -> int:
     """Choose lower or upper B for all devices first; then place them along their chains."""
     p = len(state.devices)
@@ -177,7 +177,7 @@ def _round_of_backwards(state: Any, policy: Any) -> int:
     return placed
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _is_lower_turn(state: Any, device: int) -> bool:
     uppers = state.stages[state.devices[device].upper].count[_B]
     if state.stages[device].count[_B] >= uppers:
@@ -185,7 +185,7 @@ def _is_lower_turn(state: Any, device: int) -> bool:
     return bool(uppers >= state.microbatches or _arrival(state, _B, device) != _NOT_YET)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _round_of_forwards(state: Any, policy: Any) -> int:
     placed = 0
     for device in range(len(state.devices)):
@@ -201,7 +201,7 @@ def _round_of_forwards(state: Any, policy: Any) -> int:
     return placed
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _next_forward(state: Any, device: int) -> int:
     """Return the stage of the F to place on `device`, the upper one if it is ready; -1 for none."""
     upper = state.devices[device].upper
@@ -215,7 +215,7 @@ def _next_forward(state: Any, device: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _fill(state: Any, kind: int, stage: int, may_delay: bool) -> None:
     """Place W's before an operation while they fit; with `may_delay` one more where idling would hurt."""
     device = state.stages[stage].home
@@ -232,7 +232,7 @@ def _fill(state: Any, kind: int, stage: int, may_delay: bool) -> None:
             _put_weight(state, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _arrival(state: Any, kind: int, stage: int) -> int:
     """Return when the next F or B of `stage` can start for its predecessor's sake, `_NOT_YET` if unknown."""
     me, last = state.stages[stage], len(state.stages) - 1
@@ -246,19 +246,19 @@ def _arrival(state: Any, kind: int, stage: int) -> int:
     return int(before if before == _NOT_YET else before + me.lag[kind])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _has_room(device: Any, stage: Any) -> bool:
     """Whether the device's memory holds an F of the stage."""
     return bool(device.memory + stage.delta[_F] <= device.limit)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _has_pending(state: Any, device: int) -> bool:
     me = state.devices[device]
     return bool(me.filled < state.stages[device].count[_B] + state.stages[me.upper].count[_B])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _put_weight(state: Any, device: int) -> None:
     """Place the oldest pending W, which always can run."""
     me = state.devices[device]
@@ -267,7 +267,7 @@ def _put_weight(state: Any, device: int) -> None:
     _append(state, _W, stage, me.time)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _put(state: Any, kind: int, stage: int) -> bool:
     """Place the next F or B of `stage`; return whether one is left, is ready and fits into memory."""
     here = state.stages[stage]
@@ -285,7 +285,7 @@ def _put(state: Any, kind: int, stage: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _append(state: Any, kind: int, stage: int, start: int) -> None:
     here = state.stages[stage]
     me = state.devices[here.home]

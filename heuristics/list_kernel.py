@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tightpipe.compiled import compiled_with_arrays
 from tightpipe.operation import OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -72,7 +72,7 @@ class _State(NamedTuple):
     routes: int
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def run_list(queues: Any, devices: Any, local: Any, microbatches: int, routes: int, rule: Any) -> Any:
     """Schedule everything; `queues` and `devices` are updated.
 
@@ -94,7 +94,7 @@ def run_list(queues: Any, devices: Any, local: Any, microbatches: int, routes: i
     return state.order
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _new_state(queues: Any, devices: Any, local: Any, microbatches: int, routes: int) -> Any:
     p, n = len(devices), microbatches
     per_route = n // routes
@@ -114,7 +114,7 @@ def _new_state(queues: Any, devices: Any, local: Any, microbatches: int, routes:
     return _State(queues, devices, local, arrival, hold, need, todo, admitted, order, routes)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _next_to_decide(devices: Any) -> int:
     best = 0
     for device in range(1, len(devices)):
@@ -123,7 +123,7 @@ def _next_to_decide(devices: Any) -> int:
     return best
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _decide(state: Any, device: int, rule: Any) -> tuple[int, int, int]:
     """Choose what `device` starts now: kind and queue; queue -1 and when to decide again for nothing."""
     me = state.devices[device]
@@ -148,7 +148,7 @@ def _decide(state: Any, device: int, rule: Any) -> tuple[int, int, int]:
     return _W, -1, arrival
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _best_backward(state: Any, device: int, rule: Any) -> int:
     """Return the queue of the ready B that goes first, -1 if none is ready."""
     local, queues, now = state.local[device], state.queues, state.devices[device].wake
@@ -159,7 +159,7 @@ def _best_backward(state: Any, device: int, rule: Any) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _best_forward(state: Any, device: int, rule: Any) -> int:
     """Return the queue of the ready F that goes first among those that may start, -1 if there is none."""
     local, queues, now = state.local[device], state.queues, state.devices[device].wake
@@ -170,7 +170,7 @@ def _best_forward(state: Any, device: int, rule: Any) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _may_start(state: Any, queue: int, rule: Any) -> bool:
     """Whether the device stays safe with the next F of `queue`, and keeps the rule's reserve."""
     here = state.queues[queue]
@@ -192,7 +192,7 @@ def _may_start(state: Any, queue: int, rule: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _oldest_pending(state: Any, device: int) -> int:
     """Return the queue whose next W belongs to the oldest microbatch, the deepest first; -1 for none."""
     best, least = -1, _NEVER
@@ -205,7 +205,7 @@ def _oldest_pending(state: Any, device: int) -> int:
     return int(best)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _next_arrival(state: Any, device: int, kind: int) -> int:
     """Return when the next F or B becomes ready that is not yet, as far as known."""
     best, local, queues = _NEVER, state.local[device], state.queues
@@ -217,7 +217,7 @@ def _next_arrival(state: Any, device: int, kind: int) -> int:
     return int(best)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _start(state: Any, kind: int, queue: int) -> None:
     """Start the next operation of `queue` now and tell the device that waits for it."""
     here = state.queues[queue]
@@ -239,7 +239,7 @@ def _start(state: Any, kind: int, queue: int) -> None:
     _announce(state, kind, queue, k, me.end)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _account(state: Any, kind: int, queue: int, k: int) -> None:
     """Book the memory of an F or B, by the rank of its microbatch."""
     here = state.queues[queue]
@@ -259,7 +259,7 @@ def _account(state: Any, kind: int, queue: int, k: int) -> None:
         me.oldest += 1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _announce(state: Any, kind: int, queue: int, k: int, end: int) -> None:
     """Set when the operation that waits for this one may start, and wake its device for it."""
     stages = len(state.queues) // state.routes

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from tightpipe.compiled import compiled_with_arrays
 
 PERIOD = 6  #: slots between microbatches: two F's, two B's, two W's
 WEIGHT = 4
@@ -23,7 +24,7 @@ _IDLE = -1
 _PASSES = 4
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def reordered(block: Any, microbatches: int, backward: int) -> Any:
     """Return the reordered table, shape (devices, slots); -1 is idle.
 
@@ -48,7 +49,7 @@ def reordered(block: Any, microbatches: int, backward: int) -> Any:
     return table
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def steady_peak(block: Any, backward: int) -> int:
     """Return the most activations that a device holds while the block repeats."""
     lifetime = block.max() // PERIOD + 2
@@ -58,7 +59,7 @@ def steady_peak(block: Any, backward: int) -> int:
     return int(_memory(table, backward).max())
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _repeated(block: Any, microbatches: int, backward: int) -> Any:
     devices = block.shape[1]
     # the W's of a device may all come after its last B
@@ -74,7 +75,7 @@ def _repeated(block: Any, microbatches: int, backward: int) -> Any:
     return table
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _place_weights(table: Any, after: Any) -> None:
     """Fill idle slots behind slot `after` of each device with the W's that are due."""
     for device in range(len(table)):
@@ -89,7 +90,7 @@ def _place_weights(table: Any, after: Any) -> None:
                 due -= 1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _drop_weights(table: Any, after: Any) -> None:
     for device in range(len(table)):
         for slot in range(after[device] + 1, table.shape[1]):
@@ -97,7 +98,7 @@ def _drop_weights(table: Any, after: Any) -> None:
                 table[device, slot] = _IDLE
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _last_forwards(table: Any) -> Any:
     last = np.zeros(len(table), np.int64)
     for device in range(len(table)):
@@ -107,7 +108,7 @@ def _last_forwards(table: Any) -> Any:
     return last
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _pull_forward(table: Any, microbatches: int, backward: int) -> None:
     """Move each pass to the earliest idle slot that its predecessors and the peak memory allow."""
     devices, slots = table.shape
@@ -135,7 +136,7 @@ def _pull_forward(table: Any, microbatches: int, backward: int) -> None:
                 end[which, device, m] = to + length
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _pull_backwards(table: Any, microbatches: int, after: Any) -> None:
     """Move the B's behind each device's last F to the earliest idle slots; no memory limit can bind there."""
     devices, slots = table.shape
@@ -156,13 +157,13 @@ def _pull_backwards(table: Any, microbatches: int, after: Any) -> None:
             end[which, device, m] = to + 1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _memory_taken(backward: int) -> Any:
     """Return what each pass, W, and the second half of a fused backward adds to the activations held."""
     return np.array([1, 1, 0, 0, -1, 0]) if backward == 1 else np.array([1, 1, -1, -1, 0, 0])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _memory(table: Any, backward: int) -> Any:
     """Return the activations held on each device once the pass of each slot has started, (devices, slots)."""
     takes = _memory_taken(backward)
@@ -176,7 +177,7 @@ def _memory(table: Any, backward: int) -> Any:
     return memory
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _ready(end: Any, which: int, device: int, m: int) -> int:
     """Return the first slot after the pass's predecessor along the V, and after the microbatch before."""
     devices = end.shape[1]
@@ -190,7 +191,7 @@ def _ready(end: Any, which: int, device: int, m: int) -> int:
     return int(ready)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _due(table: Any, device: int, m: int) -> int:
     """Return the first slot for the device's W number `m`: after as many B's, and after the W before."""
     backwards, weights, due = 0, 0, 0
@@ -208,7 +209,7 @@ def _due(table: Any, device: int, m: int) -> int:
     return due
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _earliest(table: Any, device: int, ready: int, slot: int, length: int) -> int:
     """Return the first of the slots ``ready..slot`` where a pass of this length that is at `slot` fits."""
     for to in range(ready, slot):
@@ -217,7 +218,7 @@ def _earliest(table: Any, device: int, ready: int, slot: int, length: int) -> in
     return slot
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _earliest_within(table: Any, memory: Any, device: int, ready: int, slot: int, peak: int) -> int:
     """Return the first idle slot of ``ready..slot`` from which on there is memory for one more activation."""
     to = slot
@@ -229,7 +230,7 @@ def _earliest_within(table: Any, memory: Any, device: int, ready: int, slot: int
     return to
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _move(table: Any, device: int, slot: int, to: int, length: int) -> None:
     which = table[device, slot]
     table[device, slot : slot + length] = _IDLE

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tightpipe.compiled import compiled_with_arrays
 from tightpipe.operation import OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -49,7 +49,7 @@ class _State(NamedTuple):
     kinds: Any  # (p, 3n): the result
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def run_variant(problem: Any, variant: Any) -> Any:
     """Return the kinds of the operations of each device in sequence, shape (p, 3n)."""
     p, n = len(problem.limit), problem.microbatches
@@ -70,7 +70,7 @@ def run_variant(problem: Any, variant: Any) -> Any:
     return state.kinds
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _warm_up(problem: Any, variant: Any, state: Any) -> None:
     """Place the first microbatch's F's, the F's that run until its B's arrive, and these B's."""
     p = len(state.time)
@@ -84,7 +84,7 @@ def _warm_up(problem: Any, variant: Any, state: Any) -> None:
         _put(problem, state, _B, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _extra_forwards(problem: Any, variant: Any, state: Any) -> Any:
     """Count the F's to run on each device between the first one and the first B."""
     p, most = len(state.time), problem.microbatches - 1
@@ -108,7 +108,7 @@ def _extra_forwards(problem: Any, variant: Any, state: Any) -> Any:
     return extra
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _round_of_forwards(problem: Any, variant: Any, state: Any) -> None:
     p = len(state.time)
     wanted = np.zeros(p, np.bool_)
@@ -124,7 +124,7 @@ def _round_of_forwards(problem: Any, variant: Any, state: Any) -> None:
             _put(problem, state, _F, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _wants_forward(problem: Any, variant: Any, state: Any, device: int) -> bool:
     """Whether to run an F before the device's next B."""
     p, n = len(state.time), problem.microbatches
@@ -147,7 +147,7 @@ def _wants_forward(problem: Any, variant: Any, state: Any, device: int) -> bool:
     return bool(in_time or wait > _free_idle(state, device))
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _room_time(problem: Any, state: Any, device: int) -> int:
     """Return how long the W's take that have to run before the next F for memory's sake."""
     excess = state.memory[device] + problem.delta[_F, device] - problem.limit[device]
@@ -160,7 +160,7 @@ def _room_time(problem: Any, state: Any, device: int) -> int:
     return time
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _make_room(problem: Any, state: Any, device: int) -> None:
     """Place W's until an F fits.
 
@@ -170,7 +170,7 @@ def _make_room(problem: Any, state: Any, device: int) -> None:
         _put(problem, state, _W, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _round_of_backwards(problem: Any, variant: Any, state: Any) -> None:
     for device in range(len(state.time) - 1, -1, -1):
         _fill(problem, variant, state, _B, device)
@@ -179,7 +179,7 @@ def _round_of_backwards(problem: Any, variant: Any, state: Any) -> None:
         _put(problem, state, _B, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _fill(problem: Any, variant: Any, state: Any, kind: int, device: int) -> None:
     """Place W's until the next operation of `kind` arrives; one may overrun if idling would cost more."""
     arrival = _arrival(problem, state, kind, device)
@@ -192,7 +192,7 @@ def _fill(problem: Any, variant: Any, state: Any, kind: int, device: int) -> Non
         _put(problem, state, _W, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _arrival(problem: Any, state: Any, kind: int, device: int) -> int:
     """Return when the neighbour's result for the next operation of `kind` is there; 0 without one."""
     sender = device - 1 if kind == _F else device + 1
@@ -201,24 +201,24 @@ def _arrival(problem: Any, state: Any, kind: int, device: int) -> int:
     return int(state.end[kind, sender, state.count[kind, device]] + problem.lag[kind, device])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _free_idle(state: Any, device: int) -> int:
     """Return how long a device may idle before its idle time is the largest of all."""
     return int(max(0, state.idle.max()) - state.idle[device])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _has_pending(state: Any, device: int) -> bool:
     return bool(state.count[_W, device] < state.count[_B, device])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _put_weights(problem: Any, state: Any, device: int) -> None:
     while _has_pending(state, device):
         _put(problem, state, _W, device)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _put(problem: Any, state: Any, kind: int, device: int) -> None:
     start = max(state.time[device], _arrival(problem, state, kind, device))
     if state.count[_F, device] > 0:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,8 +14,8 @@ from tightpipe import InputError, Instance, Memory, Status, retime, solve, valid
 from tightpipe.interruption import INTERRUPTED
 from tightpipe.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.options import Options
-from tightpipe.result import Proof, Result
-from tightpipe.solve import METHODS, compile_kernels, warm_starts
+from tightpipe.result import Proof
+from tightpipe.solve import METHODS, warm_starts
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.run import run_search
@@ -159,43 +157,3 @@ def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
 
     result = run_search("any", v_instance(2, 4, 6), Options(), None, None, search)
     assert (result.status, result.reason) == (Status.OPTIMAL, INTERRUPTED)
-
-
-def test_ctrl_c_ends_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(instance: Instance, options: Options) -> Result:
-        return dataclasses.replace(solve(instance, "list"), reason=INTERRUPTED)
-
-    monkeypatch.setattr(sys.modules["tightpipe.solve"], "improve", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        compile_kernels()
-
-
-_COMPILED = """
-import sys
-from tightpipe import Instance, Memory, solve
-from tightpipe.solve import compile_kernels
-
-def variants():
-    return {
-        f"{name}.{key}": len(value.signatures)
-        for name, module in list(sys.modules.items()) if name.startswith("tightpipe")
-        for key, value in vars(module).items() if hasattr(value, "signatures")
-    }
-
-compile_kernels()
-before = variants()
-hard = Instance.uniform(
-    devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2, memory=Memory(2, -1, -1, 16)
-)
-for method in ("improve", "best"):
-    solve(hard, method, time_limit=3, workers=1)
-print(len(before), [name for name, count in variants().items() if count > before[name]])
-"""
-
-
-def test_no_solve_compiles_what_compile_kernels_has_left_out() -> None:
-    """In a process of its own: other tests compile as well."""
-    done = subprocess.run([sys.executable, "-c", _COMPILED], capture_output=True, text=True, check=True)
-    loops, late = done.stdout.split(maxsplit=1)
-    assert int(loops) > 50
-    assert late.strip() == "[]"

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.compiled import compiled
 from tightpipe.operation import OpKind
 
-from ..compiled import compiled
 from ..queues import Queues
 from ..windows import Windows
 from ..windows.net import Ints

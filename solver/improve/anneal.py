@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import compiled
+from tightpipe.compiled import compiled
+
 from .draws import draw
 from .paths import cost_of, undo, update
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tightpipe.compiled import compiled
 from tightpipe.operation import OpKind
 
-from ..compiled import compiled
 from ..queues import Queues
 from .network import Ints, Network
 

@@ -21,7 +21,6 @@ from ..queues import Queues, order_of, words_of
 
 Ints = NDArray[np.int64]
 NO_LIMIT = 2**62
-NO_PATH = -(2**60)
 
 
 class Network(NamedTuple):

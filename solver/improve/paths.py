@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import compiled
-from .network import NO_PATH
+from tightpipe.compiled import compiled
+
+NO_PATH = -(2**60)
 
 
 @compiled

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import compiled
+from tightpipe.compiled import compiled
+
 from .dispatch import FEATURES, WAITING, dispatch
 from .draws import draw, draw_normal
 

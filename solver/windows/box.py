@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import compiled
+from tightpipe.compiled import compiled
+
 from .net import Ints, Net
 
 ON, SIZE, STEPS = 0, 1, 2  # of Box.state: whether to record, entries of the trail, items worked on

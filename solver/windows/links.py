@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from tightpipe.compiled import compiled
 
 _FAR = 2**60
 _DEEP = 16  # messages looked at

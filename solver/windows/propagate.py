@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from tightpipe.compiled import compiled
+
 from .box import COUNT, ON, SIZE, STEPS, pop, push, put
 from .links import due, leaves_by, leaves_from
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from tightpipe.compiled import compiled
+
 from .box import ON, clear, undo
 from .propagate import exclude, propagate, suppose
 

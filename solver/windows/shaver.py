@@ -90,7 +90,8 @@ class Shaver:
         size = _CHUNK * self.threads
         for begin in range(0, len(order), size):
             chunk = order[begin : begin + size]
-            yield [chunk[t :: self.threads] for t in range(self.threads)]
+            # contiguous, as strides would be another type, for which the loops are not compiled
+            yield [np.ascontiguousarray(chunk[t :: self.threads]) for t in range(self.threads)]
 
     def _meet(self, clock: Clock) -> bool:
         """Give every copy what the others have found; False on a contradiction."""

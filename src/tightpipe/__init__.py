@@ -1,6 +1,6 @@
 """Pipeline-parallel training schedules with proven optimality gaps."""
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from .errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from .instance import Costs, Instance, Memory, Objective
@@ -15,7 +15,8 @@ from .simulate import simulate
 from .solve import methods, solve
 from .validate import Violation, validate
 
-__version__ = version("tightpipe")
+if TYPE_CHECKING:
+    __version__: str
 
 __all__ = [
     "Costs",
@@ -45,3 +46,12 @@ __all__ = [
     "solve",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Look up the version when it is asked for: that takes as long as half of all else here."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tightpipe")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,22 +1,13 @@
-"""What people see in a terminal: tables on stdout, progress on stderr."""
+"""What people see on stdout: tables, pairs, JSON."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Table
-
-from .options import Progress as Watcher
-from .result import LogEntry
-
-_MISSING = "-"
+MISSING = "-"
 
 
 def show_json(data: Any) -> None:
@@ -26,9 +17,12 @@ def show_json(data: Any) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; None is shown as a dash."""
+    from rich.console import Console  # takes longer to load than most commands that need no table
+    from rich.table import Table
+
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(_MISSING if value is None else str(value) for value in row))
+        table.add_row(*(MISSING if value is None else str(value) for value in row))
     # a pipe gets every column whole, whatever its width
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
 
@@ -39,80 +33,3 @@ def show_pairs(pairs: dict[str, Any]) -> None:
     width = max(map(len, shown))
     for key, value in shown.items():
         print(f"{key:<{width}}  {value}")
-
-
-def _state(entry: LogEntry) -> str:
-    cost = _MISSING if entry.cost is None else entry.cost
-    bound = _MISSING if entry.bound is None else entry.bound
-    return f"cost {cost} bound {bound}"
-
-
-class _Bar:
-    """A progress bar on stderr; without a terminal one plain line per finished step."""
-
-    def __init__(self, total: int, seconds: float | None) -> None:
-        self._total, self._done, self._budget = total, 0, seconds
-        self._name, self._last = "", LogEntry(0.0, None, None)
-        self._begin = time.monotonic()
-        self._console = Console(file=sys.stderr)
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("", total=total, left="")
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def begin(self, name: str) -> Watcher:
-        """Name the step in work; the watcher that is returned shows its incumbent and bound."""
-        self._name, self._last = name, LogEntry(0.0, None, None)
-        self._refresh()
-        return self._watch
-
-    def finish(self, text: str, seconds_left: float | None) -> None:
-        """Count the step as done and write a line about it."""
-        self._done += 1
-        self._budget, self._begin = seconds_left, time.monotonic()
-        self._console.print(
-            f"[{self._done}/{self._total}] {text}", highlight=False, markup=False, soft_wrap=True
-        )
-        self._refresh()
-
-    def _watch(self, entry: LogEntry) -> None:
-        self._last = entry
-        self._refresh()
-
-    def _refresh(self) -> None:
-        left = ""
-        if self._budget is not None:
-            seconds = max(0.0, self._budget - (time.monotonic() - self._begin))
-            left = (
-                f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
-            )
-        text = f"{self._name}: {_state(self._last)}"
-        self._progress.update(self._task, completed=self._done, description=text, left=left)
-
-
-@contextmanager
-def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show progress over `total` steps that take at most `seconds` (None: unknown)."""
-    with _Bar(total, seconds) as bar:
-        yield bar
-
-
-@contextmanager
-def working(text: str) -> Iterator[None]:
-    """Say on stderr what goes on until it ends, where that is a terminal."""
-    with Console(file=sys.stderr).status(text):
-        yield

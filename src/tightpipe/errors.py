@@ -57,3 +57,7 @@ class ContradictionError(Exception):
 
 class StoppedError(Exception):
     """Work that could not go on, e.g. on a full disk; what was finished is kept."""
+
+
+class RunError(RuntimeError):
+    """A process of a run failed or did not end in time; the message has the end of its output."""

@@ -7,6 +7,7 @@ which is 128 plus the number of the signal, as a shell has it for a program that
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = "interrupted"
 """`Result.reason` of a solve that Ctrl-C ended early."""
@@ -29,9 +31,11 @@ _EXCEPTIONS = {INTERRUPTED: KeyboardInterrupt, TERMINATED: Terminated}
 _SIGNALS = {INTERRUPTED: signal.SIGINT, TERMINATED: signal.SIGTERM}
 _REASONS: dict[int, str] = {number: reason for reason, number in _SIGNALS.items()}
 _ECHO = 1.0  # seconds; programs that start others pass Ctrl-C on, so that it comes twice
-_COMPILER = ("numba", "llvmlite")
+_FRAGILE = ("numba", "llvmlite", "importlib", "_frozen_importlib")  # the compiler, and imports
+_PREPARING = "tightpipe.kernels"
+_SHOW_CURSOR = b"\x1b[?25h"  # which a progress bar hides
 _LATER = 0.01  # seconds
-_PATIENCE = 5.0  # seconds: loading what is compiled takes less, compiling more
+_PATIENCE = 5.0  # seconds: to import a module and to load what is compiled takes less
 
 
 def reason_of(stop: BaseException) -> str:
@@ -66,8 +70,10 @@ class _Listener:
     """A handler that raises, but not where that would do harm.
 
     Not within a second of another signal: it would hit the very code that keeps what was found. And not
-    within the compiler of the inner loops: its tables would be broken, while schedules are still to be timed
-    by what it compiles, and its destructors drop exceptions. There the signal is sent again a little later.
+    within an import, which would leave half a module behind, or within the compiler of the inner loops: its
+    tables would be broken, while schedules are still to be timed by what it compiles, and its destructors
+    drop exceptions. There the signal is sent again a little later. While all inner loops are compiled, which
+    takes minutes, nothing has begun that could be kept: the process ends at once.
     """
 
     def __init__(self) -> None:
@@ -78,8 +84,10 @@ class _Listener:
         now = time.monotonic()
         if now - self._raised < _ECHO:
             return
+        if _is_within(frame, _PREPARING):
+            _end(number)
         self._waits_since = now if self._waits_since is None else self._waits_since
-        if _is_compiling(frame) and now - self._waits_since < _PATIENCE:
+        if _is_within(frame, *_FRAGILE) and now - self._waits_since < _PATIENCE:
             main = threading.main_thread().ident
             threading.Timer(_LATER, signal.pthread_kill, (main, number)).start()
             return
@@ -87,12 +95,20 @@ class _Listener:
         raise_again(_REASONS[number])
 
 
-def _is_compiling(frame: FrameType | None) -> bool:
+def _is_within(frame: FrameType | None, *modules: str) -> bool:
+    """Whether the frame, or one that called it, runs in one of the modules or a module below it."""
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] in _COMPILER:
+        name = str(frame.f_globals.get("__name__", ""))
+        if any(name == module or name.startswith(f"{module}.") for module in modules):
             return True
         frame = frame.f_back
     return False
+
+
+def _end(number: int) -> NoReturn:
+    message = f"tightpipe: {_REASONS[number]} while inner loops were compiled; nothing has begun\n".encode()
+    os.write(2, _SHOW_CURSOR + message if os.isatty(2) else message)
+    os._exit(128 + number)
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from .compiled import compiled_with_arrays
 from .errors import DeadlockError, InputError
 from .instance import Instance
 from .operation import Operation, OpKind
@@ -102,7 +102,7 @@ def _operation(row: NDArray[np.int64]) -> Operation:
     return Operation(OpKind(int(row[0])), int(row[1]), int(row[2]))
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _predecessor_end(kind: int, stage: int, m: int, end: Any, sent: Any) -> int:
     """Return when what the operation waits for ends or leaves; -1 if it has not run, 0 if nothing."""
     if kind == _F:
@@ -115,7 +115,7 @@ def _predecessor_end(kind: int, stage: int, m: int, end: Any, sent: Any) -> int:
     return int(max(sent[_B, stage + 1, m], sent[_BW, stage + 1, m]))
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def departure(end: int, receiver: int, last: Any, occupancy: int) -> int:
     """Return when a message to `receiver` leaves: at once, or when the link from its device is free."""
     if receiver < 0 or occupancy == 0:
@@ -124,7 +124,7 @@ def departure(end: int, receiver: int, last: Any, occupancy: int) -> int:
     return int(last[receiver])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _earliest(
     operations: Any,
     offsets: Any,

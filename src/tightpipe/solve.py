@@ -8,22 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
-from tightpipe.solver.best import solve_best
 from tightpipe.solver.bounds import Bound, all_bounds, best_bound
-from tightpipe.solver.bounds.energetic import energetic_bound
-from tightpipe.solver.bounds.fluid import fluid_bound
-from tightpipe.solver.bounds.refute import refutation_bound
-from tightpipe.solver.bounds.shaving import shaving_bound
 from tightpipe.solver.clock import Clock
-from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.improve import improve
-from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
 
 from .contradiction import refuse_contradiction
 from .errors import InfeasibleError, InputError, NoScheduleError
-from .instance import Instance, Memory
-from .interruption import raise_again, reason_of
+from .instance import Instance
+from .interruption import reason_of
+from .kernels import ensure_compiled
 from .metrics import cost
 from .options import Options, Progress
 from .placement import PLACEMENTS
@@ -33,18 +26,23 @@ from .schedule import Schedule
 from .validate import validate
 
 WarmStart = Schedule | str | None
+Run = Callable[[Instance, Options, WarmStart], Result]
+BoundSearch = Callable[[Instance, int, Options, int], Bound]
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to get a schedule, as listed by ``tightpipe methods``."""
+    """A way to get a schedule, as listed by ``tightpipe methods``.
+
+    Solvers take long to load, so a method knows how to load what it runs, and a list of methods loads none.
+    """
 
     name: str
     kind: str  #: "heuristic", "exact" or "search"
     placements: tuple[str, ...]
     memory: str
     source: str
-    run: Callable[[Instance, Options, WarmStart], Result]
+    load: Callable[[], Run]
 
 
 def methods() -> list[str]:
@@ -73,7 +71,8 @@ def solve(
     method
         One of `methods()`.
     time_limit
-        Wall seconds for methods that search; None for no limit, 0 for the warm start alone.
+        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. They begin
+        when the solver is loaded and its inner loops are compiled, which takes minutes once for a user.
     workers
         Threads; None takes the machine's cores.
     seed
@@ -108,7 +107,9 @@ def solve(
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
         fitting = [m.name for m in METHODS.values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
-    return chosen.run(instance, options, warm_start)
+    run = chosen.load()
+    ensure_compiled()
+    return run(instance, options, warm_start)
 
 
 def _refuse_contradictions(method: Method, backend: str | None, warm_start: WarmStart) -> None:
@@ -151,13 +152,14 @@ def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
         yield heuristic.name, schedule
 
 
-_BOUND_SEARCHES = (
-    (energetic_bound, 0.2),
-    (shaving_bound, 0.3),
-    (fluid_bound, 0.5),
-    (refutation_bound, 1.0),
-)
-"""Each with its share of the time left."""
+def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
+    """Return the bounds by search, each with its share of the time left."""
+    from tightpipe.solver.bounds.energetic import energetic_bound
+    from tightpipe.solver.bounds.fluid import fluid_bound
+    from tightpipe.solver.bounds.refute import refutation_bound
+    from tightpipe.solver.bounds.shaving import shaving_bound
+
+    return (energetic_bound, 0.2), (shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)
 
 
 def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
@@ -165,6 +167,8 @@ def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
     """
+    searches = bound_searches()
+    ensure_compiled()
     clock = Clock(options.time_limit)
     formulas = all_bounds(instance)
     yield from formulas
@@ -173,7 +177,7 @@ def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
         return
     _, start = starts[0]
     upper, best = cost(start), max(formulas, key=_value)
-    for search, share in _BOUND_SEARCHES:
+    for search, share in searches:
         refuse_contradiction(start, best.value, best.proof)
         if best.value == upper:
             break
@@ -185,36 +189,6 @@ def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
 
 def _value(bound: Bound) -> int:
     return bound.value
-
-
-def compile_kernels() -> None:
-    """Run every heuristic, CP-SAT and the search once on tiny instances.
-
-    The first call of a compiled loop after an installation takes seconds, later ones take it from a
-    cache; what is timed should come later.
-    """
-    for placement in PLACEMENTS:
-        warm_starts(_tiny(placement, 16))
-    # its best formula is below its optimum, so that no search ends before it has begun
-    tiny = _tiny("v", 8)
-    once = Options(time_limit=60.0, workers=1)
-    results = [solve_cpsat(tiny, once), improve(tiny, Options(workers=1))]
-    shaving_bound(tiny, cost(warm_starts(tiny)[0][1]), once)
-    for result in results:
-        raise_again(result.reason)
-
-
-def _tiny(placement: str, limit: int) -> Instance:
-    return Instance.uniform(
-        devices=2,
-        microbatches=4,
-        forward=10,
-        backward=12,
-        weight=8,
-        comm=1,
-        placement=placement,
-        memory=Memory(2, -1, -1, limit),
-    )
 
 
 def _checked(schedule: Schedule) -> Schedule:
@@ -244,16 +218,6 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
     )
 
 
-def _run_cpsat(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    refuse_unmodelled("cpsat", instance)
-    return _run_solver("cpsat", solve_cpsat, instance, options, warm_start)
-
-
-def _run_milp(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    solver = partial(solve_milp, backend=options.backend or "highs")
-    return _run_solver("milp", solver, instance, options, warm_start)
-
-
 def _run_solver(
     name: str, solver: Callable[..., Result], instance: Instance, options: Options, warm_start: WarmStart
 ) -> Result:
@@ -276,13 +240,40 @@ def _run_solver(
     return replace(result, seconds=time.perf_counter() - begin)
 
 
-def _run_improve(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    refuse_unmodelled("improve", instance, flushes=True)
-    return _run_solver("improve", improve, instance, options, warm_start)
+def _load_cpsat() -> Run:
+    from tightpipe.solver.cpsat import solve_cpsat
+
+    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+        refuse_unmodelled("cpsat", instance)
+        return _run_solver("cpsat", solve_cpsat, instance, options, warm_start)
+
+    return run
 
 
-def _run_best(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-    return _run_solver("best", solve_best, instance, options, warm_start)
+def _load_milp() -> Run:
+    from tightpipe.solver.milp import solve_milp
+
+    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+        solver = partial(solve_milp, backend=options.backend or "highs")
+        return _run_solver("milp", solver, instance, options, warm_start)
+
+    return run
+
+
+def _load_improve() -> Run:
+    from tightpipe.solver.improve import improve
+
+    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+        refuse_unmodelled("improve", instance, flushes=True)
+        return _run_solver("improve", improve, instance, options, warm_start)
+
+    return run
+
+
+def _load_best() -> Run:
+    from tightpipe.solver.best import solve_best
+
+    return partial(_run_solver, "best", solve_best)
 
 
 def _starts(instance: Instance, warm_start: WarmStart) -> Iterator[Schedule]:
@@ -312,10 +303,10 @@ def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
 
 
 def _heuristic_method(heuristic: Heuristic) -> Method:
-    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-        return _run_heuristic(heuristic, instance, options, warm_start)
+    def load() -> Run:
+        return partial(_run_heuristic, heuristic)
 
-    return Method(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, run)
+    return Method(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, load)
 
 
 METHODS: dict[str, Method] = {
@@ -326,7 +317,7 @@ METHODS: dict[str, Method] = {
         PLACEMENTS,
         "any limit",
         "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
-        _run_cpsat,
+        _load_cpsat,
     ),
     "milp": Method(
         "milp",
@@ -334,7 +325,7 @@ METHODS: dict[str, Method] = {
         PLACEMENTS,
         "any limit",
         "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS or CBC",
-        _run_milp,
+        _load_milp,
     ),
     "improve": Method(
         "improve",
@@ -342,7 +333,7 @@ METHODS: dict[str, Method] = {
         PLACEMENTS,
         "any limit",
         "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
-        _run_improve,
+        _load_improve,
     ),
     "best": Method(
         "best",
@@ -350,7 +341,7 @@ METHODS: dict[str, Method] = {
         PLACEMENTS,
         "any limit",
         "bounds, CP-SAT and improve under one time limit",
-        _run_best,
+        _load_best,
     ),
 }
 """All methods by name."""

@@ -13,25 +13,13 @@ from ..errors import (
     InfeasibleError,
     InputError,
     NoScheduleError,
+    RunError,
     StoppedError,
 )
 from ..interruption import ended_by_signals, exit_status, reason_of
-from ..runtime import RunError
-from . import comparing, drawing, explaining, programs, reporting, running, solving, sweeping
 from .common import cli
 
-__all__ = [
-    "cli",
-    "comparing",
-    "drawing",
-    "explaining",
-    "main",
-    "programs",
-    "reporting",
-    "running",
-    "solving",
-    "sweeping",
-]
+__all__ = ["cli", "main"]
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from .. import __version__
 from ..console import show_json, show_pairs
 from ..errors import InfeasibleError
 from ..files import is_standard_output
 from ..schedule_file import ScheduleFile, load_schedule
 from ..validate import validate
+from .group import LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -47,8 +47,8 @@ def search_options(time_limit: float) -> Callable[[Command], Command]:
     return add
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tightpipe")
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tightpipe", prog_name="tightpipe")
 def cli() -> None:
     """Find pipeline-parallel training schedules and prove how good they are.
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from .. import plot
-from ..console import progress_bar, show_json, show_table
+from ..console import show_json, show_table
 from ..errors import InputError
 from ..experiments.compare import COLUMNS, Task, choose_settings, missing, plan, row_of, run
 from ..experiments.compare_report import latest, markdown
@@ -21,8 +21,9 @@ from ..experiments.realistic_report import draw_avoided, newest, realistic_markd
 from ..experiments.row_store import Row, RowStore
 from ..files import check_writable, write_text
 from ..instance import Objective
+from ..kernels import ensure_compiled
 from ..options import Options
-from ..solve import compile_kernels
+from ..progress_bar import progress_bar
 from .common import cli, json_option, search_options, summary_beside
 
 
@@ -72,7 +73,7 @@ def _compare(
     todo = missing(tasks, store)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
     if todo:
-        compile_kernels()  # so that the seconds of the rows are those of the methods
+        ensure_compiled()  # so that the seconds of the rows are those of the methods
     _run_tasks(todo, store)
     _write_report(store, output, names[0], as_json)
 
@@ -159,7 +160,7 @@ def _realistic(
     todo = missing_realistic(tasks, store)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
     if todo:
-        compile_kernels()
+        ensure_compiled()
     with progress_bar(len(todo), time_limit * len(todo) / 2) as bar:
         for done, (task, result) in enumerate(run_realistic(todo, store, bar.begin), 1):
             text = f"{task.name} {task.method}: {result.status} cost {result.cost} bound {result.bound}"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from ..console import progress_bar, show_json
+from ..console import show_json
 from ..errors import InputError
 from ..files import check_writable, write_text
+from ..progress_bar import progress_bar
 from .common import cli, json_option, summary_beside, valid_schedule
 
 

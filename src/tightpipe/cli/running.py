@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from ..console import show_json, working
+from ..console import show_json
 from ..errors import InputError
 from ..files import check_writable
 from ..instance import Objective, check_int
 from ..instance_file import save_instance
 from ..placement import PLACEMENTS, Placement
+from ..progress_bar import working
 from ..runtime import (
     DTYPES,
     MODELS,

@@ -1,4 +1,4 @@
-"""The commands ``solve``, ``bound``, ``validate`` and ``methods``."""
+"""The commands ``solve`` and ``bound``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import click
 
 from tightpipe.solver.bounds import Bound
 
-from ..console import progress_bar, show_json, show_pairs, show_table
+from ..console import show_json, show_pairs, show_table
 from ..errors import InfeasibleError
 from ..files import STANDARD, check_writable
 from ..instance import Instance
 from ..instance_file import load_instance
 from ..interruption import exit_status, held_back, reason_of, was_stopped
-from ..metrics import bubble_rate, cost
 from ..options import Options
+from ..progress_bar import progress_bar
 from ..result import Result
-from ..schedule_file import ScheduleFile, load_schedule, save_schedule
-from ..solve import METHODS, bounds_within, compile_kernels, solve
-from ..validate import Violation, validate
+from ..schedule_file import load_schedule, save_schedule
+from ..solve import bounds_within, solve
 from .common import cli, json_option, max_memory_option, search_options, summary_beside
 
 
@@ -161,59 +160,3 @@ def _refuse_infeasible(instance: Instance) -> None:
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-
-
-@cli.command("validate")
-@click.argument("schedule")
-@json_option
-@click.pass_context
-def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
-    """Check the schedule in the file SCHEDULE against every rule of the model."""
-    content = load_schedule(schedule)
-    violations = _claims(content) if not (found := _violations(content)) else found
-    value = cost(content.schedule)
-    if as_json:
-        broken = [{"rule": v.rule, "message": v.message} for v in violations]
-        show_json({"valid": not violations, "cost": value, "violations": broken})
-    elif violations:
-        print("\n".join(map(str, violations)))
-    else:
-        print(f"valid: cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
-    context.exit(1 if violations else 0)
-
-
-def _violations(content: ScheduleFile) -> list[Violation]:
-    return validate(content.schedule.instance, content.schedule)
-
-
-def _claims(content: ScheduleFile) -> list[Violation]:
-    """Check what the file says about a schedule that is valid."""
-    value = cost(content.schedule)
-    found = []
-    if content.cost is not None and content.cost != value:
-        found.append(Violation("cost", f"the file claims {content.cost}, the schedule costs {value}"))
-    if content.bound is not None and content.bound > value:
-        found.append(
-            Violation("bound", f"the file claims a bound of {content.bound}, above the cost {value}")
-        )
-    return found
-
-
-@cli.command("methods")
-@json_option
-def _methods(as_json: bool) -> None:
-    """List the methods with placement, memory and source."""
-    fields = ("name", "kind", "placements", "memory", "source")
-    rows = [{field: getattr(method, field) for field in fields} for method in METHODS.values()]
-    if as_json:
-        show_json({"methods": rows})
-        return
-    show_table(fields, [
-        (row["name"], row["kind"], " ".join(row["placements"]), row["memory"], row["source"]) for row in rows
-    ])  # fmt: skip
-
-
-@cli.command("compile")
-def _compile() -> None:
-    """Compile all inner loops now, so that no later command waits for it."""
-    compile_kernels()

@@ -33,7 +33,7 @@ from ..experiments.sweep.schema import migrate
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
 from ..files import STANDARD
-from ..solve import compile_kernels
+from ..kernels import ensure_compiled
 from .common import cli, json_option
 from .sweep_bar import duration, sweep_bar, title
 
@@ -93,7 +93,7 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
             if engine == "local":
-                compile_kernels()  # so that no solve spends its time limit on it
+                ensure_compiled()  # so that no solve spends its time limit on it
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ..compiled import compiled_with_arrays
 from ..operation import OpKind
 from ..schedule import Ints, Schedule
 from ..simulate import departure
@@ -71,7 +71,7 @@ def _sources(schedule: Schedule) -> Ints:
     return np.select([kind == OpKind.F, kind == OpKind.W], [previous, b[stage + 1, microbatch]], backward)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _departures(end: Any, offsets: Any, receiver: Any, occupancy: int) -> Any:
     """Return when each operation's result leaves its device."""
     devices = len(offsets) - 1

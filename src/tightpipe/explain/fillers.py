@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ..compiled import compiled_with_arrays
 from ..schedule import Ints, Schedule
 from ..simulate import memory_trace
 from ..tables import tables
@@ -56,7 +56,7 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     return Fillers(*found)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _search(
     heads: Any,
     opens: Any,
@@ -93,7 +93,7 @@ def _search(
     return fits, fits_from, allowed_from, blocked, blocked_from, frees
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _last_above(during: Any, first: int, stop: int, room: int) -> int:
     """Return the last row before `stop` while which the memory is above `room`."""
     for row in range(stop - 1, first - 1, -1):

@@ -1,7 +1,7 @@
 """Schedules run and profiled with PyTorch (optional extra ``torch``)."""
 
+from ..errors import RunError
 from .measured import Measured, RunReport, Span
-from .processes import RunError
 from .profile import DTYPES, TransformerShape, profile_stages
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table

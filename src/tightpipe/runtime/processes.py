@@ -8,13 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+from ..errors import RunError
+
 _WORKER = Path(__file__).with_name("worker.py")
 _POLL_SECONDS = 0.05
 _TAIL = 2000  # characters of a failed process's output that are shown
-
-
-class RunError(RuntimeError):
-    """A process of a run failed or did not end in time; the message has the end of its output."""
 
 
 def run_ranks(folder: Path, ranks: int, timeout: float) -> None:

@@ -20,6 +20,7 @@ from typing import IO
 
 import psutil
 
+from ...kernels import ensure_compiled
 from .row import Value
 
 _GIB = 2**30
@@ -87,6 +88,7 @@ def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = Non
 
     Setting `stop` kills the process.
     """
+    ensure_compiled()  # here, so that a solve on a new machine does not spend its hard limit on it
     answers = _Answers()
     with tempfile.TemporaryFile("w+", errors="replace") as complaints, _process(complaints) as process:
         assert process.stdout is not None

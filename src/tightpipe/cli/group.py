@@ -1,0 +1,77 @@
+"""The group of all commands, whose modules are loaded when one of their commands is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
+    "compare": (
+        "comparing",
+        "Compare methods on the papers' settings: one CSV row per setting, memory limit and method.",
+    ),
+    "compile": ("preparing", "Compile all inner loops now, so that no later command waits for it."),
+    "explain": (
+        "explaining",
+        "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
+    ),
+    "export": (
+        "programs",
+        "Write the file SCHEDULE for another program; it is checked before a byte is written.",
+    ),
+    "gallery": ("drawing", "Draw every schedule family at 4 devices and 8 microbatches on one page."),
+    "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
+    "methods": ("listing", "List the methods with placement, memory and source."),
+    "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
+    "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
+    "profile": (
+        "running",
+        "Write an instance file from measured costs: of a transformer here, or of a trace, log or table.",
+    ),
+    "realistic": (
+        "comparing",
+        "Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.",
+    ),
+    "replay": ("programs", "Run the file PROGRAM; exit status 1 if its devices wait for each other."),
+    "report": (
+        "reporting",
+        "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",
+    ),
+    "run": (
+        "running",
+        "Train a small model with the file SCHEDULE, one process per device, and compare with one process.",
+    ),
+    "solve": ("solving", "Solve the instance in the file INSTANCE (JSON or TOML)."),
+    "status": (
+        "sweeping",
+        "Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after.",
+    ),
+    "sweep": ("sweeping", "Run the grid of solves that the file EXPERIMENT (TOML) declares, each once."),
+    "table": (
+        "comparing",
+        "Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.",
+    ),
+    "validate": ("validating", "Check the schedule in the file SCHEDULE against every rule of the model."),
+}
+"""Each command's module in this folder, and the first sentence of its help, by name."""
+
+
+class LazyGroup(click.Group):
+    """Commands that register themselves with the group when their module is imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, loaded or not."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command; None if there is none of this name."""
+        if cmd_name in COMMANDS:
+            import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])

@@ -1,0 +1,21 @@
+"""The command ``methods``."""
+
+from __future__ import annotations
+
+from ..console import show_json, show_table
+from ..solve import METHODS
+from .common import cli, json_option
+
+
+@cli.command("methods")
+@json_option
+def _methods(as_json: bool) -> None:
+    """List the methods with placement, memory and source."""
+    fields = ("name", "kind", "placements", "memory", "source")
+    rows = [{field: getattr(method, field) for field in fields} for method in METHODS.values()]
+    if as_json:
+        show_json({"methods": rows})
+        return
+    show_table(fields, [
+        (row["name"], row["kind"], " ".join(row["placements"]), row["memory"], row["source"]) for row in rows
+    ])  # fmt: skip

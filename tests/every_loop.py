@@ -1,0 +1,79 @@
+"""Everything that runs compiled loops, in one process; prints as JSON how often it had to compile which of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from tightpipe import InputError, Instance, Memory, Schedule, retime, simulate, solve
+from tightpipe.compiled import LOOPS
+from tightpipe.explain import explain
+from tightpipe.options import Options
+from tightpipe.placement import PLACEMENTS
+from tightpipe.plot import draw_text
+from tightpipe.program import lower, replay
+from tightpipe.solve import METHODS, bound_searches, bounds_within, warm_starts
+
+TICKS: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 10, "backward": 12, "weight": 8}
+HARD: dict[str, Any] = {"devices": 4, "microbatches": 8, "forward": 8, "backward": 14, "weight": 8, "comm": 2}
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"memory": Memory(2, -1, -1, 16)},
+    {"comm": [[0, 3], [4, 0]], "objective": "makespan"},
+    {"comm": 3, "link_occupancy": 2, "memory": Memory(2, -1, -1, [14, 16])},
+    {"iterations": 2, "flush": True},
+    {"iterations": 2, "flush": False},
+    {"overlapped": 20},
+)
+
+
+def instances() -> Iterator[Instance]:
+    for placement in PLACEMENTS:
+        stages = Instance.uniform(placement=placement, **TICKS).stages
+        uneven = {"forward": list(range(10, 10 + stages)), "backward": [12 - s % 2 for s in range(stages)]}
+        for variant in (*VARIANTS, uneven):
+            yield Instance.uniform(placement=placement, **{**TICKS, "microbatches": 8, **variant})
+
+
+def searched(instance: Instance, workers: int) -> None:
+    for name in ("cpsat", "milp", "improve", "best"):
+        try:
+            solve(instance, name, time_limit=1, workers=workers)
+        except InputError:
+            assert instance.costs.overlapped or instance.iterations > 1
+    bounds_within(instance, Options(1.0, workers))
+
+
+def used(schedule: Schedule) -> None:
+    instance = schedule.instance
+    simulate(instance, schedule.order)
+    retime(instance, schedule.order)
+    explain(schedule)
+    draw_text(schedule)
+    replay(lower(schedule))
+
+
+def main() -> None:
+    for instance in instances():
+        for name, method in METHODS.items():
+            if method.kind == "heuristic" and instance.placement.name in method.placements:
+                solve(instance, name)
+        for _, schedule in warm_starts(instance)[:1]:
+            used(schedule)
+    for variant in VARIANTS:
+        searched(Instance.uniform(placement="v", **{**TICKS, **variant}), 1)
+    for limit in (16, None):
+        hard = Instance.uniform(memory=Memory(2, -1, -1, limit), **HARD)
+        for workers in (1, 2, 3):
+            searched(hard, workers)
+            for search, _ in bound_searches():
+                search(hard, 1000, Options(1.0, workers), 0)
+    json.dump(
+        {"loops": len(LOOPS), "misses": {loop.name: loop.misses for loop in LOOPS if loop.misses}}, sys.stdout
+    )
+
+
+if __name__ == "__main__":
+    main()
