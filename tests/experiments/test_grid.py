@@ -59,6 +59,17 @@ def test_memory_of_files(tmp_path: Path) -> None:
     assert [limit(i) for i in made] == [(4, 4), None, (4, 4), (6, 6)]
 
 
+def test_an_instance_keeps_its_objective_unless_the_axis_says_another(tmp_path: Path) -> None:
+    write_experiment(tmp_path)
+    makespan = json.loads((tmp_path / "small.json").read_text()) | {"objective": "makespan"}
+    (tmp_path / "makespan.json").write_text(json.dumps(makespan))
+    text = 'instances = ["small.json", "makespan.json"]\nmethods = ["list"]\n'
+    assert [t.row.objective for t in planned(tmp_path, text)] == ["device_span", "makespan"]
+    both = planned(tmp_path, text + 'objectives = ["own", "device_span"]\n')
+    solved = [json.loads(task.payload)["instance"]["objective"] for task in both]
+    assert solved == [task.row.objective for task in both] == ["device_span", "makespan", "device_span"]
+
+
 def test_communication(tmp_path: Path) -> None:
     made = instances(tmp_path, 'comm = ["0.5f", "3x", 7, "own"]')
     assert [i.comm(0, 1) for i in made] == [5, 3, 7, 1]

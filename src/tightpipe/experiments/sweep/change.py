@@ -11,7 +11,7 @@ from statistics import median_low
 from typing import Any
 
 from ...errors import InputError
-from ...instance import Instance, check_int
+from ...instance import Instance, Objective, check_int
 from ...instance_file import check_keys, instance_from_dict, instance_to_dict
 from ...operation import OpKind
 
@@ -88,6 +88,15 @@ def parse_memory(value: Any) -> Change:
         return Change(value, lambda instance: _with_limit(instance, limits(instance, factor)))
     units = check_int("memory", value, 0)
     return Change(str(units), lambda instance: _with_limit(instance, units))
+
+
+def parse_objective(value: Any) -> Change:
+    """Read ``device_span``, ``makespan`` or ``own``: what the instance's file says, of a setting device_span."""
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    if value not in list(Objective):
+        raise InputError(f"must be one of {', '.join(Objective)}, {OWN}", value=value)
+    return Change(value, lambda instance: replace(instance, objective=value))
 
 
 def with_median_durations(instance: Instance) -> Instance:

@@ -11,12 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...instance import Instance, Objective, check_int
+from ...instance import Instance, check_int
 from ...instance_file import load_instance, read_text
 from ...settings import Setting
 from ...solve import METHODS, find_method
 from ..compare import choose_settings
-from .change import OWN, parse_comm, parse_devices, parse_memory, parse_microbatches, parse_uneven
+from .change import (
+    OWN,
+    parse_comm,
+    parse_devices,
+    parse_memory,
+    parse_microbatches,
+    parse_objective,
+    parse_uneven,
+)
 from .experiment import Experiment, FigureKind, Problem
 from .toml_lines import line_of
 
@@ -141,10 +149,6 @@ def _positive(key: str, value: Any) -> float:
     return float(value)
 
 
-def _objective(value: Any) -> Objective:
-    return Objective(_one_of(tuple(map(str, Objective)), value))
-
-
 def _figure(value: Any) -> FigureKind:
     try:
         return FigureKind(_one_of(tuple(FigureKind), value))
@@ -166,7 +170,7 @@ _AXES: dict[str, Callable[[Any], Any]] = {
     "uneven": parse_uneven,
     "comm": parse_comm,
     "memory": parse_memory,
-    "objectives": _objective,
+    "objectives": parse_objective,
     "methods": _method,
     "costs": partial(_one_of, ("true", "median")),
     "warm_starts": _warm_start,
@@ -185,9 +189,8 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 
 _DEFAULTS: dict[str, list[Any]] = {
     **{key: [] for key in ("settings", "instances")},
-    **{key: [OWN] for key in ("devices", "microbatches", "comm", "memory")},
+    **{key: [OWN] for key in ("devices", "microbatches", "comm", "memory", "objectives")},
     "uneven": [{}],
-    "objectives": ["device_span"],
     "costs": ["true"],
     "warm_starts": ["best"],
     "seeds": [0],

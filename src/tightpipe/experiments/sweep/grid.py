@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -35,12 +34,11 @@ def plan(experiment: Experiment, path: str | Path) -> list[Task]:
 
 def _combine(experiment: Experiment) -> Iterator[Task]:
     methods = [find_method(name) for name in experiment.methods]
-    axes = ("devices", "microbatches", "uneven", "comm", "memory")
+    axes = ("devices", "microbatches", "uneven", "comm", "memory", "objectives")
     changes = list(product(*(getattr(experiment, axis) for axis in axes)))
-    for problem, chosen, objective in product(experiment.problems, changes, experiment.objectives):
+    for problem, chosen in product(experiment.problems, changes):
         for method in methods:
             instance = problem.make(_placement(problem, method))
-            instance = replace(instance, objective=objective)
             for axis, change in zip(axes, chosen, strict=True):
                 instance = _apply(axis, change, instance, problem)
             labels = dict(zip(axes, (change.label for change in chosen), strict=True))
