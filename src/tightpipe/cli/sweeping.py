@@ -17,6 +17,7 @@ from ..errors import InputError, StoppedError
 from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
+from ..experiments.study.migrate import migrated_rows
 from ..experiments.study.summary import write_summary
 from ..experiments.sweep.engine import (
     EngineContext,
@@ -31,7 +32,6 @@ from ..experiments.sweep.grid import plan
 from ..experiments.sweep.guard import Limits
 from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
-from ..experiments.sweep.schema import migrate
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
 from ..solve import compile_kernels
@@ -52,7 +52,7 @@ _folder_option = click.option(
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Of --engine slurm.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
-@click.option("--migrate", "migrate_only", is_flag=True, help="Bring the store to this version, and stop.")
+@click.option("--migrate", "migrate_only", is_flag=True, help="Bring store and tables to this version, and stop.")
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
@@ -76,11 +76,13 @@ def _sweep(
     stopped, and several may work on one store at the same time.
     """
     folder = _folder(experiment, output)
-    if migrate_only:
-        before, after = migrate(folder / STORE)
-        return _say({"store": str(folder / STORE), "from": before, "to": after}, as_json)
     declared = load_experiment(experiment)
     tasks = _plan(declared, experiment)
+    if migrate_only:
+        rows = migrated_rows(folder, tasks)
+        write_rows(rows, folder)
+        write_summary(Path(experiment).stem, rows, declared.figure, folder)
+        return _say({"rows": str(folder / ROWS), "migrated": len(rows)}, as_json)
     where = _engine(engine, workers, scheduler, jobs, declared)
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)

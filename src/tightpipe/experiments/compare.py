@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from ..activations import limits_of_activations
 from ..errors import InputError
 from ..instance import Instance, Objective, check_int
 from ..options import Options, Progress
@@ -14,12 +15,12 @@ from ..result import INTERRUPTED, Result
 from ..settings import Setting, load_settings
 from ..solve import find_method, solve
 from .row_store import RowStore
-from .solve_columns import option_columns, result_columns
+from .solve_columns import memory_column, option_columns, result_columns
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
-    *("placement", "objective", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound"),
-    *("gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
+    *("memory_of_1f1b", "placement", "objective", "method", "status", "cost", "work", "bubble"),
+    *("bubble_rate", "imbalance", "bound", "gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
     *("ortools_version", "host_cpus", "finished_at"),
 )
 
@@ -59,13 +60,18 @@ class Task:
 
     @property
     def instance(self) -> Instance:
-        """The problem of the row."""
-        free = self.setting.instance(self.m_offset, self.objective, self.placement)
-        return replace(free, costs=replace(free.costs, link_occupancy=self.link_occupancy))
+        """The problem of the row; its limit is in activations of a stage of its own placement."""
+        placed = self.setting.instance(objective=self.objective, placement=self.placement)
+        assert placed.memory is not None
+        limits = limits_of_activations(placed, 2 * placed.devices + self.m_offset)
+        memory = replace(placed.memory, limit=limits)
+        return replace(
+            placed, memory=memory, costs=replace(placed.costs, link_occupancy=self.link_occupancy)
+        )
 
     def key_columns(self) -> dict[str, object]:
         """Return the columns that are known before the solve."""
-        setting = self.setting
+        setting, instance = self.setting, self.instance
         return {
             "setting": self.label,
             "p": setting.devices,
@@ -78,7 +84,8 @@ class Task:
             "heads": setting.heads,
             "seq": setting.seq,
             "m_offset": self.m_offset,
-            "max_mem": setting.memory(self.m_offset).limit,
+            "max_mem": instance.memory_limit(0),
+            **memory_column(instance),
             "placement": self.placement,
             "objective": str(self.objective),
             "method": self.method,
@@ -86,7 +93,9 @@ class Task:
 
 
 def parse_memory(text: str, devices: int) -> int:
-    """Turn a limit such as ``2.5p`` into m_offset, in whole forward activations over 2p, rounded down.
+    """Turn a limit such as ``2.5p`` into m_offset, in whole forward activations of a stage over 2p.
+
+    The number of activations is rounded down; `limits_of_activations` says what one is.
 
     Raises
     ------

@@ -15,13 +15,13 @@ from ..settings import load_realistic, with_median_costs
 from ..solve import solve
 from ..validate import validate
 from .row_store import RowStore
-from .solve_columns import option_columns, result_columns
+from .solve_columns import memory_column, option_columns, result_columns
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
 COLUMNS = (
-    *("setting", "p", "n", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound", "gap"),
-    *("seconds", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version", "host_cpus"),
+    *("setting", "p", "n", "memory_of_1f1b", "method", "status", "cost", "work", "bubble"),
+    *("bubble_rate", "imbalance", "bound", "gap", "seconds", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version", "host_cpus"),
     "finished_at",
 )
 # what makes two rows the same experiment
@@ -115,5 +115,5 @@ def _greedy_at_median_costs(instance: Instance) -> Result:
 
 
 def _row(task: RealisticTask, result: Result) -> dict[str, object]:
-    shape = {"p": result.instance.devices, "n": result.instance.microbatches}
-    return task.key_columns() | shape | result_columns(result)
+    shape: dict[str, object] = {"p": result.instance.devices, "n": result.instance.microbatches}
+    return task.key_columns() | shape | memory_column(task.instance) | result_columns(result)

@@ -23,7 +23,10 @@ from ...schedule import Schedule
 from ...solve import solve
 from .packed import pack
 
-_RESULTS = ("cost", "work", "bubble", "bubble_rate", "bound", "gap", "peak_memory", "seconds", "reason")
+_RESULTS = (
+    *("cost", "work", "bubble", "bubble_rate", "imbalance", "bound", "gap", "peak_memory", "seconds"),
+    "reason",
+)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from ...activations import memory_of_1f1b
 from ...errors import InputError
 from ...instance import Instance
 from ...solve import Method, find_method
@@ -84,6 +85,7 @@ def _solves(
             comm_ticks=_largest_comm(instance),
             memory=labels["memory"],
             memory_limit=_largest_limit(instance),
+            memory_of_1f1b=memory_of_1f1b(instance),
             method=method.name,
             costs="true" if shown is None else "median",
             warm_start=warm_start if searches else None,

@@ -28,6 +28,7 @@ class Row:
     comm_ticks: int  #: largest entry
     memory: str  #: as the experiment writes it, e.g. ``2p``
     memory_limit: int | None  #: largest entry
+    memory_of_1f1b: float | None  #: that limit over the peak memory of 1F1B; see `memory_of_1f1b`
     method: str
     costs: str  #: ``true``, or ``median`` where the method saw the stages' median costs
     warm_start: str | None  #: None for methods that take none
@@ -41,7 +42,9 @@ class Row:
     work: int | None = None
     bubble: int | None = None
     bubble_rate: float | None = None
+    imbalance: float | None = None  #: largest over mean work of a device, minus 1
     bound: int | None = None
+    proof: str | None = None  #: what the bound rests on
     gap: float | None = None
     peak_memory: int | None = None
     seconds: float | None = None
