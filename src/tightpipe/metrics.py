@@ -27,7 +27,7 @@ def cost(schedule: Schedule) -> int:
 
 
 def works(instance: Instance) -> list[int]:
-    """Return the least ticks that each device's operations take: the sum of their durations without overlap."""
+    """Return the least ticks that each device computes: the sum of its durations where none overlap."""
     return [instance.work(device) for device in range(instance.devices)]
 
 

@@ -19,7 +19,7 @@ from tightpipe.experiments.sweep.row import Row
 STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 ROW = Row(
     key="a", problem="small", p=4, n=8, placement="v", objective="device_span", uneven="", comm="0.5f", comm_ticks=5,
-    memory="2p", memory_limit=16, memory_of_1f1b=1.0, method="cpsat", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
+    memory="2p", memory_limit=16, method="cpsat", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
     instance_hash="i", state="done", status="feasible", cost=100, work=80, bubble=20, bubble_rate=0.2, bound=90, gap=0.1,
     seconds=60.0, trace="[[0.5, 120, 80], [2.0, 100, 80], [9.0, 100, 90]]", finished_at="2026-01-02T00:00:00Z", cores=2,
 )  # fmt: skip

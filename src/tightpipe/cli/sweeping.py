@@ -52,7 +52,9 @@ _folder_option = click.option(
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Of --engine slurm.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
-@click.option("--migrate", "migrate_only", is_flag=True, help="Bring store and tables to this version, and stop.")
+@click.option(
+    "--migrate", "migrate_only", is_flag=True, help="Bring store and tables to this version, and stop."
+)
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
@@ -193,13 +195,17 @@ def _status(experiment: str, output: str | None, as_json: bool) -> None:
         rows = store.rows()
         running = [title(row) for row in rows if row.state == "running"]
         failed = {title(row): row.error for row in rows if row.state == "failed"}
+        unsolved = {title(row): row.reason for row in rows if row.state == "done" and row.cost is None}
         if as_json:
-            return show_json({**_progress(store), "running_now": running, "errors": failed})
+            lists = {"running_now": running, "errors": failed, "unsolved": unsolved}
+            return show_json({**_progress(store), **lists})
         show_pairs(_progress(store))
         for name in running:
             print(f"running: {name}")
         for name, error in failed.items():
             print(f"failed: {name}: {error}")
+        for name, reason in unsolved.items():
+            print(f"no schedule: {name}: {reason}")
 
 
 def _progress(store: Store) -> dict[str, object]:

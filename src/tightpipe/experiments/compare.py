@@ -14,13 +14,24 @@ from ..options import Options, Progress
 from ..result import INTERRUPTED, Result
 from ..settings import Setting, load_settings
 from ..solve import find_method, solve
-from .row_store import RowStore
-from .solve_columns import memory_column, option_columns, result_columns
+from .row_store import Row, RowStore
+from .solve_columns import added_columns, memory_column, option_columns, result_columns
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
     *("memory_of_1f1b", "placement", "objective", "method", "status", "cost", "work", "bubble"),
-    *("bubble_rate", "imbalance", "bound", "gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
+    *(
+        "bubble_rate",
+        "imbalance",
+        "bound",
+        "gap",
+        "peak_mem",
+        "seconds",
+        "workers",
+        "seed",
+        "time_limit",
+        "tightpipe_version",
+    ),
     *("ortools_version", "host_cpus", "finished_at"),
 )
 
@@ -65,9 +76,7 @@ class Task:
         assert placed.memory is not None
         limits = limits_of_activations(placed, 2 * placed.devices + self.m_offset)
         memory = replace(placed.memory, limit=limits)
-        return replace(
-            placed, memory=memory, costs=replace(placed.costs, link_occupancy=self.link_occupancy)
-        )
+        return replace(placed, memory=memory, costs=replace(placed.costs, link_occupancy=self.link_occupancy))
 
     def key_columns(self) -> dict[str, object]:
         """Return the columns that are known before the solve."""
@@ -181,6 +190,23 @@ def run(
             raise KeyboardInterrupt
         store.append(row_of(task, result))
         yield task, result
+
+
+def lacking(row: Row) -> dict[str, object]:
+    """Return what a row of an earlier version says in the columns that it lacks.
+
+    Raises
+    ------
+    InputError
+        If the row's limit is not that of its setting: it was not always counted in stages of the placement.
+    """
+    (setting,) = choose_settings(row["setting"].split(" link ")[0])
+    task = Task(setting, int(row["m_offset"]), Objective(row["objective"]), row["method"], Options())
+    limit = task.instance.memory_limit(0)
+    if str(limit) != row["max_mem"]:
+        rule = f"2p{task.m_offset:+d} activations of {setting.name} in {task.placement} are {limit} now"
+        raise InputError(f"{rule}; remove such rows", key="max_mem", value=row["max_mem"])
+    return added_columns(task.instance)
 
 
 def row_of(task: Task, result: Result) -> dict[str, object]:

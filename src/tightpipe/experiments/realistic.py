@@ -14,14 +14,26 @@ from ..retime import retime
 from ..settings import load_realistic, with_median_costs
 from ..solve import solve
 from ..validate import validate
-from .row_store import RowStore
-from .solve_columns import memory_column, option_columns, result_columns
+from .row_store import Row, RowStore
+from .solve_columns import added_columns, memory_column, option_columns, result_columns
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
 COLUMNS = (
     *("setting", "p", "n", "memory_of_1f1b", "method", "status", "cost", "work", "bubble"),
-    *("bubble_rate", "imbalance", "bound", "gap", "seconds", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version", "host_cpus"),
+    *(
+        "bubble_rate",
+        "imbalance",
+        "bound",
+        "gap",
+        "seconds",
+        "workers",
+        "seed",
+        "time_limit",
+        "tightpipe_version",
+        "ortools_version",
+        "host_cpus",
+    ),
     "finished_at",
 )
 # what makes two rows the same experiment
@@ -84,6 +96,12 @@ def run_realistic(
             raise KeyboardInterrupt
         store.append(_row(task, result))
         yield task, result
+
+
+def lacking(row: Row) -> dict[str, object]:
+    """Return what a row of an earlier version says in the columns that it lacks."""
+    (name,) = choose_realistic(row["setting"])
+    return added_columns(load_realistic()[name].instance())
 
 
 def _solve(task: RealisticTask, progress: Progress) -> Result:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from ..activations import memory_of_1f1b
 from ..instance import Instance
+from ..metrics import imbalance, works
 from ..options import Options
 from ..result import Result
 
@@ -28,6 +29,12 @@ def memory_column(instance: Instance) -> dict[str, object]:
     """Return the column that makes the memory limits of several placements comparable."""
     share = memory_of_1f1b(instance)
     return {"memory_of_1f1b": share if share is None else f"{share:.6f}"}
+
+
+def added_columns(instance: Instance) -> dict[str, object]:
+    """Return the columns that tables of earlier versions lack, as far as the instance tells them."""
+    even = f"{imbalance(works(instance)):.6f}"
+    return {**memory_column(instance), "imbalance": even}
 
 
 def result_columns(result: Result) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Studies of an earlier version: their store, or where only ``rows.csv`` is kept its columns, brought to this one."""
+"""Bring an earlier version's study to this one: its store, or where there is none the columns of its rows."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ class Row:
     comm_ticks: int  #: largest entry
     memory: str  #: as the experiment writes it, e.g. ``2p``
     memory_limit: int | None  #: largest entry
-    memory_of_1f1b: float | None  #: that limit over the peak memory of 1F1B; see `memory_of_1f1b`
     method: str
     costs: str  #: ``true``, or ``median`` where the method saw the stages' median costs
     warm_start: str | None  #: None for methods that take none
@@ -47,6 +46,7 @@ class Row:
     proof: str | None = None  #: what the bound rests on
     gap: float | None = None
     peak_memory: int | None = None
+    memory_of_1f1b: float | None = None  #: the limit over the peak memory that 1F1B has
     seconds: float | None = None
     trace: str | None = None  #: JSON list of [seconds, incumbent cost, bound]
     reason: str | None = None  #: why there is no schedule, or why the method ended early

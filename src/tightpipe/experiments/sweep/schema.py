@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+
 from ...activations import memory_of_1f1b
 from ...errors import InputError
 from ...instance import Instance
