@@ -242,13 +242,21 @@ class Instance:
 
 
 def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
-    """Return `value` if it is an integer in [low, high], else raise an InputError that names `key`."""
+    """Return `value` if it is an integer, in [low, high] or without `low` in [-high, high].
+
+    Raises
+    ------
+    InputError
+        Naming `key`, the value, and the border that it is beyond.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError("must be an integer", key=key, value=value)
     if low is not None and value < low:
         raise InputError(f"must be at least {low}", key=key, value=value)
-    if high is not None and abs(value) > high:
-        raise InputError(f"must be at most {high} in size", key=key, value=value)
+    if high is not None and value > high:
+        raise InputError(f"must be at most {high}", key=key, value=value)
+    if high is not None and value < -high:
+        raise InputError(f"must be at least {-high}", key=key, value=value)
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def load_instance(path: str | Path) -> Instance:
         One line that names file, key, value and what would be right.
     """
     try:
-        data = _read_toml(Path(path)) if Path(path).suffix == ".toml" else read_json(path)
+        data = read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
+        check_kind(data, "instance")
         return instance_from_dict(data)
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
@@ -105,15 +107,18 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
 
 
 def read_text(path: str | Path) -> str:
-    """Read a UTF-8 file, or raise an InputError that says why it cannot be read."""
+    """Read a UTF-8 file, or raise an InputError that says why it cannot be read; an empty one is no input."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError("no such file", source=str(path)) from None
     except UnicodeDecodeError:
         raise InputError("not a text file (UTF-8)", source=str(path)) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+    if not text.strip():
+        raise InputError("is empty", source=str(path))
+    return text
 
 
 def read_json(path: str | Path) -> Any:
@@ -128,8 +133,9 @@ def read_json(path: str | Path) -> Any:
         raise InputError("not an instance or schedule: nested too deeply", source=str(path)) from None
     except InputError as error:
         raise error.at(str(path)) from None
-    except ValueError as error:  # integers beyond Python's conversion limit
-        raise InputError(str(error), source=str(path)) from None
+    except ValueError:  # Python converts no longer ones
+        rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
+        raise InputError(rule, source=str(path)) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,12 +146,40 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _read_toml(path: Path) -> Any:
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source=str(path)) from None
+    except ValueError:  # Python converts no longer ones
+        rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
+        raise InputError(rule, source=str(path)) from None
+
+
+_KINDS = {
+    "program": {"instance", "nodes", "devices"},
+    "schedule": {"instance", "devices"},
+    "task list": {"nodes"},
+    "instance": {"microbatches"},
+}
+"""Keys by which the files of each kind are known; the first that fits counts."""
+
+
+def check_kind(data: Any, wanted: str) -> None:
+    """Raise an InputError if the content of a file is that of another kind: a schedule, say, for an instance."""
+    if not isinstance(data, dict):
+        raise InputError(f"must be {_article(wanted)} file: a table of keys and values", value=data)
+    kind = next((kind for kind, keys in _KINDS.items() if keys <= set(data)), wanted)
+    if kind != wanted:
+        raise InputError(f"is {_article(kind)} file, must be {_article(wanted)} file")
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def write_text(path: str | Path, text: str) -> None:

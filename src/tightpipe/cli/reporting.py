@@ -25,11 +25,14 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
     """
     from ..report import render, report_of_files, report_of_study  # loads the figures' colours
 
+    for path in paths:
+        if not Path(path).exists():
+            raise InputError("no such file or folder", source=path)
     folders = [path for path in paths if Path(path).is_dir()]
     if folders and len(paths) > 1:
         raise InputError("give one folder of a study, or schedule files", key="paths", value=folders[0])
     if not folders and output is None:
-        raise InputError("give the page to write with -o", key="output", value=None)
+        raise InputError("give the page to write with -o: only a study's folder has a place for it")
     target = output or str(Path(paths[0]) / "report.html")
     check_writable(target)
     if folders:

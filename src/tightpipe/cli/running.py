@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,10 @@ def _profile(
     )
     save_instance(instance, output)
     costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
-    show({"output": output, **costs, "comm": profile.comm}, as_json)
+    for text in profile.warnings:
+        print(f"tightpipe: warning: {text}", file=sys.stderr)
+    said = {"warnings": list(profile.warnings)} if as_json else {}
+    show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
 
 
 def _read_profile(

@@ -190,6 +190,7 @@ def _status(experiment: str, output: str | None, as_json: bool) -> None:
     """Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after."""
     path = _folder(experiment, output) / STORE
     if not path.exists():
+        load_experiment(experiment)  # what is wrong with it is said first
         raise InputError("no such store: the sweep has not begun", source=str(path))
     with open_store(path) as store:
         rows = store.rows()

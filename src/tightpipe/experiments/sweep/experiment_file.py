@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...instance import Instance, check_int
-from ...instance_file import load_instance, read_text
+from ...instance_file import load_instance, read_text, read_toml
 from ...settings import Setting
 from ...solve import METHODS, find_method
 from ..compare import choose_settings
@@ -39,11 +38,7 @@ def load_experiment(path: str | Path) -> Experiment:
     InputError
         One line that names file, line, key, value and what would be right.
     """
-    text = read_text(path)
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
+    data = read_toml(path)
     try:
         return _experiment(data, Path(path).parent)
     except InputError as error:
