@@ -150,7 +150,7 @@ class Instance:
         if chunks is None:
             chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
         else:
-            check_int("chunks", chunks, 1)
+            check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes are made
         return cls(
             Placement(placement, devices, chunks),
             microbatches,

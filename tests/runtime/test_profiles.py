@@ -72,7 +72,10 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
         (("10.4", "-10.4"), r"profile: line 2\.time = -10\.4: must be a number of microseconds, at least 0"),
         (("3.6", "-3.6"), r"line 9\.time = -3\.6: must be a number of microseconds, at least 0"),
         (("0.2,-20", "0.2,-21"), r"memory of stage 1 = \(30.0, -10.0, -21.0\): F, B and W sum to -1, must"),
-        (("0.2,-20", "0.2,20"), r"memory of stage 1 = \(30.0, -10.0, 20.0\): F must be at least 0, B and W at"),
+        (
+            ("0.2,-20", "0.2,20"),
+            r"memory of stage 1 = \(30.0, -10.0, 20.0\): F must be at least 0, B and W at",
+        ),
         (("stage,kind,time,memory\n", ""), "line 1 = '0,F,10.4,30': must begin with"),
         ((TABLE, ""), "profile: is empty"),
         (("0,F,10.4", "0,G,10.4"), r"line 2\.kind = 'G': must be one of F, B, W, comm"),

@@ -130,8 +130,8 @@ def migrate_table(path: Path, columns: Sequence[str], lacking: Callable[[Row], M
     try:
         filled = [{**lacking(row), **row} for row in rows]
         cells = [columns, *([_field(row[column]) for column in columns] for row in filled)]
-        if any(len(row) != len(columns) for row in filled):
-            raise InputError("it has other columns")
+        if not rows or any(len(row) != len(columns) for row in filled):
+            raise InputError("it has other columns" if rows else "it has no rows")
     except (KeyError, ValueError) as error:
         raise InputError(f"is not the table of an earlier version: {error}", source=str(path)) from None
     text = io.StringIO()

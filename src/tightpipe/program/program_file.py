@@ -12,7 +12,14 @@ from typing import Any
 
 from ..errors import InputError
 from ..instance import LARGEST, check_int
-from ..instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json, write_text
+from ..instance_file import (
+    check_keys,
+    check_kind,
+    instance_from_dict,
+    instance_to_dict,
+    read_json,
+    write_text,
+)
 from .check import check_program
 from .node import Node, NodeType
 from .program import Program

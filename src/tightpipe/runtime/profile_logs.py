@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import warnings
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,14 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
 
 
 def _ranges(path: str | Path) -> list[tuple[str, float]]:
+    text = _trace_text(path)
     try:
-        trace = json.loads(_trace_text(path))
+        trace = json.loads(text)
     except json.JSONDecodeError as error:
         rule = f"not a Chrome trace, or truncated: {error.msg} at line {error.lineno}"
+        raise InputError(rule, source=str(path)) from None
+    except (RecursionError, ValueError):
+        rule = "not a Chrome trace: nested too deeply, or with a number of thousands of digits"
         raise InputError(rule, source=str(path)) from None
     events = trace.get("traceEvents") if isinstance(trace, dict) else trace
     if not isinstance(events, list):
@@ -93,7 +98,7 @@ def _trace_text(path: str | Path) -> str:
         return read_text(path)
     try:
         return gzip.decompress(Path(path).read_bytes()).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..instance import Instance, Memory, Objective, check_int
+from ..instance import MOST_OPERATIONS, Instance, Memory, Objective, check_int
 from ..instance_file import read_text
 
 KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]
 _LARGEST = 1e12
+_DIGITS = 9
 _ROUNDING = 1e-6  # of what F adds: numbers in a file are decimal
 _NO_COMM = "communication was not measured: comm is 0, as if messages took no time"
 _NO_MEMORY = "memory was not measured: memory is null, as if a device could hold any number of microbatches"
@@ -108,7 +109,9 @@ def read_table(path: str | Path) -> Profile:
 
 def _from_rows(rows: list[list[str]]) -> Profile:
     if not rows or [cell.strip() for cell in rows[0]] != _HEADER:
-        raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0] if rows else []))
+        raise InputError(
+            f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0] if rows else [])
+        )
     samples: Samples = {}
     memory: dict[tuple[int, str], float] = {}
     comm: list[float] = []
@@ -130,8 +133,8 @@ def _from_rows(rows: list[list[str]]) -> Profile:
 
 
 def _stage(text: str, line: int) -> int:
-    if not text.isdecimal():
-        raise InputError("must be a stage number", key=f"line {line}.stage", value=text)
+    if not text.isdecimal() or len(text) > _DIGITS:
+        raise InputError("must be a stage number, from 0", key=f"line {line}.stage", value=text)
     return int(text)
 
 
@@ -170,7 +173,8 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
         Listing the stages and kinds that have no time, or memory for some but not for all; or naming the
         stage where F, B and W do not sum to 0, or B or W adds memory.
     """
-    stages = range(max((stage for stage, _ in samples), default=0) + 1)
+    last = max((stage for stage, _ in samples), default=0)
+    stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)
     wanted = [(stage, kind) for stage in stages for kind in KINDS]
     _check_present("times", wanted, samples)
     if memory:
@@ -188,7 +192,8 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
 
 
 def _check_present(what: str, wanted: list[tuple[int, str]], found: Iterable[tuple[int, str]]) -> None:
-    missing = [f"{kind} of stage {stage}" for stage, kind in wanted if (stage, kind) not in set(found)]
+    there = set(found)
+    missing = [f"{kind} of stage {stage}" for stage, kind in wanted if (stage, kind) not in there]
     if missing:
         shown = ", ".join(missing[:6]) + (" and others" if len(missing) > 6 else "")
         raise InputError(f"{what} are missing: {shown}")
