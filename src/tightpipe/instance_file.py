@@ -170,7 +170,7 @@ _KINDS = {
 
 
 def check_kind(data: Any, wanted: str) -> None:
-    """Raise an InputError if the content of a file is that of another kind: a schedule, say, for an instance."""
+    """Raise an InputError if the content of a file is of another kind, say a schedule for an instance."""
     if not isinstance(data, dict):
         raise InputError(f"must be {_article(wanted)} file: a table of keys and values", value=data)
     kind = next((kind for kind, keys in _KINDS.items() if keys <= set(data)), wanted)

@@ -74,6 +74,8 @@ def _sweep(
 ) -> None:
     """Run the grid of solves that the file EXPERIMENT (TOML) declares, each once.
 
+    Memory of 2p in the file is 2 x p forward activations of one stage, in every placement.
+
     What is done lies in the store of the results' folder: an interrupted sweep goes on where it
     stopped, and several may work on one store at the same time.
     """

@@ -103,15 +103,15 @@ def read_table(path: str | Path) -> Profile:
     """
     try:
         return _from_rows(list(csv.reader(read_text(path).splitlines())))
+    except csv.Error as error:
+        raise InputError(f"not a CSV table: {error}", source=str(path)) from None
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
 
 
 def _from_rows(rows: list[list[str]]) -> Profile:
-    if not rows or [cell.strip() for cell in rows[0]] != _HEADER:
-        raise InputError(
-            f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0] if rows else [])
-        )
+    if [cell.strip() for cell in rows[0]] != _HEADER:
+        raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0]))
     samples: Samples = {}
     memory: dict[tuple[int, str], float] = {}
     comm: list[float] = []
