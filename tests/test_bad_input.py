@@ -98,7 +98,7 @@ NOT_JSON = "not JSON, or truncated"
 
 BAD: list[tuple[str, str]] = [
     # instances
-    ("bound empty.json", "empty.json: is empty"),
+    ("bound empty.json", "empty.json: not JSON, or truncated: it is empty"),
     ("bound blank.toml", "blank.toml: is empty"),
     ("bound comment.toml", "comment.toml: missing key 'devices'"),
     ("bound list.json", "list.json: []: must be an instance file: a table"),
@@ -146,7 +146,7 @@ BAD: list[tuple[str, str]] = [
     ("solve i.json --max-memory nan", "max_memory = nan: must be a number of GB"),
     ("bound i.json --time-limit -1", "time_limit = -1.0: must be a number of seconds"),
     # schedules
-    ("validate empty.json", "empty.json: is empty"),
+    ("validate empty.json", "empty.json: not JSON, or truncated: it is empty"),
     ("validate i.json", "i.json: is an instance file, must be a schedule file"),
     ("validate p.json", "p.json: is a program file, must be a schedule file"),
     ("validate number.json", "number.json: 3: must be a schedule file"),
@@ -182,6 +182,8 @@ BAD: list[tuple[str, str]] = [
     ("overlap s.json -o o.json --passes magic", "passes = 'magic': must be one of"),
     # profiles
     ("PROFILE --table empty.json", "empty.json: is empty"),
+    ("PROFILE --trace empty.json", "empty.json: not a Chrome trace, or truncated"),
+    ("PROFILE --log empty.json", "empty.json: has no record"),
     ("PROFILE --table header.csv", "header.csv: times are missing"),
     ("PROFILE --table no_header.csv", "no_header.csv: line 1 = '0,F,5,4': must begin with"),
     ("PROFILE --table negative.csv", "negative.csv: line 2.time = -5.0: must be a number of microseconds"),

@@ -107,18 +107,15 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
 
 
 def read_text(path: str | Path) -> str:
-    """Read a UTF-8 file, or raise an InputError that says why it cannot be read; an empty one is no input."""
+    """Read a UTF-8 file, or raise an InputError that says why it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError("no such file", source=str(path)) from None
     except UnicodeDecodeError:
         raise InputError("not a text file (UTF-8)", source=str(path)) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
-    if not text.strip():
-        raise InputError("is empty", source=str(path))
-    return text
 
 
 def read_json(path: str | Path) -> Any:
@@ -127,7 +124,8 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        rule = f"not JSON, or truncated: {error.msg} at line {error.lineno} column {error.colno}"
+        fault = f"{error.msg} at line {error.lineno} column {error.colno}" if text.strip() else "it is empty"
+        rule = f"not JSON, or truncated: {fault}"
         raise InputError(rule, source=str(path)) from None
     except RecursionError:
         raise InputError("not an instance or schedule: nested too deeply", source=str(path)) from None
@@ -149,6 +147,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a TOML file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
+    if not text.strip():
+        raise InputError("is empty", source=str(path))
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

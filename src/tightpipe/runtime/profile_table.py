@@ -110,6 +110,8 @@ def read_table(path: str | Path) -> Profile:
 
 
 def _from_rows(rows: list[list[str]]) -> Profile:
+    if not rows:
+        raise InputError("is empty")
     if [cell.strip() for cell in rows[0]] != _HEADER:
         raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0]))
     samples: Samples = {}
