@@ -172,7 +172,7 @@ _KINDS = {
 def check_kind(data: Any, wanted: str) -> None:
     """Raise an InputError if the content of a file is of another kind, say a schedule for an instance."""
     if not isinstance(data, dict):
-        raise InputError(f"must be {_article(wanted)} file: a table of keys and values", value=data)
+        raise InputError(f"must be a table of keys and values, as in {_article(wanted)} file", value=data)
     kind = next((kind for kind, keys in _KINDS.items() if keys <= set(data)), wanted)
     if kind != wanted:
         raise InputError(f"is {_article(kind)} file, must be {_article(wanted)} file")
