@@ -32,7 +32,8 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
     if folders and len(paths) > 1:
         raise InputError("give one folder of a study, or schedule files", key="paths", value=folders[0])
     if not folders and output is None:
-        raise InputError("give the page to write with -o: only a study's folder has a place for it")
+        rule = "give the page to write with -o; only in a study's folder it has a place of its own"
+        raise InputError(rule, key="output", value=None)
     target = output or str(Path(paths[0]) / "report.html")
     check_writable(target)
     if folders:
