@@ -40,7 +40,7 @@ HEURISTICS: dict[str, Heuristic] = {
             name="dualpipe-v",
             make=dualpipe_v_order,
             placements=("v",),
-            memory="2p + 1 chunk activations",
+            memory="2p + 1 activations",
             source="Qi et al., 'DualPipe could be better without the Dual' (2025)",
         ),
     )

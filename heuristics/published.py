@@ -47,7 +47,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="interleaved-1f1b",
         make=interleaved_order,
         placements=("loop",),
-        memory="(v + 1)p - 1 chunk activations on the first device, two fewer on each next",
+        memory="(v + 1)p - 1 activations on the first device, two fewer on each next",
         source="Narayanan et al., arXiv:2104.04473, section 2.2",
     ),
     Heuristic(
@@ -61,7 +61,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="interleaved-overlap",
         make=overlapped_interleaved_order,
         placements=("loop",),
-        memory="(v + 1)p chunk activations on the first device, two fewer on each next",
+        memory="(v + 1)p activations on the first device, two fewer on each next",
         source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
     ),
     Heuristic(
@@ -96,21 +96,21 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="v-half",
         make=v_half_order,
         placements=("v",),
-        memory="about half of 1F1B's: 2 * ((p + 2) // 2) chunk activations",
+        memory="about half of 1F1B's: 2 * ((p + 2) // 2) activations",
         source=_CONTROLLABLE,
     ),
     Heuristic(
         name="v-min",
         make=v_min_order,
         placements=("v",),
-        memory="about a third of 1F1B's: 2 * ((p + 4) // 3) chunk activations",
+        memory="about a third of 1F1B's: 2 * ((p + 4) // 3) activations",
         source=_CONTROLLABLE,
     ),
     Heuristic(
         name="v-zb",
         make=v_zb_order,
         placements=("v",),
-        memory="that of 1F1B: 2p chunk activations",
+        memory="that of 1F1B: 2p activations",
         source=_CONTROLLABLE,
     ),
     Heuristic(

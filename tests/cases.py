@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from hypothesis import strategies as st
+from small_instances import without_diagonal
 
 from tightpipe import Instance, Memory, OpKind, Order
 
@@ -75,7 +76,7 @@ def instances(
     if draw(st.booleans()):
         comm = st.lists(
             st.lists(comm, min_size=devices, max_size=devices), min_size=devices, max_size=devices
-        )
+        ).map(without_diagonal)
     return Instance.uniform(
         devices=devices,
         microbatches=microbatches,

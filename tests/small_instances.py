@@ -93,9 +93,15 @@ def _costs(rng: random.Random, placement: Placement) -> Costs:
 
     comm: Any = c
     if rng.random() < 0.2:
-        comm = [[rng.randint(0, f // 2) for _ in range(placement.devices)] for _ in range(placement.devices)]
+        devices = range(placement.devices)
+        comm = without_diagonal([[rng.randint(0, f // 2) for _ in devices] for _ in devices])
     busy = rng.randint(1, 2 * f) if rng.random() < 0.15 else 0
     return Costs(per_stage(f), per_stage(b), per_stage(w), comm, link_occupancy=busy)
+
+
+def without_diagonal(rows: Any) -> list[list[int]]:
+    """The same communication times, of which a device pays none to itself."""
+    return [[ticks * (i != j) for j, ticks in enumerate(row)] for i, row in enumerate(rows)]
 
 
 def _memory(rng: random.Random, placement: Placement) -> Memory | None:

@@ -34,8 +34,9 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def test_columns_are_those_of_the_contract() -> None:
     contract = (
-        "setting, p, n, f, b, w, c, hidden, heads, seq, m_offset, max_mem, placement, objective, method, status, "
-        "cost, work, bubble, bubble_rate, bound, proof, gap, peak_mem, seconds, workers, seed, time_limit, "
+        "setting, p, n, f, b, w, c, hidden, heads, seq, m_offset, max_mem, memory_of_1f1b, placement, objective, "
+        "method, status, cost, work, bubble, bubble_rate, imbalance, bound, proof, gap, peak_mem, seconds, workers, "
+        "seed, time_limit, "
         "tightpipe_version, ortools_version, host_cpus, finished_at"
     )
     assert ", ".join(COLUMNS) == contract

@@ -109,6 +109,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"comm": [[0, 1]]}, ["comm", "one per device: 8"]),
     ({"comm": [[0] * 8] * 7 + [[0] * 7]}, ["comm[7]", "8"]),
     ({"comm": [1] * 8}, ["comm[0] = 1", "row"]),
+    ({"comm": [[0] * 8] * 4 + [[0] * 4 + [5] + [0] * 3] * 4}, ["comm[4][4] = 5", "must be 0"]),
     ({"placement": "vee"}, ["placement = 'vee'", "linear, v, loop"]),
     ({"placement": ["v"]}, ["placement", "linear, v, loop"]),
     (

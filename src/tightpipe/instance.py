@@ -31,8 +31,8 @@ class Costs:
     """Durations in ticks, each a number or one number per stage, all at least 1.
 
     `comm` is the time from the end of an operation to the earliest start of its successor on
-    another device: a number, or a `devices` x `devices` matrix (row sends, column receives; the
-    diagonal is not used), all at least 0.
+    another device: a number, or a `devices` x `devices` matrix (row sends, column receives), all at
+    least 0. The diagonal of a matrix must be 0: within a device a successor may start at once.
 
     `link_occupancy` is how long a message keeps its directed link busy, at least 0: a device's messages
     to another one leave in the sequence of the operations that made them, each at least this long after
@@ -152,7 +152,7 @@ class Instance:
         if chunks is None:
             chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
         else:
-            check_int("chunks", chunks, 1)
+            check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes are made
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
@@ -250,13 +250,21 @@ class Instance:
 
 
 def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
-    """Return `value` if it is an integer in [low, high], else raise an InputError that names `key`."""
+    """Return `value` if it is an integer, in [low, high] or without `low` in [-high, high].
+
+    Raises
+    ------
+    InputError
+        Naming `key`, the value, and the border that it is beyond.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError("must be an integer", key=key, value=value)
     if low is not None and value < low:
         raise InputError(f"must be at least {low}", key=key, value=value)
-    if high is not None and abs(value) > high:
-        raise InputError(f"must be at most {high} in size", key=key, value=value)
+    if high is not None and value > high:
+        raise InputError(f"must be at most {high}", key=key, value=value)
+    if high is not None and value < -high:
+        raise InputError(f"must be at least {-high}", key=key, value=value)
     return value
 
 
@@ -319,7 +327,7 @@ def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
         if not isinstance(comm, int) or isinstance(comm, bool):
             raise InputError("must be an integer or a devices x devices matrix", key="comm", value=comm)
         number = check_int("comm", comm, 0)
-        return _without_diagonal(((number,) * devices,) * devices)
+        return tuple(tuple(number * (i != j) for j in range(devices)) for i in range(devices))
     if len(comm) != devices:
         raise InputError(
             f"has {len(comm)} rows, must have one per device: {devices}", key="comm", value=list(comm)
@@ -328,12 +336,11 @@ def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
         if not _is_list(row):
             raise InputError(f"must be a row of {devices} integers", key=f"comm[{i}]", value=row)
     rows = tuple(_per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(comm))
-    return _without_diagonal(rows)
-
-
-def _without_diagonal(rows: tuple[PerStage, ...]) -> tuple[PerStage, ...]:
-    """Set what a device would pay to reach itself to 0, so that equal problems are equal instances."""
-    return tuple((*row[:i], 0, *row[i + 1 :]) for i, row in enumerate(rows))
+    for i, row in enumerate(rows):
+        if row[i]:
+            rule = "must be 0: a device sends itself no message"
+            raise InputError(rule, key=f"comm[{i}][{i}]", value=row[i])
+    return rows
 
 
 def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerStage, PerStage]:

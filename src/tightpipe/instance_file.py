@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def load_instance(path: str | Path) -> Instance:
         One line that names file, key, value and what would be right.
     """
     try:
-        data = _read_toml(Path(path)) if Path(path).suffix == ".toml" else read_json(path)
+        data = read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
+        check_kind(data, "instance")
         return instance_from_dict(data)
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
@@ -110,14 +112,16 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        rule = f"not JSON, or truncated: {error.msg} at line {error.lineno} column {error.colno}"
+        fault = f"{error.msg} at line {error.lineno} column {error.colno}" if text.strip() else "it is empty"
+        rule = f"not JSON, or truncated: {fault}"
         raise InputError(rule, source=str(path)) from None
     except RecursionError:
         raise InputError("not an instance or schedule: nested too deeply", source=str(path)) from None
     except InputError as error:
         raise error.at(str(path)) from None
-    except ValueError as error:  # integers beyond Python's conversion limit
-        raise InputError(str(error), source=str(path)) from None
+    except ValueError:  # Python converts no longer ones
+        rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
+        raise InputError(rule, source=str(path)) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,9 +132,39 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _read_toml(path: Path) -> Any:
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
+    if not text.strip():
+        raise InputError("is empty", source=str(path))
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source=str(path)) from None
+    except ValueError:  # Python converts no longer ones
+        rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
+        raise InputError(rule, source=str(path)) from None
+
+
+_KINDS = {
+    "program": {"instance", "nodes", "devices"},
+    "schedule": {"instance", "devices"},
+    "task list": {"nodes"},
+    "instance": {"microbatches"},
+}
+"""Keys by which the files of each kind are known; the first that fits counts."""
+
+
+def check_kind(data: Any, wanted: str) -> None:
+    """Raise an InputError if the content of a file is of another kind, say a schedule for an instance."""
+    if not isinstance(data, dict):
+        raise InputError(f"must be a table of keys and values, as in {_article(wanted)} file", value=data)
+    kind = next((kind for kind, keys in _KINDS.items() if keys <= set(data)), wanted)
+    if kind != wanted:
+        raise InputError(f"is {_article(kind)} file, must be {_article(wanted)} file")
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,9 +26,14 @@ def cost(schedule: Schedule) -> int:
     return int(device_spans(schedule).max())
 
 
+def works(instance: Instance) -> list[int]:
+    """Return the least ticks that each device computes: the sum of its durations where none overlap."""
+    return [instance.work(device) for device in range(instance.devices)]
+
+
 def largest_work(instance: Instance) -> int:
     """Return the largest sum of durations on a device, in ticks: no schedule costs less."""
-    return max(instance.work(d) for d in range(instance.devices))
+    return max(works(instance))
 
 
 def busy_times(schedule: Schedule) -> NDArray[np.int64]:
@@ -39,6 +46,32 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
 def work(schedule: Schedule) -> int:
     """Return the largest busy time of a device, in ticks: `largest_work` unless operations overlap."""
     return int(busy_times(schedule).max())
+
+
+def imbalance(times: Sequence[int] | NDArray[np.int64]) -> float:
+    """Return how uneven the work of the devices is: the largest over the mean, minus 1.
+
+    The bubble is measured from the largest work, so that it does not tell what uneven devices cost: a
+    schedule without any bubble is slower by this share than it could be with the same work spread evenly.
+
+    Parameters
+    ----------
+    times
+        Ticks that each device computes, at least one entry, their sum above 0: `busy_times` of a
+        schedule, in which a pair of operations that overlap counts once, or `works` of an instance.
+
+    Returns
+    -------
+    float
+        0 where all devices work alike, at most the number of devices minus 1.
+    """
+    ticks = [int(time) for time in times]
+    return max(ticks) * len(ticks) / sum(ticks) - 1
+
+
+def busiest(times: Sequence[int] | NDArray[np.int64]) -> list[int]:
+    """Return the devices with the largest of these times, ascending: all of them where work is even."""
+    return np.flatnonzero(np.asarray(times) == np.max(times)).tolist()
 
 
 def bubble(schedule: Schedule) -> int:

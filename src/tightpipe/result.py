@@ -96,6 +96,23 @@ class Result:
         return metrics.work(self.schedule)
 
     @property
+    def device_busy(self) -> list[int]:
+        """Ticks that each device computes; without a schedule its least work."""
+        if self.schedule is None:
+            return metrics.works(self.instance)
+        return [int(ticks) for ticks in metrics.busy_times(self.schedule)]
+
+    @property
+    def imbalance(self) -> float:
+        """Largest over mean busy time of a device, minus 1; 0 where all devices work alike."""
+        return metrics.imbalance(self.device_busy)
+
+    @property
+    def busiest(self) -> list[int]:
+        """Devices with the largest busy time, ascending; all of them where all devices work alike."""
+        return metrics.busiest(self.device_busy)
+
+    @property
     def bubble(self) -> int | None:
         """Cost - work, in ticks."""
         return None if self.schedule is None else metrics.bubble(self.schedule)
@@ -119,14 +136,14 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data, without the schedule."""
         keys = (
-            *("method", "cost", "work", "bubble", "bubble_rate", "bound", "proof", "gap"),
-            *("peak_memory", "reason"),
+            *("method", "cost", "work", "imbalance", "busiest", "bubble", "bubble_rate"),
+            *("bound", "proof", "gap", "peak_memory", "reason"),
         )
         numbers = {key: getattr(self, key) for key in keys}
         if self.schedule is not None:
             numbers["bubble_over_ideal"] = metrics.bubble_over_ideal(self.schedule)
             numbers["total_time"] = metrics.total_time(self.schedule)
-            numbers["device_busy"] = metrics.busy_times(self.schedule).tolist()
+            numbers["device_busy"] = self.device_busy
             numbers["device_span"] = metrics.device_spans(self.schedule).tolist()
         log = [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in self.log]
         return {"status": str(self.status), **numbers, "seconds": round(self.seconds, 3), "log": log}

@@ -13,7 +13,7 @@ from . import metrics
 from .errors import InputError
 from .files import write_text
 from .instance import LARGEST, Instance, check_int
-from .instance_file import check_keys, instance_from_dict, instance_to_dict, read_json
+from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
 from .operation import Operation
 from .schedule import Order, Schedule, parse_slot, slot_text
 from .validate import complete, validate
@@ -91,6 +91,7 @@ def schedule_to_dict(
 
 def schedule_from_dict(data: Any) -> ScheduleFile:
     """Build a schedule from the content of its file."""
+    check_kind(data, "schedule")
     check_keys(data, _REQUIRED, _OPTIONAL)
     instance = instance_from_dict(data["instance"], "instance.")
     devices = data["devices"]

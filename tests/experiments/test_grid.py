@@ -44,19 +44,40 @@ def test_keys_are_the_same_in_every_run_and_differ_between_tasks(tmp_path: Path)
     assert len({task.row.key for task in first}) == len(first) == 4
 
 
-def test_memory_in_activations_is_that_of_the_settings(tmp_path: Path) -> None:
+def test_memory_in_activations_is_of_one_stage_in_every_placement(tmp_path: Path) -> None:
     text = 'settings = ["6.2B-16x48"]\nmemory = ["own", "2p", "2.5p", "smallest"]\nmethods = ["greedy-v", "zb-h1"]\n'
     setting = load_settings()["6.2B-16x48"]
     limits = {(t.row.method, t.row.memory): t.row.memory_limit for t in planned(tmp_path, text)}
-    for method in ("greedy-v", "zb-h1"):
-        assert limits[method, "own"] == limits[method, "2p"] == setting.memory(0).limit
-        assert limits[method, "2.5p"] == setting.memory(8).limit
+    for method, stages in (("greedy-v", 1), ("zb-h1", 2)):  # of the setting's that make one of the instance's
+        assert limits[method, "own"] == setting.memory(0).limit
+        assert limits[method, "2p"] == stages * setting.memory(0).limit
+        assert limits[method, "2.5p"] == stages * setting.memory(8).limit
         assert limits[method, "smallest"] == 2 * setting.forward_memory
+
+
+def test_rows_say_which_limits_of_two_placements_are_equal(tmp_path: Path) -> None:
+    text = 'settings = ["6.2B-16x48"]\nmemory = ["1p", "2p", "none"]\nmethods = ["greedy-v", "1f1b"]\n'
+    rows = {(t.row.method, t.row.memory): t.row for t in planned(tmp_path, text)}
+    shares = {key: row.memory_of_1f1b for key, row in rows.items()}
+    assert [shares["greedy-v", memory] for memory in ("1p", "2p", "none")] == [0.5, 1, None]
+    assert [shares["1f1b", memory] for memory in ("1p", "2p", "none")] == [1, 2, None]
+    assert rows["greedy-v", "2p"].memory_limit == rows["1f1b", "1p"].memory_limit
 
 
 def test_memory_of_files(tmp_path: Path) -> None:
     made = instances(tmp_path, 'memory = ["smallest", "none", "0.5x", 6]')
     assert [limit(i) for i in made] == [(4, 4), None, (4, 4), (6, 6)]
+
+
+def test_an_instance_keeps_its_objective_unless_the_axis_says_another(tmp_path: Path) -> None:
+    write_experiment(tmp_path)
+    makespan = json.loads((tmp_path / "small.json").read_text()) | {"objective": "makespan"}
+    (tmp_path / "makespan.json").write_text(json.dumps(makespan))
+    text = 'instances = ["small.json", "makespan.json"]\nmethods = ["list"]\n'
+    assert [t.row.objective for t in planned(tmp_path, text)] == ["device_span", "makespan"]
+    both = planned(tmp_path, text + 'objectives = ["own", "device_span"]\n')
+    solved = [json.loads(task.payload)["instance"]["objective"] for task in both]
+    assert solved == [task.row.objective for task in both] == ["device_span", "makespan", "device_span"]
 
 
 def test_communication(tmp_path: Path) -> None:

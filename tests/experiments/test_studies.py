@@ -49,6 +49,20 @@ def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
     assert [p["x"] for p in comm_points(comms)] == [0, 0.2, 0.5]
 
 
+def test_the_smallest_limit_is_one_microbatch_in_activations_of_a_stage() -> None:
+    smallest = replace(ROW, memory="smallest")
+    assert [p["x"] for p in memory_points([smallest])] == [2 / 4]
+    assert [p["x"] for p in memory_points([replace(smallest, placement="linear")])] == [1 / 4]
+
+
+def test_a_summary_says_why_there_is_no_schedule(tmp_path: Path) -> None:
+    none = replace(
+        ROW, memory="1p", status="unknown", cost=None, bubble_rate=None, gap=None, reason="too little"
+    )
+    write_summary("study", [ROW, none], None, tmp_path)
+    assert "- unknown: small 4 x 8, 1p, cpsat: too little" in (tmp_path / "summary.md").read_text()
+
+
 def test_gaps_over_time_and_times_to_a_gap() -> None:
     gaps = [(p["seconds"], p["gap"]) for p in anytime_points([ROW])]
     assert gaps == [(0.5, pytest.approx(1 / 3)), (2.0, 0.2), (9.0, 0.1), (60.0, 0.1)]

@@ -142,3 +142,18 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     told = json.loads(call("sweep", experiment, "-o", folder, "--dry-run", "--json").stdout)
     assert told["solves"] == 4
     assert not folder.exists()
+
+
+def test_a_solve_without_a_schedule_says_why_everywhere(tmp_path: Path) -> None:
+    text = 'instances = ["small.json"]\nmemory = ["smallest"]\nmethods = ["v-zb"]\n'
+    experiment, folder = write_experiment(tmp_path, text), tmp_path / "results"
+    finished = call("sweep", experiment, "-o", folder)
+    reason = "v-zb needs a memory limit of at least 8, and has 4"
+    assert f"[1/1] small 2x4 smallest v-zb: unknown: {reason}" in finished.stderr
+    assert "None" not in finished.stderr
+    (row,) = rows_of(folder)
+    assert (row.status, row.reason, row.imbalance, row.memory_of_1f1b) == ("unknown", reason, 0.0, 0.5)
+    assert f"- unknown: small 2 x 4, smallest, v-zb: {reason}" in (folder / "summary.md").read_text()
+    assert (
+        f"no schedule: small 2x4 smallest v-zb: {reason}" in call("status", experiment, "-o", folder).stdout
+    )

@@ -11,6 +11,7 @@ import pytest
 from cases import instances, random_order
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from small_instances import without_diagonal
 
 from tightpipe import Instance, Memory, Operation, Order, Schedule, retime, simulate, solve, validate
 from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs
@@ -30,7 +31,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
         instance = replace(instance, memory=replace(instance.memory, limit=limit))
     slow = instance
     if draw(st.booleans()):  # times that are later than they need be
-        comm = tuple(tuple(c + 3 for c in row) for row in instance.costs.comm)
+        comm = without_diagonal([[c + 3 for c in row] for row in instance.costs.comm])
         slow = replace(instance, costs=replace(instance.costs, comm=comm))
     timed = simulate(slow, schedule.order) if draw(st.booleans()) else retime(slow, schedule.order)
     schedule = Schedule(instance, timed.order, timed.start, timed.end)

@@ -20,7 +20,7 @@ TABLE = """stage,kind,time,memory
 1,F,12,30
 1,F,11,30
 1,B,9,-10
-1,W,0.2,-21
+1,W,0.2,-20
 ,comm,3.6,0
 """
 
@@ -34,7 +34,10 @@ def test_a_table(tmp_path: Path) -> None:
     profile = read_table(written(tmp_path, TABLE))
     assert (profile.forward, profile.backward, profile.weight) == ((10, 11), (9, 9), (8, 1))
     assert profile.comm == 4
-    assert profile.memory == ((30, 30), (-10, -10), (-20, -20))  # W takes what rounding left
+    assert profile.memory == ((30, 30), (-10, -10), (-20, -20))
+    assert profile.warnings == ()
+    rounded = read_table(written(tmp_path, TABLE.replace("9,-10", "9,-9.4").replace("-20", "-20.6")))
+    assert rounded.memory == ((30, 30), (-9, -9), (-21, -21))  # W takes what rounding left
     instance = profile.instance(devices=2, microbatches=4, placement="linear", limit=90)
     schedule = simulate(instance, HEURISTICS["zb-h1"].make(instance))
     assert validate(instance, schedule) == []
@@ -44,6 +47,10 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
     text = "stage,kind,time,memory\n" + "".join(f"{s},{k},5,\n" for s in range(4) for k in "FBW")
     profile = read_table(written(tmp_path, text))
     assert profile.memory is None
+    assert [text.split(":")[0] for text in profile.warnings] == [
+        "communication was not measured",
+        "memory was not measured",
+    ]
     assert profile.instance(devices=2, microbatches=2).stages == 4
     with pytest.raises(InputError, match="devices = 0: must be at least 1"):
         profile.instance(devices=0, microbatches=2)
@@ -62,6 +69,15 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
         (("0,W,8,-20", "0,W,8,"), "memory are missing: W of stage 0"),
         (("10.4", "fast"), r"line 2\.time = 'fast': must be a number"),
         (("10.4", "nan"), r"line 2\.time = 'nan': must be a finite number"),
+        (("10.4", "-10.4"), r"profile: line 2\.time = -10\.4: must be a number of microseconds, at least 0"),
+        (("3.6", "-3.6"), r"line 9\.time = -3\.6: must be a number of microseconds, at least 0"),
+        (("0.2,-20", "0.2,-21"), r"memory of stage 1 = \(30.0, -10.0, -21.0\): F, B and W sum to -1, must"),
+        (
+            ("0.2,-20", "0.2,20"),
+            r"memory of stage 1 = \(30.0, -10.0, 20.0\): F must be at least 0, B and W at",
+        ),
+        (("stage,kind,time,memory\n", ""), "line 1 = '0,F,10.4,30': must begin with"),
+        ((TABLE, ""), "profile: is empty"),
         (("0,F,10.4", "0,G,10.4"), r"line 2\.kind = 'G': must be one of F, B, W, comm"),
         (("0,F,10.4", "x,F,10.4"), r"line 2\.stage = 'x'"),
         (("0,F,10.4,30", "0,F,10.4"), "line 2 = '0,F,10.4': must have 4 fields"),
@@ -91,6 +107,11 @@ def test_traces_of_two_ranks_take_the_shortest_range(tmp_path: Path) -> None:
     profile = read_chrome_trace(first, second, comm=5)
     assert (profile.forward, profile.backward, profile.weight) == ((10, 12), (1, 11), (20, 9))
     assert (profile.comm, profile.memory) == (5, None)
+    assert [text.split(":")[0] for text in profile.warnings] == [
+        "memory was not measured",
+        "a range includes the wait for its receive",
+    ]
+    assert "comm is 0" in read_chrome_trace(first, second).warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +123,8 @@ def test_traces_of_two_ranks_take_the_shortest_range(tmp_path: Path) -> None:
         ("{", "not a Chrome trace, or truncated"),
         ('{"events": []}', "must be a Chrome trace"),
         ('[{"ph": "X", "name": "PP:0F0", "dur": "long"}]', r"PP:0F0\.dur = 'long'"),
+        (trace(s0_F=[-3], s0_I=[1], s0_W=[1]), r"profile: PP:0F0\.dur = -3\.0: .* at least 0"),
+        ('[{"ph": "X", "name": "PP:0F0", "dur": NaN}]', r"PP:0F0\.dur = nan"),
     ],
 )
 def test_bad_traces(text: str, message: str, tmp_path: Path) -> None:
@@ -158,6 +181,9 @@ def test_a_log_line_with_numbers_per_device(tmp_path: Path) -> None:
         ((" c=527.4,\n", ""), "c: the record lacks c="),
         (("c=527.4", "c=fast"), "c = 'fast': must be a number or a tuple"),
         (("c=527.4", "c='x'"), "c = 'x': must be a number"),
+        (("c=527.4", "c=-1"), "c = -1.0: must be a number of microseconds, at least 0"),
+        (("29750, 29760", "29750, -29760"), r"f of stage 2 = -29760\.0: must be a number of microseconds"),
+        (("w_mem=([-128.0,", "w_mem=([-100.0,"), r"memory of stage 0 = .*sum to 28672, must sum to 0"),
         (
             ("b=([29444, 29440], [29430, 29420])", "b=([29444, 29440],)"),
             "b: has no value for chunk 0 of device 1",

@@ -12,25 +12,33 @@ import click
 from .. import plot
 from ..console import show_json, show_table
 from ..errors import InputError
-from ..experiments.compare import COLUMNS, Task, choose_settings, missing, plan, row_of, run
+from ..experiments.compare import COLUMNS, Task, choose_settings, lacking, missing, plan, row_of, run
 from ..experiments.compare_report import latest, markdown
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
 from ..experiments.realistic import COLUMNS as REALISTIC_COLUMNS
 from ..experiments.realistic import choose_realistic, missing_realistic, plan_realistic, run_realistic
+from ..experiments.realistic import lacking as lacking_realistic
 from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
-from ..experiments.row_store import Row, RowStore
+from ..experiments.row_store import Row, RowStore, migrate_table
 from ..files import check_writable, write_text
 from ..instance import Objective
 from ..kernels import ensure_compiled
 from ..options import Options
 from ..progress_bar import progress_bar
-from .common import cli, json_option, search_options, summary_beside
+from .common import cli, json_option, search_options, show, summary_beside
+
+_migrate_option = click.option(
+    "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
+)
 
 
 @cli.command("compare")
 @click.option("--settings", default="active", show_default=True, help="active, all, or names.")
 @click.option(
-    "--memory", default="2p", show_default=True, help="Limits in forward activations, e.g. 2p,2.5p,3p."
+    "--memory",
+    default="2p",
+    show_default=True,
+    help="Limits, e.g. 2p,2.5p,3p; p is what p forward activations of one stage take, in every placement.",
 )
 @click.option("--methods", default="greedy-v,best", show_default=True, help="Names from `tightpipe methods`.")
 @click.option(
@@ -38,6 +46,7 @@ from .common import cli, json_option, search_options, summary_beside
 )
 @click.option("-o", "--output", default="results/paper_table.csv", show_default=True, help="CSV to extend.")
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
+@_migrate_option
 @click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
 @search_options(75.0)
 @json_option
@@ -48,6 +57,7 @@ def _compare(
     objective: str,
     output: str,
     link_occupancy: int,
+    migrate: bool,
     fresh: bool,
     time_limit: float,
     workers: int | None,
@@ -66,6 +76,8 @@ def _compare(
     tasks = plan(chosen, memory.split(","), names, Objective(objective), options, link_occupancy)
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
+    if migrate:
+        return show({"csv": output, "migrated": migrate_table(Path(output), COLUMNS, lacking)}, as_json)
     if fresh and Path(output).exists():
         old = Path(output).resolve()  # a link goes on leading to the new rows
         old.replace(f"{old}.bak")
@@ -137,11 +149,13 @@ def _table(number: str, output: str | None, as_json: bool) -> None:
 @cli.command("realistic")
 @click.option("--settings", default="all", show_default=True, help="all, or names of the suite's instances.")
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to extend.")
+@_migrate_option
 @search_options(60.0)
 @json_option
 def _realistic(
     settings: str,
     output: str,
+    migrate: bool,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -154,6 +168,9 @@ def _realistic(
     """
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
+    if migrate:
+        rows = migrate_table(Path(output), REALISTIC_COLUMNS, lacking_realistic)
+        return show({"csv": output, "migrated": rows}, as_json)
     options = Options(time_limit, workers, seed, max_memory=max_memory)
     tasks = plan_realistic(choose_realistic(settings), options)
     store = RowStore(Path(output), REALISTIC_COLUMNS)
@@ -164,7 +181,9 @@ def _realistic(
     with progress_bar(len(todo), time_limit * len(todo) / 2) as bar:
         for done, (task, result) in enumerate(run_realistic(todo, store, bar.begin), 1):
             text = f"{task.name} {task.method}: {result.status} cost {result.cost} bound {result.bound}"
-            bar.finish(f"{text} in {result.seconds:.1f} s", time_limit * (len(todo) - done) / 2)
+            text = f"{text} in {result.seconds:.1f} s"
+            text = f"{text}; {result.reason}" if result.schedule is None else text
+            bar.finish(text, time_limit * (len(todo) - done) / 2)
     _write_realistic(store, output, as_json)
 
 

@@ -31,7 +31,7 @@ def _plot(
 ) -> None:
     """Draw the schedule files SCHEDULES; several share one time axis."""
     if not text and output is None:
-        raise InputError("give a picture with -o, or --text", key="output", value=None)
+        raise InputError("give a picture with -o, or --text to draw on stdout")
     drawn = [(path, valid_schedule(path)) for path in schedules]
     pictures = [plot.draw_text(content.schedule, scale=scale) for _, content in drawn] if text else []
     if output is not None:

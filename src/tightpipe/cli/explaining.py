@@ -28,6 +28,8 @@ def _explain(schedule: str, longest: int, no_relax: bool, as_json: bool) -> None
         return
     numbers = f"cost {cost(content.schedule):,}, bubble {bubble(content.schedule):,}"
     print(f"{numbers}, bubble rate {bubble_rate(content.schedule):.6f}; all times in ticks")
+    if found.uneven:
+        print(found.uneven)
     _show_devices(found)
     _show_reasons(found)
     _show_longest(found, longest)

@@ -10,7 +10,10 @@ from .common import cli, json_option
 @cli.command("methods")
 @json_option
 def _methods(as_json: bool) -> None:
-    """List the methods with placement, memory and source."""
+    """List the methods with placement, memory and source.
+
+    An activation is that of one stage; p is the number of devices, v the stages on each, n the microbatches.
+    """
     fields = ("name", "kind", "placements", "memory", "source")
     rows = [{field: getattr(method, field) for field in fields} for method in METHODS.values()]
     if as_json:

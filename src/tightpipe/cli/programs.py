@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..console import show_json, show_table
+from ..errors import DeadlockError
 from ..export import EXPORTS, export
 from ..files import check_writable
 from ..instance_file import read_json
@@ -81,7 +82,11 @@ def _lower(
 @json_option
 def _replay(program: str, semantics: str, fuse: bool, link_occupancy: int | None, as_json: bool) -> None:
     """Run the file PROGRAM; exit status 1 if its devices wait for each other."""
-    timed = replay(load_program(program), semantics, fuse=fuse, link_occupancy=link_occupancy)
+    loaded = load_program(program)
+    try:
+        timed = replay(loaded, semantics, fuse=fuse, link_occupancy=link_occupancy)
+    except DeadlockError as error:
+        raise DeadlockError(f"{program}: {error}") from None
     show({"semantics": semantics, "cost": timed.cost, "waited": sum(timed.waited)}, as_json)
 
 
@@ -116,7 +121,7 @@ def _overlap(
 
 def _is_schedule(path: str) -> bool:
     data = read_json(path)
-    return isinstance(data, dict) and "instance" in data
+    return isinstance(data, dict) and "instance" in data  # a program's file is refused when it is read
 
 
 def _overlap_tasks(file: str, output: str, **options: Any) -> Overlapped:

@@ -26,11 +26,15 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
     """
     from ..report import render, report_of_files, report_of_study  # loads the figures' colours
 
+    for path in paths:
+        if not Path(path).exists():
+            raise InputError("no such file or folder", source=path)
     folders = [path for path in paths if Path(path).is_dir()]
     if folders and len(paths) > 1:
         raise InputError("give one folder of a study, or schedule files", key="paths", value=folders[0])
     if not folders and output is None:
-        raise InputError("give the page to write with -o", key="output", value=None)
+        rule = "give the page to write with -o; only in a study's folder it has a place of its own"
+        raise InputError(rule, key="output", value=None)
     target = output or str(Path(paths[0]) / "report.html")
     check_writable(target)
     if folders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -100,8 +101,11 @@ def _profile(
     )
     save_instance(instance, output)
     costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
+    for text in profile.warnings:
+        print(f"tightpipe: warning: {text}", file=sys.stderr)
+    said = {"warnings": list(profile.warnings)} if as_json else {}
     with summary_beside(output):
-        show({"output": output, **costs, "comm": profile.comm}, as_json)
+        show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
 
 
 def _read_profile(

@@ -94,9 +94,11 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
         print(f"tightpipe: {result.status}: {result.reason}", file=sys.stderr)
         return
     del data["log"]
-    for key in ("device_busy", "device_span"):
+    if not data["imbalance"]:
+        del data["busiest"]  # all of them
+    for key in {"busiest", "device_busy", "device_span"} & set(data):
         data[key] = " ".join(map(str, data[key]))
-    for key in ("bubble_rate", "bubble_over_ideal", "gap"):
+    for key in ("bubble_rate", "imbalance", "bubble_over_ideal", "gap"):
         data[key] = None if data[key] is None else f"{data[key]:.6f}"
     show_pairs({**data, "output": output})
 

@@ -78,6 +78,8 @@ def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
     values = outcome.values
     if values["state"] == "failed":
         said = f"failed: {values['error']}"
+    elif values["cost"] is None:
+        said = f"{values['status']}: {values['reason']}"
     else:
         said = f"{values['status']}, cost {values['cost']}, gap {percent(values['gap'])}"
     return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {said}"

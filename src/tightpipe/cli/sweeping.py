@@ -15,6 +15,7 @@ from ..errors import InputError, StoppedError
 from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
+from ..experiments.study.migrate import migrated_rows
 from ..experiments.study.summary import write_summary
 from ..experiments.sweep.engine import (
     EngineContext,
@@ -29,7 +30,6 @@ from ..experiments.sweep.grid import plan
 from ..experiments.sweep.guard import Limits
 from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
-from ..experiments.sweep.schema import migrate
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
 from ..files import STANDARD
@@ -51,7 +51,9 @@ _folder_option = click.option(
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Of --engine slurm.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
-@click.option("--migrate", "migrate_only", is_flag=True, help="Bring the store to this version, and stop.")
+@click.option(
+    "--migrate", "migrate_only", is_flag=True, help="Bring store and tables to this version, and stop."
+)
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
@@ -71,15 +73,19 @@ def _sweep(
 ) -> None:
     """Run the grid of solves that the file EXPERIMENT (TOML) declares, each once.
 
+    Memory of 2p in the file is 2 x p forward activations of one stage, in every placement.
+
     What is done lies in the store of the results' folder: an interrupted sweep goes on where it
     stopped, and several may work on one store at the same time.
     """
     folder = _folder(experiment, output)
-    if migrate_only:
-        before, after = migrate(folder / STORE)
-        return _say({"store": str(folder / STORE), "from": before, "to": after}, as_json)
     declared = load_experiment(experiment)
     tasks = _plan(declared, experiment)
+    if migrate_only:
+        rows = migrated_rows(folder, tasks)
+        write_rows(rows, folder)
+        write_summary(Path(experiment).stem, rows, declared.figure, folder)
+        return _say({"rows": str(folder / ROWS), "migrated": len(rows)}, as_json)
     where = _engine(engine, workers, scheduler, jobs, declared)
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
@@ -174,18 +180,23 @@ def _status(experiment: str, output: str | None, as_json: bool) -> None:
     """Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after."""
     path = _folder(experiment, output) / STORE
     if not path.exists():
+        load_experiment(experiment)  # what is wrong with it is said first
         raise InputError("no such store: the sweep has not begun", source=str(path))
     with open_store(path) as store:
         rows = store.rows()
         running = [title(row) for row in rows if row.state == "running"]
         failed = {title(row): row.error for row in rows if row.state == "failed"}
+        unsolved = {title(row): row.reason for row in rows if row.state == "done" and row.cost is None}
         if as_json:
-            return show_json({**_progress(store), "running_now": running, "errors": failed})
+            lists = {"running_now": running, "errors": failed, "unsolved": unsolved}
+            return show_json({**_progress(store), **lists})
         show_pairs(_progress(store))
         for name in running:
             print(f"running: {name}")
         for name, error in failed.items():
             print(f"failed: {name}: {error}")
+        for name, reason in unsolved.items():
+            print(f"no schedule: {name}: {reason}")
 
 
 def _progress(store: Store) -> dict[str, object]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from ..activations import limits_of_activations
 from ..errors import InputError
 from ..instance import Instance, Objective, check_int
 from ..interruption import raise_again
@@ -14,13 +15,14 @@ from ..options import Options, Progress
 from ..result import Result
 from ..settings import Setting, load_settings
 from ..solve import find_method, solve
-from .row_store import RowStore
-from .solve_columns import option_columns, result_columns
+from .row_store import Row, RowStore
+from .solve_columns import added_columns, memory_column, option_columns, result_columns
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
-    *("placement", "objective", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound"),
-    *("proof", "gap", "peak_mem", "seconds", "workers", "seed", "time_limit", "tightpipe_version"),
+    *("memory_of_1f1b", "placement", "objective", "method", "status", "cost", "work", "bubble"),
+    *("bubble_rate", "imbalance", "bound", "proof", "gap", "peak_mem", "seconds", "workers", "seed"),
+    *("time_limit", "tightpipe_version"),
     *("ortools_version", "host_cpus", "finished_at"),
 )
 
@@ -60,13 +62,16 @@ class Task:
 
     @property
     def instance(self) -> Instance:
-        """The problem of the row."""
-        free = self.setting.instance(self.m_offset, self.objective, self.placement)
-        return replace(free, costs=replace(free.costs, link_occupancy=self.link_occupancy))
+        """The problem of the row; its limit is in activations of a stage of its own placement."""
+        placed = self.setting.instance(objective=self.objective, placement=self.placement)
+        assert placed.memory is not None
+        limits = limits_of_activations(placed, 2 * placed.devices + self.m_offset)
+        memory = replace(placed.memory, limit=limits)
+        return replace(placed, memory=memory, costs=replace(placed.costs, link_occupancy=self.link_occupancy))
 
     def key_columns(self) -> dict[str, object]:
         """Return the columns that are known before the solve."""
-        setting = self.setting
+        setting, instance = self.setting, self.instance
         return {
             "setting": self.label,
             "p": setting.devices,
@@ -79,7 +84,8 @@ class Task:
             "heads": setting.heads,
             "seq": setting.seq,
             "m_offset": self.m_offset,
-            "max_mem": setting.memory(self.m_offset).limit,
+            "max_mem": instance.memory_limit(0),
+            **memory_column(instance),
             "placement": self.placement,
             "objective": str(self.objective),
             "method": self.method,
@@ -87,7 +93,9 @@ class Task:
 
 
 def parse_memory(text: str, devices: int) -> int:
-    """Turn a limit such as ``2.5p`` into m_offset, in whole forward activations over 2p, rounded down.
+    """Turn a limit such as ``2.5p`` into m_offset, in whole forward activations of a stage over 2p.
+
+    The number of activations is rounded down; `limits_of_activations` says what one is.
 
     Raises
     ------
@@ -172,6 +180,23 @@ def run(
         raise_again(result.reason)
         store.append(row_of(task, result))
         yield task, result
+
+
+def lacking(row: Row) -> dict[str, object]:
+    """Return what a row of an earlier version says in the columns that it lacks.
+
+    Raises
+    ------
+    InputError
+        If the row's limit is not that of its setting: it was not always counted in stages of the placement.
+    """
+    (setting,) = choose_settings(row["setting"].split(" link ")[0])
+    task = Task(setting, int(row["m_offset"]), Objective(row["objective"]), row["method"], Options())
+    limit = task.instance.memory_limit(0)
+    if str(limit) != row["max_mem"]:
+        rule = f"2p{task.m_offset:+d} activations of {setting.name} in {task.placement} are {limit} now"
+        raise InputError(f"{rule}; remove such rows", key="max_mem", value=row["max_mem"])
+    return added_columns(task.instance)
 
 
 def row_of(task: Task, result: Result) -> dict[str, object]:

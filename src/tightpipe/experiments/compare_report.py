@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .row_store import Row
 
@@ -23,20 +23,16 @@ def markdown(rows: Sequence[Row], baseline: str) -> str:
     others = [method for method in methods if method != baseline]
     head = ["setting", "memory", f"{baseline} bubble rate"]
     for method in others:
-        head += [
-            f"{method} bubble rate",
-            "bound of the rate",
-            "gap",
-            f"bubble saved by {method}",
-            "status",
-            "proof",
-        ]
+        head += [f"{method} bubble rate", "bound of the rate", "gap", f"bubble saved by {method}"]
+        head += ["status", "proof"]
+    head += ["memory of 1F1B", "imbalance"]
     lines = [_line(head), _line(["---"] * len(head))]
     for (setting, m_offset, _), by_method in cells.items():
         base = by_method.get(baseline)
         line = [setting, _memory(m_offset), _rate(base)]
         for method in others:
             line += _against(by_method.get(method), base)
+        line += [_said(by_method.values(), "memory_of_1f1b", 2), _said(by_method.values(), "imbalance", 3)]
         lines.append(_line(line))
     return "\n".join([*lines, "", *_conditions(kept), ""])
 
@@ -48,6 +44,12 @@ def _line(fields: Sequence[str]) -> str:
 def _memory(m_offset: str) -> str:
     offset = int(m_offset)
     return f"2p{offset:+d}" if offset else "2p"
+
+
+def _said(rows: Iterable[Row], column: str, digits: int) -> str:
+    """Return what the rows of a line say, each once, in the sequence of the methods."""
+    said = (f"{float(row[column]):.{digits}f}" if row[column] else "-" for row in rows)
+    return ", ".join(dict.fromkeys(said))
 
 
 def _rate(row: Row | None) -> str:
@@ -88,5 +90,6 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         f"per solve, {several['workers']} workers, seed {several['seed']}, "
         f"tightpipe {several['tightpipe_version']}, OR-Tools {several['ortools_version']}.",
         "Bubble rate = (cost - work) / cost; bound of the rate = (bound - work) / bound; "
-        "gap = (cost - bound) / cost.",
+        "gap = (cost - bound) / cost; memory of 1F1B = memory limit / peak memory of 1F1B with one stage on "
+        "each device; imbalance = largest work of a device / mean work - 1.",
     ]

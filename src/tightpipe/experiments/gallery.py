@@ -10,6 +10,7 @@ from ..schedule import Schedule
 from ..solve import METHODS, solve
 
 DEVICES, MICROBATCHES = 4, 8
+_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,)}  # 2p in the V is the memory of 1F1B
 _TICKS, _ACTIVATION = 12, 12  # F, B and W of a device's whole share of the model, and its activation
 
 
@@ -38,21 +39,19 @@ def draw_gallery(path: str | Path) -> None:
 
 
 def _limits(method: str) -> list[tuple[str, int | None]]:
-    """Return labels and limits in activations of a device's share; some families adapt to the limit."""
-    if method in ("zb-auto", "list"):
-        return [(f"{method}, {factor}p of memory", factor * DEVICES) for factor in (1, 2)]
-    if method == "greedy-v":
-        return [("greedy-v, p of memory", DEVICES)]
-    return [(method, None)]
+    """Return labels and limits in p activations of a stage; some families adapt to the limit."""
+    if method not in _FACTORS:
+        return [(method, None)]
+    return [(f"{method}, {factor}p of memory", factor) for factor in _FACTORS[method]]
 
 
-def _instance(placement: str, limit: int | None) -> Instance:
+def _instance(placement: str, factor: int | None) -> Instance:
     """Split each device's share of the model evenly over its stages."""
     chunks = Instance.uniform(
         devices=DEVICES, microbatches=MICROBATCHES, forward=1, backward=1, weight=1, placement=placement
     ).placement.stages_per_device
     ticks, activation = _TICKS // chunks, _ACTIVATION // chunks
-    most = None if limit is None else limit * _ACTIVATION
+    most = None if factor is None else factor * DEVICES * activation
     return Instance.uniform(
         devices=DEVICES,
         microbatches=MICROBATCHES,

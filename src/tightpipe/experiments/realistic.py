@@ -15,25 +15,15 @@ from ..retime import retime
 from ..settings import load_realistic, with_median_costs
 from ..solve import solve
 from ..validate import validate
-from .row_store import RowStore
-from .solve_columns import option_columns, result_columns
+from .row_store import Row, RowStore
+from .solve_columns import added_columns, memory_column, option_columns, result_columns
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
 COLUMNS = (
-    *("setting", "p", "n", "method", "status", "cost", "work", "bubble", "bubble_rate", "bound"),
-    *(
-        "proof",
-        "gap",
-        "seconds",
-        "workers",
-        "seed",
-        "time_limit",
-        "tightpipe_version",
-        "ortools_version",
-        "host_cpus",
-    ),
-    "finished_at",
+    *("setting", "p", "n", "memory_of_1f1b", "method", "status", "cost", "work", "bubble"),
+    *("bubble_rate", "imbalance", "bound", "proof", "gap", "seconds", "workers", "seed", "time_limit"),
+    *("tightpipe_version", "ortools_version", "host_cpus", "finished_at"),
 )
 # what makes two rows the same experiment
 _KEY = ("setting", "method", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version")
@@ -96,6 +86,12 @@ def run_realistic(
         yield task, result
 
 
+def lacking(row: Row) -> dict[str, object]:
+    """Return what a row of an earlier version says in the columns that it lacks."""
+    (name,) = choose_realistic(row["setting"])
+    return added_columns(load_realistic()[name].instance())
+
+
 def _solve(task: RealisticTask, progress: Progress) -> Result:
     if task.method == MEDIAN:
         return _greedy_at_median_costs(task.instance)
@@ -125,5 +121,5 @@ def _greedy_at_median_costs(instance: Instance) -> Result:
 
 
 def _row(task: RealisticTask, result: Result) -> dict[str, object]:
-    shape = {"p": result.instance.devices, "n": result.instance.microbatches}
-    return task.key_columns() | shape | result_columns(result)
+    shape: dict[str, object] = {"p": result.instance.devices, "n": result.instance.microbatches}
+    return task.key_columns() | shape | memory_column(task.instance) | result_columns(result)

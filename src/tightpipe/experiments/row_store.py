@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from filelock import FileLock
 
 from ..errors import InputError
+from ..files import read_text, write_text
 
 Row = dict[str, str]
 
@@ -96,8 +97,48 @@ class RowStore:
             return
         header = content[: content.index(b"\n")].decode(errors="replace").strip().split(",")
         if tuple(header) != self.columns:
-            rule = "has other columns than this version writes; move it away to start anew"
-            raise InputError(rule, source=str(self.path))
+            rule = (
+                "has other columns than this version writes; --migrate brings a table of an earlier version"
+            )
+            raise InputError(f"{rule} to them, else move it away to start anew", source=str(self.path))
+
+
+def migrate_table(path: Path, columns: Sequence[str], lacking: Callable[[Row], Mapping[str, object]]) -> int:
+    """Bring a table of an earlier version to these columns, keeping the old file as ``.bak``.
+
+    Parameters
+    ----------
+    path
+        The table.
+    columns
+        Names of the columns that it is to have, in order.
+    lacking
+        Returns by column what a row says in those that earlier versions lack; None where that is not known.
+
+    Returns
+    -------
+    int
+        Number of rows.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is not the table of an earlier version.
+    """
+    content = read_text(path)
+    rows = list(csv.DictReader(io.StringIO(content)))
+    try:
+        filled = [{**lacking(row), **row} for row in rows]
+        cells = [columns, *([_field(row[column]) for column in columns] for row in filled)]
+        if not rows or any(len(row) != len(columns) for row in filled):
+            raise InputError("it has other columns" if rows else "it has no rows")
+    except (KeyError, ValueError) as error:
+        raise InputError(f"is not the table of an earlier version: {error}", source=str(path)) from None
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(cells)
+    write_text(path.with_name(f"{path.name}.bak"), content)
+    write_text(path, text.getvalue())
+    return len(rows)
 
 
 def _field(value: object) -> str:

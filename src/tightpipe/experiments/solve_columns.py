@@ -6,6 +6,9 @@ import os
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from ..activations import memory_of_1f1b
+from ..instance import Instance
+from ..metrics import imbalance, works
 from ..options import Options
 from ..result import Result
 
@@ -22,6 +25,18 @@ def option_columns(options: Options, *, searches: bool) -> dict[str, object]:
     }
 
 
+def memory_column(instance: Instance) -> dict[str, object]:
+    """Return the column that makes the memory limits of several placements comparable."""
+    share = memory_of_1f1b(instance)
+    return {"memory_of_1f1b": share if share is None else f"{share:.6f}"}
+
+
+def added_columns(instance: Instance) -> dict[str, object]:
+    """Return the columns that tables of earlier versions lack, as far as the instance tells them."""
+    even = f"{imbalance(works(instance)):.6f}"
+    return {**memory_column(instance), "imbalance": even, "proof": None}
+
+
 def result_columns(result: Result) -> dict[str, object]:
     """Return the columns of a result that has just been found on this machine."""
     rate, gap = result.bubble_rate, result.gap
@@ -31,6 +46,7 @@ def result_columns(result: Result) -> dict[str, object]:
         "work": result.work,
         "bubble": result.bubble,
         "bubble_rate": rate if rate is None else f"{rate:.6f}",
+        "imbalance": f"{result.imbalance:.6f}",
         "bound": result.bound,
         "proof": result.proof,
         "gap": gap if gap is None else f"{gap:.6f}",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..metrics import bubble_rate, busy_times, charged_windows, cost
+from ..metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
 from ..schedule import Schedule
 from .arrivals import arrivals
 from .critical import Step, critical_path
@@ -57,9 +57,32 @@ class Explanation:
     critical: tuple[Step, ...]
     relaxations: tuple[Relaxation, ...]
 
+    @property
+    def busy(self) -> list[int]:
+        """Ticks that each device computes."""
+        return [device.busy for device in self.devices]
+
+    @property
+    def uneven(self) -> str:
+        """Name the devices with the largest work, and what even work could save; empty where work is even."""
+        largest, mean = max(self.busy), sum(self.busy) / len(self.busy)
+        if largest == mean:
+            return ""
+        names = ", ".join(map(str, busiest(self.busy)))
+        who = f"device {names} works" if "," not in names else f"devices {names} work"
+        return (
+            f"{who} {largest:,}, {imbalance(self.busy):.1%} above the mean of {mean:,.0f}; the bubble counts "
+            f"from the largest work: if work were even, up to {largest - mean:,.0f} more could be saved"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        numbers = {"cost": cost(self.schedule), "bubble_rate": bubble_rate(self.schedule)}
+        numbers = {
+            "cost": cost(self.schedule),
+            "bubble_rate": bubble_rate(self.schedule),
+            "imbalance": imbalance(self.busy),
+            "busiest": busiest(self.busy),
+        }
         lists = {key: getattr(self, key) for key in ("devices", "idle", "critical", "relaxations")}
         return numbers | {key: [entry.to_dict() for entry in entries] for key, entries in lists.items()}
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ..instance import Instance
-from ..metrics import cost
+from ..instance import LARGEST, Costs, Instance
+from ..metrics import busy_times, cost, imbalance
 from ..operation import OpKind
 from ..retime import retime
 from ..schedule import Schedule
 from ..solve import METHODS, solve, warm_starts
+
+_PARTS = 1000  # of a tick, in which durations of even work are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,10 @@ class Relaxation:
 def relaxations(schedule: Schedule, method: str | None) -> tuple[Relaxation, ...]:
     """Return the relaxations that apply to a valid schedule.
 
-    Half and no communication (and link occupancy) keep the order and give it its optimal times. One
-    forward activation more on each device is of no use to the same order; so the heuristic runs anew
-    that made the schedule, or where none did, all heuristics, of which the best is taken.
+    Half and no communication (and link occupancy) keep the order and give it its optimal times. Even work,
+    each device's durations scaled to the mean work of all, and one forward activation more on each device
+    are of little use to the same order; so the heuristic runs anew that made the schedule, or where none
+    did, all heuristics, of which the best is taken.
 
     Parameters
     ----------
@@ -70,12 +74,18 @@ def _all(schedule: Schedule, method: str | None) -> Iterator[Relaxation]:
         for name, factor in (("half the communication", 2), ("no communication", 0)):
             value = cost(retime(_with_comm(instance, factor), schedule.order))
             yield Relaxation(name, "same order re-timed", value, now - value, again)
+    even, parts = _with_even_work(instance, busy_times(schedule).tolist())
+    how, run = _rerun(method)
+    if even is not None:
+        found = run(even)
+        yield _anew("even work", how, now, None if found is None else -(-found // parts), run(instance))
     more = _with_an_activation_more(instance)
     if more is not None:
-        how, run = _rerun(method)
-        relaxed = run(more)
-        saved = None if relaxed is None else now - relaxed
-        yield Relaxation("memory +1 activation", how, relaxed, saved, run(instance))
+        yield _anew("memory +1 activation", how, now, run(more), run(instance))
+
+
+def _anew(name: str, how: str, now: int, value: int | None, unrelaxed: int | None) -> Relaxation:
+    return Relaxation(name, how, value, None if value is None else now - value, unrelaxed)
 
 
 def _with_comm(instance: Instance, divisor: int) -> Instance:
@@ -88,6 +98,32 @@ def _with_comm(instance: Instance, divisor: int) -> Instance:
     comm = tuple(tuple(map(part, row)) for row in costs.comm)  # type: ignore[union-attr]  # expanded at birth
     occupancy = part(costs.link_occupancy)
     return replace(instance, costs=replace(costs, comm=comm, link_occupancy=occupancy))
+
+
+def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance | None, int]:
+    """Scale each device's durations so that all work as long as the mean; None if they do so already.
+
+    The instance counts in parts of a tick, so that short durations are scaled as well: with it comes how
+    many of them are a tick.
+    """
+    if not imbalance(busy):
+        return None, 1
+    costs, parts = instance.costs, max(1, min(_PARTS, LARGEST // max(busy)))
+    scale = [parts * Fraction(sum(busy), len(busy) * ticks) for ticks in busy]
+    at = instance.placement.routes[0]  # a second route's stages lie on devices of equal work
+
+    def scaled(ticks: Any, devices: Iterable[int]) -> list[int]:
+        return [max(1, round(t * scale[d])) for t, d in zip(ticks, devices, strict=True)]
+
+    even = Costs(
+        scaled(costs.forward, at),
+        scaled(costs.backward, at),
+        scaled(costs.weight, at),
+        tuple(tuple(parts * ticks for ticks in row) for row in costs.comm),  # type: ignore[union-attr]
+        None if costs.overlapped is None else scaled(costs.overlapped, range(instance.devices)),
+        parts * costs.link_occupancy,
+    )
+    return replace(instance, costs=even), parts
 
 
 def _with_an_activation_more(instance: Instance) -> Instance | None:

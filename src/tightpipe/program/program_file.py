@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import InputError
 from ..files import write_text
 from ..instance import LARGEST, check_int
-from ..instance_file import check_keys, instance_from_dict, instance_to_dict, read_json
+from ..instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
 from .check import check_program
 from .node import Node, NodeType
 from .program import Program
@@ -58,6 +58,7 @@ def _entry(node: Node) -> list[Any]:
 
 
 def _from_dict(data: Any) -> Program:
+    check_kind(data, "program")
     check_keys(data, ("instance", "nodes", "devices"), ())
     if data["nodes"] != list(_FIELDS):
         raise InputError(f"must be {json.dumps(_FIELDS)}", key="nodes", value=data["nodes"])

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from .entry import Entry, Value
 
-_RATES = ("bubble_rate", "gap")
+_RATES = ("bubble_rate", "imbalance", "gap")
 _NEVER = (  # what identifies a row, stands in another column too, or is the page's line of conditions
     *("key", "instance_hash", "trace", "state", "attempts", "finished_at", "host", "cores", "threads"),
-    *("comm_ticks", "memory_limit", "work", "bubble", "reason"),
+    *("comm_ticks", "memory_limit", "work", "bubble"),
     *("tightpipe_version", "ortools_version", "python_version"),
 )
 

@@ -40,8 +40,9 @@ def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
 def _entry_of_row(study: Study, row: Row) -> Entry:
     changes = (change for change in (row.memory, row.comm, row.uneven) if change != OWN)
     parts = (row.problem, *changes, row.method)
+    values = {**asdict(row), "reason": row.reason if row.cost is None else None}
     return Entry(
-        asdict(row),
+        values,
         " · ".join(part for part in parts if part),
         study.schedule(row),
         row.method,
@@ -63,6 +64,7 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
         "objective": str(instance.objective),
         "cost": cost,
         "bubble_rate": metrics.bubble_rate(schedule),
+        "imbalance": metrics.imbalance(metrics.busy_times(schedule)),
         "bound": bound,
         "gap": None if bound is None else (cost - bound) / cost,
         "peak_memory": int(metrics.peak_memory(schedule).max()),

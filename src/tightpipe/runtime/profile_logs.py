@@ -7,26 +7,33 @@ import gzip
 import json
 import re
 import warnings
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..files import read_bytes, read_text
 from ..placement import Placement
-from .profile_table import KINDS, Profile, Samples, make_profile
+from .profile_table import KINDS, Profile, Samples, check_time, make_profile
 
 _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
 _KIND_OF = {"F": "F", "I": "B", "W": "W"}
 _ILP = "Performing ILP with:"
 _ILP_NAMES = ("f", "b", "w", "c", "f_mem", "b_mem", "w_mem", "mem_limit")
 _KIB_PER_MB = 1024
+_WAITS = (
+    "a range includes the wait for its receive: times are those of the shortest of all microbatches, and too "
+    "long where every one of them waited"
+)
 
 
-def read_chrome_trace(*paths: str | Path, comm: int = 0) -> Profile:
+def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     """Read the ``PP:<action>`` ranges of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
     A range includes the wait for its receive, so that of all microbatches the shortest counts. Traces
-    have neither communication times nor memory: `comm` is taken as given, in microseconds.
+    have neither communication times nor memory: `comm` is taken as given, in microseconds, and 0 where it
+    is None; the profile warns of that and of what else a trace cannot tell.
 
     Raises
     ------
@@ -49,22 +56,30 @@ def read_chrome_trace(*paths: str | Path, comm: int = 0) -> Profile:
             "has no ranges PP:<stage><F|I|W><microbatch>; record with torch.profiler", source=where
         )
     try:
-        return make_profile(samples, {}, comm)
+        profile = make_profile(samples, {}, comm)
+        return replace(profile, warnings=(*profile.warnings, _WAITS))
     except InputError as error:
         hint = "; its backwards are fused: record a schedule that splits I and W" if fused else ""
         raise InputError(f"{error.rule}{hint}", source=where) from None
 
 
 def _ranges(path: str | Path) -> list[tuple[str, float]]:
+    text = _trace_text(path)
     try:
-        trace = json.loads(_trace_text(path))
+        trace = json.loads(text)
     except json.JSONDecodeError as error:
         rule = f"not a Chrome trace, or truncated: {error.msg} at line {error.lineno}"
+        raise InputError(rule, source=str(path)) from None
+    except (RecursionError, ValueError):
+        rule = "not a Chrome trace: nested too deeply, or with a number of thousands of digits"
         raise InputError(rule, source=str(path)) from None
     events = trace.get("traceEvents") if isinstance(trace, dict) else trace
     if not isinstance(events, list):
         raise InputError("must be a Chrome trace: a list of events, or traceEvents", source=str(path))
-    return [_range(event) for event in events if _is_range(event)]
+    try:
+        return [_range(event) for event in events if _is_range(event)]
+    except InputError as error:
+        raise error.at(str(path)) from None
 
 
 def _is_range(event: Any) -> bool:
@@ -75,7 +90,7 @@ def _range(event: dict[str, Any]) -> tuple[str, float]:
     duration = event.get("dur")
     if isinstance(duration, bool) or not isinstance(duration, int | float):
         raise InputError("must be a number of microseconds", key=f"{event['name']}.dur", value=duration)
-    return str(event["name"]), float(duration)
+    return str(event["name"]), check_time(float(duration), f"{event['name']}.dur")
 
 
 def _trace_text(path: str | Path) -> str:
@@ -83,7 +98,7 @@ def _trace_text(path: str | Path) -> str:
         return read_text(path)
     try:
         return gzip.decompress(read_bytes(path)).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
@@ -133,18 +148,18 @@ def _from_record(record: dict[str, Any], placement: str | None) -> Profile:
     devices, chunks = len(per_device["f"]), len(per_device["f"][0])
     placed = Placement(placement or ("linear" if chunks == 1 else "v"), devices, chunks)
     samples: Samples = {}
-    memory: dict[tuple[int, str], int] = {}
+    memory: dict[tuple[int, str], float] = {}
     for kind in KINDS:
         times, held = per_device[kind.lower()], per_device[f"{kind.lower()}_mem"]
         for device in range(devices):
             for chunk, stage in enumerate(placed.stages_on(device)):
-                samples[stage, kind] = [_entry(times, device, chunk, kind.lower())]
-                kib = _entry(held, device, chunk, f"{kind.lower()}_mem") * _KIB_PER_MB
-                memory[stage, kind] = round(kib)
-    profile = make_profile(samples, memory, _scalar("c", record["c"]))
+                took = _entry(times, device, chunk, kind.lower())
+                samples[stage, kind] = [check_time(took, f"{kind.lower()} of stage {stage}")]
+                memory[stage, kind] = _entry(held, device, chunk, f"{kind.lower()}_mem") * _KIB_PER_MB
+    profile = make_profile(samples, memory, check_time(_scalar("c", record["c"]), "c"))
     limits = [row[0] for row in _matrix("mem_limit", record["mem_limit"])]
     whole = tuple(round(value * _KIB_PER_MB) for value in limits)
-    return Profile(profile.forward, profile.backward, profile.weight, profile.comm, profile.memory, whole)
+    return replace(profile, limits=whole)
 
 
 def _matrix(name: str, value: Any) -> list[list[float]]:

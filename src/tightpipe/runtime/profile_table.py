@@ -6,15 +6,21 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from ..files import read_text
-from ..instance import Instance, Memory, Objective, check_int
+from ..instance import MOST_OPERATIONS, Instance, Memory, Objective, check_int
 
 KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]
+_LARGEST = 1e12
+_DIGITS = 9
+_ROUNDING = 1e-6  # of what F adds: numbers in a file are decimal
+_NO_COMM = "communication was not measured: comm is 0, as if messages took no time"
+_NO_MEMORY = "memory was not measured: memory is null, as if a device could hold any number of microbatches"
 
-Samples = dict[tuple[int, str], list[float]]  # (stage, kind) -> times
+Samples = dict[tuple[int, str], list[float]]  # (stage, kind) -> microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class Profile:
         What F adds, B frees and W frees, per stage; None if it was not measured.
     limits
         Memory limit per device; None if the profile has none.
+    warnings
+        What was not measured, and what stands in its place; one sentence each.
     """
 
     forward: tuple[int, ...]
@@ -39,6 +47,7 @@ class Profile:
     comm: int = 0
     memory: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
     limits: tuple[int, ...] | None = None
+    warnings: tuple[str, ...] = ()
 
     def instance(
         self,
@@ -84,8 +93,8 @@ def read_table(path: str | Path) -> Profile:
     """Read a table ``stage,kind,time,memory``: kinds F, B, W of every stage, and a row of kind comm.
 
     Times are microseconds, memory is in any unit (F adds, B and W free; the memory column may be empty
-    everywhere). The stage of the comm row is empty; without that row communication counts as 0. Of
-    several rows of one stage and kind the smallest time counts.
+    everywhere; at every stage the three sum to 0). The stage of the comm row is empty; without that row
+    communication counts as 0, with a warning. Of several rows of one stage and kind the smallest time counts.
 
     Raises
     ------
@@ -94,35 +103,40 @@ def read_table(path: str | Path) -> Profile:
     """
     try:
         return _from_rows(list(csv.reader(read_text(path).splitlines())))
+    except csv.Error as error:
+        raise InputError(f"not a CSV table: {error}", source=str(path)) from None
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
 
 
 def _from_rows(rows: list[list[str]]) -> Profile:
-    if not rows or [cell.strip() for cell in rows[0]] != _HEADER:
-        raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(*rows[:1]))
+    if not rows:
+        raise InputError("is empty")
+    if [cell.strip() for cell in rows[0]] != _HEADER:
+        raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0]))
     samples: Samples = {}
-    memory: dict[tuple[int, str], int] = {}
+    memory: dict[tuple[int, str], float] = {}
     comm: list[float] = []
     for line, row in enumerate(rows[1:], 2):
         if len(row) != len(_HEADER):
             raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
         stage, kind, time, held = (cell.strip() for cell in row)
         if kind == "comm":
-            comm.append(_number(time, f"line {line}.time"))
+            comm.append(check_time(_number(time, f"line {line}.time"), f"line {line}.time"))
             continue
         if kind not in KINDS:
             raise InputError(f"must be one of {', '.join(KINDS)}, comm", key=f"line {line}.kind", value=kind)
         key = (_stage(stage, line), kind)
-        samples.setdefault(key, []).append(_number(time, f"line {line}.time"))
+        took = check_time(_number(time, f"line {line}.time"), f"line {line}.time")
+        samples.setdefault(key, []).append(took)
         if held:
-            memory[key] = round(_number(held, f"line {line}.memory"))
-    return make_profile(samples, memory, min(comm, default=0.0))
+            memory[key] = _number(held, f"line {line}.memory")
+    return make_profile(samples, memory, min(comm, default=None))
 
 
 def _stage(text: str, line: int) -> int:
-    if not text.isdecimal():
-        raise InputError("must be a stage number", key=f"line {line}.stage", value=text)
+    if not text.isdecimal() or len(text) > _DIGITS:
+        raise InputError("must be a stage number, from 0", key=f"line {line}.stage", value=text)
     return int(text)
 
 
@@ -131,20 +145,38 @@ def _number(text: str, key: str) -> float:
         value = float(text)
     except ValueError:
         raise InputError("must be a number", key=key, value=text) from None
-    if not abs(value) < 1e12:
+    if not abs(value) < _LARGEST:
         raise InputError("must be a finite number", key=key, value=text)
     return value
 
 
-def make_profile(samples: Samples, memory: dict[tuple[int, str], int], comm: float) -> Profile:
-    """Make a profile of the smallest times.
+def check_time(value: float, key: str) -> float:
+    """Return a time in microseconds if it is one: from 0 to below 10**12."""
+    if not 0 <= value < _LARGEST:
+        raise InputError("must be a number of microseconds, at least 0", key=key, value=value)
+    return value
+
+
+def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
+    """Make a profile of the smallest times; of what was not measured it says so.
+
+    Parameters
+    ----------
+    samples
+        Times of every stage and kind in microseconds.
+    memory
+        What F adds and B and W free, in one unit; empty if it was not measured.
+    comm
+        Microseconds of a message; None if that was not measured.
 
     Raises
     ------
     InputError
-        Listing the stages and kinds that have no time, or memory for some but not for all.
+        Listing the stages and kinds that have no time, or memory for some but not for all; or naming the
+        stage where F, B and W do not sum to 0, or B or W adds memory.
     """
-    stages = range(max((stage for stage, _ in samples), default=0) + 1)
+    last = max((stage for stage, _ in samples), default=0)
+    stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)
     wanted = [(stage, kind) for stage in stages for kind in KINDS]
     _check_present("times", wanted, samples)
     if memory:
@@ -152,22 +184,31 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], int], comm: flo
     forward, backward, weight = (
         tuple(max(1, round(min(samples[stage, kind]))) for stage in stages) for kind in KINDS
     )
-    held = _balanced([[memory[stage, kind] for stage in stages] for kind in KINDS]) if memory else None
-    return Profile(forward, backward, weight, max(0, round(comm)), held)
+    held: Any = None
+    if memory:
+        per_stage = [_held(stage, [memory[stage, kind] for kind in KINDS]) for stage in stages]
+        held = tuple(zip(*per_stage, strict=True))
+    missing = ((_NO_COMM, comm is None), (_NO_MEMORY, not memory))
+    warnings = tuple(text for text, lacks in missing if lacks)
+    return Profile(forward, backward, weight, round(comm or 0), held, warnings=warnings)
 
 
 def _check_present(what: str, wanted: list[tuple[int, str]], found: Iterable[tuple[int, str]]) -> None:
-    missing = [f"{kind} of stage {stage}" for stage, kind in wanted if (stage, kind) not in set(found)]
+    there = set(found)
+    missing = [f"{kind} of stage {stage}" for stage, kind in wanted if (stage, kind) not in there]
     if missing:
         shown = ", ".join(missing[:6]) + (" and others" if len(missing) > 6 else "")
         raise InputError(f"{what} are missing: {shown}")
 
 
-def _balanced(
-    columns: list[list[int]],
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return F, B and W so that they sum to zero: F as measured, B at most 0, W the rest."""
-    forward = tuple(max(0, f) for f in columns[0])
-    backward = tuple(-min(f, max(0, -b)) for f, b in zip(forward, columns[1], strict=True))
-    weight = tuple(-f - b for f, b in zip(forward, backward, strict=True))
-    return forward, backward, weight
+def _held(stage: int, deltas: Sequence[float]) -> tuple[int, int, int]:
+    """Return what F adds and B and W free at a stage as whole numbers that sum to 0: W takes the rounding."""
+    forward, backward, weight = deltas
+    if forward < 0 or backward > 0 or weight > 0:
+        rule = "F must be at least 0, B and W at most 0: they free what F adds"
+    elif abs(sum(deltas)) > _ROUNDING * max(1.0, forward):
+        rule = f"F, B and W sum to {sum(deltas):g}, must sum to 0"
+    else:
+        whole = min(round(forward), round(-backward))
+        return round(forward), -whole, whole - round(forward)
+    raise InputError(rule, key=f"memory of stage {stage}", value=tuple(deltas))

@@ -54,6 +54,8 @@ class Realistic:
         return [ticks * self.first // _PER_CENT, *ordinary, ticks * self.last // _PER_CENT]
 
     def _comm(self, sender: int, receiver: int) -> int:
+        if sender == receiver:
+            return 0
         same_node = sender // self.node_size == receiver // self.node_size
         return self.comm if same_node else self.node_comm
 

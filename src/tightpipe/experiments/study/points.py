@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...errors import InputError
+from ...placement import Placement
 from ..sweep.row import Row
 
 Point = dict[str, Any]
@@ -128,8 +129,10 @@ def _but_for_the_axis(row: Row) -> tuple[object, ...]:
 
 
 def _memory_factor(row: Row) -> float:
-    # the smallest limit holds one microbatch, which is two activations
-    return 2 / row.p if row.memory == "smallest" else _multiple(row.memory, "p", "memory")
+    if row.memory != "smallest":
+        return _multiple(row.memory, "p", "memory")
+    # it holds one microbatch: an activation of each stage of one direction
+    return Placement(row.placement, row.p).stages_per_device / row.p
 
 
 def _multiple(label: str, unit: str, key: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tabulate import tabulate
@@ -27,6 +27,7 @@ def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Pa
         *_conditions(rows),
         "",
         *_failures(rows),
+        *_unsolved(rows),
     ]
     write_text(folder / "summary.md", "\n".join(lines).rstrip() + "\n")
     latex = _text(head, body, "latex_booktabs")
@@ -45,8 +46,29 @@ def _table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         lines.setdefault(tuple(_cell(row, axis) for axis in axes), []).append(row)
-    body = [[*place, *_rates(here, methods, rows)] for place, here in lines.items()]
-    return [*(axis.replace("_", " ") for axis in axes), *methods, "bound", "best gap"], body
+    notes = {name: write for name, write in _NOTES.items() if any(map(write, rows))}
+    body = [
+        [*place, *(_note(write, here) for write in notes.values()), *_rates(here, methods, rows)]
+        for place, here in lines.items()
+    ]
+    return [*(axis.replace("_", " ") for axis in axes), *notes, *methods, "bound", "best gap"], body
+
+
+def _share(row: Row) -> str:
+    return "" if row.memory_of_1f1b is None else f"{row.memory_of_1f1b:.2f}"
+
+
+def _imbalance(row: Row) -> str:
+    return f"{row.imbalance:.3f}" if row.imbalance else ""
+
+
+_NOTES: dict[str, Callable[[Row], str]] = {"memory of 1F1B": _share, "imbalance": _imbalance}
+"""Columns beside the axes, where a row has something to say in them."""
+
+
+def _note(write: Callable[[Row], str], here: Sequence[Row]) -> str:
+    """Return what the rows of a line say, each once, as their placements may differ."""
+    return ", ".join(dict.fromkeys(write(row) or _DASH for row in here))
 
 
 def _varies(axis: str, rows: Sequence[Row]) -> bool:
@@ -93,6 +115,7 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     said = [
         "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
         "schedule undercuts; best gap = (smallest cost - largest bound) / smallest cost.",
+        *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
     ]
     if searched:
         said.append(
@@ -113,9 +136,21 @@ def _several(rows: Sequence[Row], axis: str) -> str:
     return ", ".join(dict.fromkeys(_cell(row, axis) for row in rows))
 
 
+_SAID = {
+    "memory of 1F1B": "Memory of 1F1B: the memory limit over the peak memory of 1F1B with one stage on each "
+    "device, by which limits of different placements compare.",
+    "imbalance": "Imbalance = largest work of a device / mean work - 1: what the bubble rate leaves out.",
+}
+
+
 def _failures(rows: Sequence[Row]) -> list[str]:
-    return [
-        f"- failed: {row.problem} {row.p} x {row.n}, {row.memory}, {method_name(row)}: {row.error}"
-        for row in rows
-        if row.state == "failed"
-    ]
+    return [f"- failed: {_solve(row)}: {row.error}" for row in rows if row.state == "failed"]
+
+
+def _unsolved(rows: Sequence[Row]) -> list[str]:
+    unsolved = [row for row in rows if row.state == "done" and row.cost is None]
+    return [f"- {row.status}: {_solve(row)}: {row.reason}" for row in unsolved]
+
+
+def _solve(row: Row) -> str:
+    return f"{row.problem} {row.p} x {row.n}, {row.memory}, {method_name(row)}"

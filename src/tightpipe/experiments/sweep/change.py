@@ -10,8 +10,9 @@ from fractions import Fraction
 from statistics import median_low
 from typing import Any
 
+from ...activations import limits_of_activations
 from ...errors import InputError
-from ...instance import Instance, check_int
+from ...instance import Instance, Objective, check_int
 from ...instance_file import check_keys, instance_from_dict, instance_to_dict
 from ...operation import OpKind
 
@@ -72,9 +73,8 @@ def parse_comm(value: Any) -> Change:
 def parse_memory(value: Any) -> Change:
     """Read a limit: in units, ``2p`` activations, ``0.5x`` of its own, ``smallest``, ``none`` or ``own``.
 
-    An activation is half of what a device's forwards of one microbatch hold, so that ``2p`` is the
-    same memory in every placement, and that of the papers in the V placement. ``smallest`` is the
-    smallest limit at which there is a schedule.
+    ``2p`` are 2 p forward activations of one stage, as everywhere: see `limits_of_activations`.
+    ``smallest`` is the smallest limit at which there is a schedule.
     """
     if value == OWN:
         return Change(OWN, lambda instance: instance)
@@ -88,6 +88,15 @@ def parse_memory(value: Any) -> Change:
         return Change(value, lambda instance: _with_limit(instance, limits(instance, factor)))
     units = check_int("memory", value, 0)
     return Change(str(units), lambda instance: _with_limit(instance, units))
+
+
+def parse_objective(value: Any) -> Change:
+    """Read ``device_span``, ``makespan``, or ``own``: what the file says, of a setting device_span."""
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    if value not in list(Objective):
+        raise InputError(f"must be one of {', '.join(Objective)}, {OWN}", value=value)
+    return Change(value, lambda instance: replace(instance, objective=value))
 
 
 def with_median_durations(instance: Instance) -> Instance:
@@ -139,8 +148,7 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
 
 
 def _limits_of_activations(instance: Instance, factor: Fraction) -> list[int]:
-    count = math.floor(factor * instance.devices)
-    return [count * instance.smallest_limit(d) // 2 for d in range(instance.devices)]
+    return list(limits_of_activations(instance, math.floor(factor * instance.devices)))
 
 
 def _limits_of_own(instance: Instance, factor: Fraction) -> list[int]:

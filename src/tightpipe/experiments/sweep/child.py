@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from typing import IO, Any
 
 from ...instance import Instance
@@ -23,7 +24,21 @@ from ...schedule import Schedule
 from ...solve import solve
 from .packed import pack
 
-_RESULTS = ("cost", "work", "bubble", "bubble_rate", "bound", "gap", "peak_memory", "seconds", "reason")
+_RESULTS = (
+    *(
+        "cost",
+        "work",
+        "bubble",
+        "bubble_rate",
+        "imbalance",
+        "bound",
+        "proof",
+        "gap",
+        "peak_memory",
+        "seconds",
+    ),
+    "reason",
+)
 
 
 def main() -> None:
@@ -66,9 +81,7 @@ def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[st
     retimed = retime(instance, schedule.order)
     # no search: the schedule with the bound that is known without one
     judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)
-    return Result(
-        instance, shown.method, judged.status, retimed, judged.bound, shown.seconds, reason=shown.reason
-    )
+    return replace(judged, method=shown.method, seconds=shown.seconds, log=(), reason=shown.reason)
 
 
 def _solve(instance: Instance, data: dict[str, Any], warm_start: Any, progress: Any = None) -> Result:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ...instance import Instance, Objective
+from ...instance import Instance
 from .change import Change
 
 
@@ -70,7 +70,7 @@ class Experiment:
     uneven: tuple[Change, ...]
     comm: tuple[Change, ...]
     memory: tuple[Change, ...]
-    objectives: tuple[Objective, ...]
+    objectives: tuple[Change, ...]
     methods: tuple[str, ...]
     costs: tuple[str, ...]
     warm_starts: tuple[str, ...]

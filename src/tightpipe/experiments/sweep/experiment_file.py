@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,12 +11,20 @@ from typing import Any
 
 from ...errors import InputError
 from ...files import read_text
-from ...instance import Instance, Objective, check_int
-from ...instance_file import load_instance
+from ...instance import Instance, check_int
+from ...instance_file import load_instance, read_toml
 from ...settings import Setting
 from ...solve import METHODS, find_method
 from ..compare import choose_settings
-from .change import OWN, parse_comm, parse_devices, parse_memory, parse_microbatches, parse_uneven
+from .change import (
+    OWN,
+    parse_comm,
+    parse_devices,
+    parse_memory,
+    parse_microbatches,
+    parse_objective,
+    parse_uneven,
+)
 from .experiment import Experiment, FigureKind, Problem
 from .toml_lines import line_of
 
@@ -32,11 +39,7 @@ def load_experiment(path: str | Path) -> Experiment:
     InputError
         One line that names file, line, key, value and what would be right.
     """
-    text = read_text(path)
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
+    data = read_toml(path)
     try:
         return _experiment(data, Path(path).parent)
     except InputError as error:
@@ -142,10 +145,6 @@ def _positive(key: str, value: Any) -> float:
     return float(value)
 
 
-def _objective(value: Any) -> Objective:
-    return Objective(_one_of(tuple(map(str, Objective)), value))
-
-
 def _figure(value: Any) -> FigureKind:
     try:
         return FigureKind(_one_of(tuple(FigureKind), value))
@@ -167,7 +166,7 @@ _AXES: dict[str, Callable[[Any], Any]] = {
     "uneven": parse_uneven,
     "comm": parse_comm,
     "memory": parse_memory,
-    "objectives": _objective,
+    "objectives": parse_objective,
     "methods": _method,
     "costs": partial(_one_of, ("true", "median")),
     "warm_starts": _warm_start,
@@ -186,9 +185,8 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 
 _DEFAULTS: dict[str, list[Any]] = {
     **{key: [] for key in ("settings", "instances")},
-    **{key: [OWN] for key in ("devices", "microbatches", "comm", "memory")},
+    **{key: [OWN] for key in ("devices", "microbatches", "comm", "memory", "objectives")},
     "uneven": [{}],
-    "objectives": ["device_span"],
     "costs": ["true"],
     "warm_starts": ["best"],
     "seeds": [0],

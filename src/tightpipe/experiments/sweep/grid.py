@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from ...activations import memory_of_1f1b
 from ...errors import InputError
 from ...instance import Instance
 from ...solve import Method, find_method
@@ -35,12 +35,11 @@ def plan(experiment: Experiment, path: str | Path) -> list[Task]:
 
 def _combine(experiment: Experiment) -> Iterator[Task]:
     methods = [find_method(name) for name in experiment.methods]
-    axes = ("devices", "microbatches", "uneven", "comm", "memory")
+    axes = ("devices", "microbatches", "uneven", "comm", "memory", "objectives")
     changes = list(product(*(getattr(experiment, axis) for axis in axes)))
-    for problem, chosen, objective in product(experiment.problems, changes, experiment.objectives):
+    for problem, chosen in product(experiment.problems, changes):
         for method in methods:
             instance = problem.make(_placement(problem, method))
-            instance = replace(instance, objective=objective)
             for axis, change in zip(axes, chosen, strict=True):
                 instance = _apply(axis, change, instance, problem)
             labels = dict(zip(axes, (change.label for change in chosen), strict=True))
@@ -86,6 +85,7 @@ def _solves(
             comm_ticks=_largest_comm(instance),
             memory=labels["memory"],
             memory_limit=_largest_limit(instance),
+            memory_of_1f1b=memory_of_1f1b(instance),
             method=method.name,
             costs="true" if shown is None else "median",
             warm_start=warm_start if searches else None,

@@ -41,9 +41,12 @@ class Row:
     work: int | None = None
     bubble: int | None = None
     bubble_rate: float | None = None
+    imbalance: float | None = None  #: largest over mean work of a device, minus 1
     bound: int | None = None
+    proof: str | None = None  #: what the bound rests on
     gap: float | None = None
     peak_memory: int | None = None
+    memory_of_1f1b: float | None = None  #: the limit over the peak memory that 1F1B has
     seconds: float | None = None
     trace: str | None = None  #: JSON list of [seconds, incumbent cost, bound]
     reason: str | None = None  #: why there is no schedule, or why the method ended early

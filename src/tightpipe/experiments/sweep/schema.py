@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+from ...activations import memory_of_1f1b
 from ...errors import InputError
+from ...instance import Instance
+from ...instance_file import instance_from_dict
+from ...metrics import busy_times, imbalance, works
+from .packed import unpack
 from .row import COLUMNS, column_type
 
-VERSION = 1
+VERSION = 2
 """Version of the tables; `PRAGMA user_version` of every store."""
 
 _APPLICATION = 0x74706970  # "tpip": tells our stores from other SQLite files
@@ -25,8 +33,31 @@ CREATE TABLE solve (
 ) STRICT
 """
 
-_MIGRATIONS: dict[int, str] = {}
-"""SQL by the version that it starts from; each leads to the next version."""
+_MIGRATIONS: dict[int, str] = {
+    1: """
+        ALTER TABLE solve ADD COLUMN proof TEXT;
+        ALTER TABLE solve ADD COLUMN imbalance REAL;
+        ALTER TABLE solve ADD COLUMN memory_of_1f1b REAL;
+        UPDATE solve SET memory_of_1f1b = memory_of_1f1b_of(payload);
+        UPDATE solve SET imbalance = imbalance_of(payload, schedule) WHERE state = 'done';
+    """,
+}
+"""SQL by the version that it starts from; each leads to the next version. It may use `_FUNCTIONS`."""
+
+
+def _instance_of(payload: str) -> Instance:
+    return instance_from_dict(json.loads(payload)["instance"])
+
+
+def _imbalance_of(payload: str, schedule: bytes | None) -> float:
+    return imbalance(works(_instance_of(payload)) if schedule is None else busy_times(unpack(schedule)))
+
+
+_FUNCTIONS: dict[str, Callable[..., float | None]] = {
+    "memory_of_1f1b_of": lambda payload: memory_of_1f1b(_instance_of(payload)),
+    "imbalance_of": _imbalance_of,
+}
+"""What migrations compute of a solve's payload and schedule, as functions in SQL."""
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -52,28 +83,36 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise InputError(f"{rule}: {what}", source=str(path))
 
 
-def migrate(path: Path) -> tuple[int, int]:
-    """Bring a store to this version, keeping the old file as ``.bak``; return the versions from and to.
+def migrate(path: Path) -> None:
+    """Bring a store to this version, keeping the old file as ``.bak``.
 
     Raises
     ------
     InputError
-        If there is no store, or no way leads from its version to this one.
+        If there is no store, it cannot be read, or no way leads from its version to this one.
     """
     if not path.exists():
         raise InputError("no such store; run the sweep without --migrate", source=str(path))
-    with sqlite3.connect(path) as connection:
-        found = _pragma(connection, "user_version")
-        missing = [step for step in range(found, VERSION) if step not in _MIGRATIONS]
-        if _pragma(connection, "application_id") != _APPLICATION or found > VERSION or missing:
-            rule = f"version {found} cannot be brought to version {VERSION}; move it away to start anew"
-            raise InputError(rule, source=str(path))
-        if found < VERSION:
-            with sqlite3.connect(path.with_name(f"{path.name}.bak")) as copy:
-                connection.backup(copy)
-        for step in range(found, VERSION):
-            connection.executescript(f"BEGIN; {_MIGRATIONS[step]}; PRAGMA user_version = {step + 1}; COMMIT;")
-    return found, VERSION
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            _migrate(connection, path)
+    except sqlite3.Error as error:
+        raise InputError(f"cannot be migrated: {error}", source=str(path)) from None
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    found = _pragma(connection, "user_version")
+    missing = [step for step in range(found, VERSION) if step not in _MIGRATIONS]
+    if _pragma(connection, "application_id") != _APPLICATION or found > VERSION or missing:
+        rule = f"version {found} cannot be brought to version {VERSION}; move it away to start anew"
+        raise InputError(rule, source=str(path))
+    if found < VERSION:
+        with closing(sqlite3.connect(path.with_name(f"{path.name}.bak"))) as copy:
+            connection.backup(copy)
+    for name, function in _FUNCTIONS.items():
+        connection.create_function(name, -1, function, deterministic=True)
+    for step in range(found, VERSION):
+        connection.executescript(f"BEGIN; {_MIGRATIONS[step]}; PRAGMA user_version = {step + 1}; COMMIT;")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import zip_longest
 from typing import Any
 
 _ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*=""", re.MULTILINE)
@@ -15,7 +16,7 @@ def line_of(text: str, key: str, value: Any = None) -> int:
     A value that is not found as it is written in the file gives the line of its key.
     """
     assignments = list(_ASSIGNMENT.finditer(text))
-    for match, following in zip(assignments, [*assignments[1:], None], strict=True):
+    for match, following in zip_longest(assignments, assignments[1:]):
         if match[1] == key:
             stop = len(text) if following is None else following.start()
             found = _find_value(text, value, match.end(), stop)

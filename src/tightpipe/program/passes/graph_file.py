@@ -19,7 +19,7 @@ from typing import Any
 from ...errors import InputError
 from ...files import write_text
 from ...instance import check_int
-from ...instance_file import check_keys, read_json
+from ...instance_file import check_keys, check_kind, read_json
 from .task import Task, TaskKind, Tasks, check_tasks
 
 _NUMBERS = ("duration", "ready", "memory", "buffer")
@@ -49,6 +49,7 @@ def save_tasks(tasks: Tasks, path: str | Path) -> None:
 
 def tasks_from_dict(data: Any) -> Tasks:
     """Build a task list from the content of its file. Raises as `load_tasks`."""
+    check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
     if not isinstance(data["nodes"], list):
         raise InputError("must be a list of nodes", key="nodes", value=data["nodes"])

@@ -1,0 +1,72 @@
+"""Studies of an earlier version are brought to this one without a solve."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from studies import make_study
+from test_cli import call
+
+from tightpipe.experiments.study.folder import write_rows
+from tightpipe.experiments.study.load import ROWS, STORE, load_study
+from tightpipe.metrics import busy_times, imbalance
+
+ADDED = ("proof", "imbalance", "memory_of_1f1b")  # since version 1
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Iterator[Path]:
+    """A study whose store and rows are those of version 1."""
+    folder = make_study(tmp_path)
+    study = load_study(folder)
+    write_rows(study.rows, folder)
+    with closing(sqlite3.connect(folder / STORE)) as connection:
+        for column in ADDED:
+            connection.execute(f"ALTER TABLE solve DROP COLUMN {column}")
+        connection.execute("PRAGMA user_version = 1")
+    with (folder / ROWS).open(newline="") as file:
+        rows = [{key: row[key] for key in row if key not in ADDED} for row in csv.DictReader(file)]
+    with (folder / ROWS).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+def test_a_store_says_afterwards_how_even_work_and_how_large_memory_is(results: Path, tmp_path: Path) -> None:
+    assert "--migrate" in call("report", results).stderr
+    done = call("sweep", tmp_path / "small.toml", "-o", results, "--migrate")
+    assert done.returncode == 0, done.stderr
+    study = load_study(results)
+    assert {row.memory: row.memory_of_1f1b for row in study.rows} == {"own": 1.0, "3p": 1.5}
+    for row in study.rows:
+        schedule = study.schedule(row)
+        assert schedule is not None
+        assert row.imbalance == imbalance(busy_times(schedule))
+        assert row.proof is None
+    (results / STORE).unlink()
+    assert load_study(results).rows == study.rows
+
+
+def test_a_table_without_a_store_takes_its_columns_from_the_experiment(results: Path, tmp_path: Path) -> None:
+    (results / STORE).unlink()
+    assert "other columns" in call("report", results).stderr
+    assert call("sweep", tmp_path / "small.toml", "-o", results, "--migrate").returncode == 0
+    rows = load_study(results).rows
+    assert [(row.memory_of_1f1b, row.imbalance) for row in rows] == [(1.0, 0.0)] * 3 + [(1.5, 0.0)] * 3
+    assert {row.status for row in rows} <= {"optimal", "feasible"}
+
+
+@pytest.mark.parametrize("name", [STORE, ROWS])
+def test_what_is_no_study_is_left_as_it_is(name: str, results: Path, tmp_path: Path) -> None:
+    (results / STORE).unlink()
+    (results / name).write_text("a,b\n1,2\n" * 500)
+    done = call("sweep", tmp_path / "small.toml", "-o", results, "--migrate")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tightpipe: {results / name}: ")
+    assert (results / name).read_text() == "a,b\n1,2\n" * 500
