@@ -63,6 +63,16 @@ def test_a_summary_says_why_there_is_no_schedule(tmp_path: Path) -> None:
     assert "- unknown: small 4 x 8, 1p, cpsat: too little" in (tmp_path / "summary.md").read_text()
 
 
+def test_a_summary_says_what_the_best_bound_rests_on(tmp_path: Path) -> None:
+    proven = [replace(ROW, proof="energetic"), replace(GREEDY, proof="formula")]
+    write_summary("small", proven, None, tmp_path)
+    head, _, line = (tmp_path / "summary.md").read_text().splitlines()[2:5]
+    assert [cell.strip() for cell in head.split("|")[-4:-1]] == ["bound", "proof", "best gap"]
+    assert line.split("|")[-3].strip() == "energetic"
+    write_summary("small", [ROW, GREEDY], None, tmp_path)
+    assert "proof" not in (tmp_path / "summary.md").read_text()
+
+
 def test_gaps_over_time_and_times_to_a_gap() -> None:
     gaps = [(p["seconds"], p["gap"]) for p in anytime_points([ROW])]
     assert gaps == [(0.5, pytest.approx(1 / 3)), (2.0, 0.2), (9.0, 0.1), (60.0, 0.1)]

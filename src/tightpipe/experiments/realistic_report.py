@@ -32,15 +32,16 @@ def avoided(rows: Sequence[Row], method: str) -> dict[str, float]:
 def realistic_markdown(rows: Sequence[Row]) -> str:
     """Return the table: bubbles in per cent of the cost, the bound's, and the mean share avoided."""
     head = ["instance", *(f"{method} bubble rate" for method in METHODS), "bound of the rate"]
-    head += ["memory of 1F1B", "imbalance"]
+    head += ["proof", "memory of 1F1B", "imbalance"]
     lines = [_line(head), _line(["---"] * len(head))]
     for name, mine in _by_instance(rows).items():
         rates = [mine[m]["bubble_rate"] if m in mine else "" for m in METHODS]
         one = next(iter(mine.values()))
         bound, work = _bound(mine), int(one["work"])
+        proof = next((row["proof"] for row in mine.values() if row["bound"] == str(bound)), "") or "-"
         cells = [f"{float(rate):.4f}" if rate else "-" for rate in rates]
         notes = [f"{float(one['memory_of_1f1b']):.2f}", f"{float(one['imbalance']):.3f}"]
-        lines.append(_line([name, *cells, f"{(bound - work) / bound:.4f}", *notes]))
+        lines.append(_line([name, *cells, f"{(bound - work) / bound:.4f}", proof, *notes]))
     lines.append("")
     for method in _COMPARED:
         shares = list(avoided(rows, method).values())

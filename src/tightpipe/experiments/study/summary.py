@@ -51,7 +51,13 @@ def _table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
         [*place, *(_note(write, here) for write in notes.values()), *_rates(here, methods, rows)]
         for place, here in lines.items()
     ]
-    return [*(axis.replace("_", " ") for axis in axes), *notes, *methods, "bound", "best gap"], body
+    proof = ["proof"] if _has_proofs(rows) else []
+    return [*(axis.replace("_", " ") for axis in axes), *notes, *methods, "bound", *proof, "best gap"], body
+
+
+def _has_proofs(rows: Sequence[Row]) -> bool:
+    """Whether any row says what its bound rests on; those of early versions do not."""
+    return any(row.proof is not None for row in rows)
 
 
 def _share(row: Row) -> str:
@@ -90,16 +96,18 @@ def _method(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Return each method's bubble rate, the bound's, and the gap between the best schedule and the bound."""
+    """Return each method's bubble rate, the bound's, its proof, and the gap between the two best."""
     by_method = {_method(row, rows): row for row in here}
     rates = [_rate(by_method.get(method)) for method in methods]
     same = [row for row in here if row.placement == here[0].placement]  # bounds are of one placement
     costs = [row.cost for row in same if row.cost is not None]
-    bounds = [row.bound for row in same if row.bound is not None]
+    bounds = {row.bound: row.proof for row in same if row.bound is not None}
+    dashes = [_DASH] * _has_proofs(rows)
     if not costs or not bounds:
-        return [*rates, _DASH, _DASH]
+        return [*rates, _DASH, *dashes, _DASH]
+    proof = [bounds[max(bounds)] or _DASH] if dashes else []
     gap = (min(costs) - max(bounds)) / min(costs)
-    return [*rates, f"{max(map(bound_rate, same)):.4f}", f"{gap:.2%}"]
+    return [*rates, f"{max(map(bound_rate, same)):.4f}", *proof, f"{gap:.2%}"]
 
 
 def _rate(row: Row | None) -> str:
