@@ -25,7 +25,7 @@ def test_all_cells_but_interleaving_agree_to_four_decimals(cells: list[Cell]) ->
 
 
 def test_interleaving_is_above_the_paper_by_p_communications(cells: list[Cell]) -> None:
-    """The paper's 1F1B-I costs p c less than a schedule that waits for every message; see the README."""
+    """The paper's 1F1B-I costs p c less than a schedule that waits for every message; see docs/results.md."""
     for cell in cells:
         if cell.column == "1F1B-I":
             assert 0 < cell.difference < 0.006
