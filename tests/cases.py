@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from small_instances import without_diagonal
 
 from tightpipe import Instance, Memory, OpKind, Order
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+not_as_root = pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
 
 
 def uniform(devices: int, microbatches: int, times: tuple[int, int, int], **entries: Any) -> Instance:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import not_as_root
 from command_line import call
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
@@ -206,7 +207,7 @@ def test_an_unwritable_picture_is_named(solved: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@not_as_root
 def test_a_read_only_folder_is_named(solved: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     done = call("plot", solved, "-o", tmp_path / "g.png")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import not_as_root
 from command_line import Done, call
 
 from tightpipe import InputError
@@ -125,7 +126,7 @@ def test_what_cannot_be_written_is_named_and_left_alone(name: str, why: str, tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@not_as_root
 def test_what_is_read_only_is_refused(tmp_path: Path) -> None:
     kept, folder = tmp_path / "kept.txt", tmp_path / "folder"
     kept.write_text("old")

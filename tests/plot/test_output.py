@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from cases import not_as_root
 
 from tightpipe import InputError, Schedule
 from tightpipe.plot import draw_bubble_rates, draw_gantt
@@ -52,7 +52,7 @@ def test_missing_folder(draw: Draw, tmp_path: Path) -> None:
     assert str(error.value).startswith(str(target))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@not_as_root
 def test_read_only_folder(draw: Draw, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="read-only"):

@@ -8,7 +8,7 @@ import click
 
 from ..console import show_json
 from ..errors import InputError
-from ..files import check_writable, write_text
+from ..files import STANDARD, check_writable, write_text
 from ..progress_bar import progress_bar
 from .common import cli, json_option, summary_beside, valid_schedule
 
@@ -27,7 +27,7 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
     from ..report import render, report_of_files, report_of_study  # loads the figures' colours
 
     for path in paths:
-        if not Path(path).exists():
+        if path != STANDARD and not Path(path).exists():
             raise InputError("no such file or folder", source=path)
     folders = [path for path in paths if Path(path).is_dir()]
     if folders and len(paths) > 1:

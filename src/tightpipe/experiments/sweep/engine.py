@@ -57,7 +57,9 @@ def local_engine(workers: int | None) -> EngineContext:
 
 def workers_that_fit(threads: int) -> int:
     """Return how many solves of so many threads the cores of this process hold."""
-    return max(1, len(os.sched_getaffinity(0)) // threads)
+    # not every system lets a process be bound to some of its cores
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // threads)
 
 
 def dask_engine(scheduler: str) -> EngineContext:
