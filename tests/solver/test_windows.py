@@ -96,10 +96,10 @@ def test_schedules_that_are_not_first_in_first_out_lie_inside_too(instance: Inst
             check(instance, schedule)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_shuffled_heuristic_lies_inside(seed: int) -> None:
-    instance = v_instance(4, 8, (10, 14, 8, 2), plain_memory(16))
-    schedule = shuffled(retime(instance, HEURISTICS["greedy-v"].order(instance)), seed, 400)
+    instance = v_instance(3, 5, (10, 14, 8, 2), plain_memory(12))
+    schedule = shuffled(retime(instance, HEURISTICS["greedy-v"].order(instance)), seed, 300)
     assert schedule.order != in_queue_order(schedule).order
     check(instance, schedule)
 
