@@ -94,10 +94,10 @@ def test_a_signal_at_any_early_moment_is_one_line(tmp_path: Path, number: signal
     save_instance(HARD, path)
     draw = random.Random(1)
     ends = [ended_after(draw.uniform(0.05, 2.5), path, number) for _ in range(15)]
-    assert [said for _, said in ends if "Traceback" in said or said.count("\n") > 1] == []
+    assert [said for _, said in ends if "Traceback" in said or "\n" in said.strip()] == []
     assert {status for status, _ in ends} == {128 + number}
     reason = "interrupted" if number == signal.SIGINT else "terminated"
-    early = [said for _, said in ends if said.startswith(f"tightpipe: {reason}")]
+    early = [said for _, said in ends if said.strip().startswith(f"tightpipe: {reason}")]
     assert len(early) >= 3  # the others had begun to solve, and answered with what they had
 
 
