@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +19,17 @@ from command_line import call
 from matplotlib.figure import Figure
 
 import tightpipe
-from tightpipe import Instance, Memory, NoScheduleError, Result, Status, retime, save_instance, simulate, solve
+from tightpipe import (
+    Instance,
+    Memory,
+    NoScheduleError,
+    Result,
+    Status,
+    retime,
+    save_instance,
+    simulate,
+    solve,
+)
 from tightpipe.cli import cli
 from tightpipe.drawing import show
 from tightpipe.errors import InfeasibleError, InputError
@@ -49,6 +60,7 @@ def test_solve_needs_an_instance_alone() -> None:
 
 def test_python_and_the_command_line_have_the_same_usual_values() -> None:
     python = inspect.signature(solve).parameters
+    import_module("tightpipe.cli.solving")  # which adds the commands to the group
     options = {option.name: option.default for option in cli.commands["solve"].params}
     for name in ("method", "time_limit", "seed", "warm_start"):
         assert python[name].default == options[name], name
@@ -78,7 +90,12 @@ def test_a_result_is_printed_as_a_summary_of_about_ten_lines(listed: Result) -> 
 
 def test_the_summary_says_what_differs_between_devices(listed: Result) -> None:
     uneven = Instance.uniform(
-        devices=2, microbatches=4, forward=[9, 1, 1, 9], backward=3, weight=2, memory=Memory(2, -1, -1, [8, 9])
+        devices=2,
+        microbatches=4,
+        forward=[9, 1, 1, 9],
+        backward=3,
+        weight=2,
+        memory=Memory(2, -1, -1, [8, 9]),
     )
     said = dict(line.split(maxsplit=1) for line in str(solve(uneven, "list")).splitlines())
     assert said["busiest"] == "0"
@@ -142,9 +159,12 @@ def test_bound_is_the_best_that_the_command_finds(tmp_path: Path) -> None:
 
 
 def test_bound_searches_within_its_time_limit() -> None:
-    optimum = solve(SMALL, "cpsat", time_limit=30)
-    assert optimum.status is Status.OPTIMAL
-    assert tightpipe.bound(SMALL, time_limit=0).value < tightpipe.bound(SMALL, workers=1).value <= optimum.cost
+    """The least cost is 246, and the formulas alone show 244."""
+    instance = Instance.uniform(
+        devices=2, microbatches=4, forward=10, backward=12, weight=8, comm=1, memory=Memory(2, -1, -1, 8)
+    )
+    assert tightpipe.bound(instance, time_limit=0).value == 244
+    assert tightpipe.bound(instance, workers=1).value == 246
 
 
 def test_bound_refuses_what_has_no_schedule_and_bad_options() -> None:
@@ -212,13 +232,15 @@ def test_notebooks_show_thousands_of_operations_as_an_image() -> None:
     many = Instance.uniform(devices=4, microbatches=84, forward=3, backward=3, weight=2)
     schedule = simulate(many, serial_order(many))
     assert len(schedule.order) > show.MOST_SVG_BARS
-    assert re.fullmatch(r'<img alt="Gantt chart" src="data:image/png;base64,[\w+/=]+">', schedule._repr_html_())
+    assert re.fullmatch(
+        r'<img alt="Gantt chart" src="data:image/png;base64,[\w+/=]+">', schedule._repr_html_()
+    )
 
 
 def test_heavy_libraries_are_loaded_when_they_are_needed() -> None:
     code = (
         "import sys, tightpipe; tightpipe.plot; tightpipe.bound; tightpipe.Schedule.to_frame;"
-        "sys.exit(' '.join({'matplotlib', 'pandas', 'rich'} & set(sys.modules)))"
+        "sys.exit(', '.join({'matplotlib', 'pandas', 'rich'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
