@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .errors import InputError
 from .integers import check_int, is_list, per_item, plain, store_plain
 from .operation import OpKind
 from .placement import Placement
 
-Ticks = int | Sequence[int]
+Integers = np.integer[Any] | NDArray[np.integer[Any]]
+Ticks = int | Sequence[int] | Integers
 PerStage = tuple[int, ...]
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
@@ -46,7 +50,7 @@ class Costs:
     forward: Ticks
     backward: Ticks
     weight: Ticks
-    comm: int | Sequence[Sequence[int]] = 0
+    comm: int | Sequence[Sequence[int]] | Integers = 0
     overlapped: Ticks | None = None
     link_occupancy: int = 0
 
@@ -66,7 +70,7 @@ class Memory:
     forward: Ticks
     backward: Ticks
     weight: Ticks
-    limit: int | Sequence[int] | None
+    limit: int | Sequence[int] | Integers | None
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -135,7 +139,7 @@ class Instance:
         forward: Ticks,
         backward: Ticks,
         weight: Ticks,
-        comm: int | Sequence[Sequence[int]] = 0,
+        comm: int | Sequence[Sequence[int]] | Integers = 0,
         placement: str = "v",
         chunks: int | None = None,
         memory: Memory | None = None,

@@ -138,7 +138,7 @@ def _displayed(run: Run, method: str) -> Run:
 
             result = run(instance, replace(options, progress=tell), warm_start)
             found = f"cost {result.cost} bound {result.bound} in {result.seconds:.1f} s"
-            bar.finish(f"{method}: {result.status} {found}", 0.0)
+            bar.finish(f"{method}: {result.status} {found}", None)
         return result
 
     return show
