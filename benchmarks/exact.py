@@ -26,12 +26,12 @@ from typing import Any
 import click
 
 from tightpipe import InputError, Instance, Memory, Placement
+from tightpipe.drawing import draw_gap_over_time
 from tightpipe.experiments.row_store import Row, RowStore
 from tightpipe.experiments.solve_columns import option_columns, result_columns
 from tightpipe.files import write_text
 from tightpipe.interruption import raise_again
 from tightpipe.options import Options
-from tightpipe.plot import draw_gap_over_time
 from tightpipe.progress_bar import progress_bar
 from tightpipe.result import LogEntry, Result
 from tightpipe.solve import warm_starts

@@ -6,7 +6,8 @@ Megatron-LM", arXiv:2104.04473, section 2.2, with Megatron-LM's microbatch group
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance, check_int
+from tightpipe.instance import Instance
+from tightpipe.integers import check_int
 from tightpipe.operation import OpKind
 from tightpipe.schedule import Order
 

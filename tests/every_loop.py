@@ -9,10 +9,10 @@ from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, retime, simulate, solve
 from tightpipe.compiled import LOOPS
+from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.options import Options
 from tightpipe.placement import PLACEMENTS
-from tightpipe.plot import draw_text
 from tightpipe.program import lower, replay
 from tightpipe.solve import METHODS, bound_searches, bounds_within, warm_starts
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tightpipe.instance import Instance
+from tightpipe.result import Bound
 
-from .bound import Bound
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
 from .two_times import two_times_bound
@@ -33,7 +33,6 @@ def best_bound(instance: Instance) -> Bound:
 
 __all__ = [
     "BOUNDS",
-    "Bound",
     "all_bounds",
     "best_bound",
     "chain_bound",

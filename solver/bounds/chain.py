@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 
 from tightpipe.instance import Instance, Objective
+from tightpipe.result import Bound
 
-from .bound import Bound
 from .routes import Visit, visits
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import LogEntry, Proof
+from tightpipe.result import Bound, LogEntry, Proof
 
 from ..clock import Clock
 from . import best_bound
-from .bound import Bound
 
 Refute = Callable[[int, Clock], Proof | None]
 """Prove before the clock ends that no schedule costs at most a target; None where that stays open."""

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import LogEntry, Proof
+from tightpipe.result import Bound, LogEntry, Proof
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
 from ..windows import Windows, windows_of
 from . import best_bound
-from .bound import Bound
 from .overload import overload_of
 
 _SECONDS = 600.0  # where no limit is given

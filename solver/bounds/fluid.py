@@ -8,13 +8,12 @@ from math import inf
 from tightpipe.instance import Instance
 from tightpipe.operation import OpKind
 from tightpipe.options import Options
-from tightpipe.result import Proof
+from tightpipe.result import Bound, Proof
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
 from ..windows import Windows, shaved, windows_of, windows_where
 from ..windows.net import Ints
-from .bound import Bound
 from .destructive import Steps, destructive_bound
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible

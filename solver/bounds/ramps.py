@@ -13,8 +13,8 @@ from time import perf_counter
 
 from tightpipe.instance import Instance, Objective
 from tightpipe.operation import OpKind
+from tightpipe.result import Bound
 
-from .bound import Bound
 from .held import most_forwards, most_held
 from .routes import Visit, visits
 

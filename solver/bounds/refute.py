@@ -5,11 +5,10 @@ from __future__ import annotations
 from tightpipe.instance import Instance
 from tightpipe.interruption import raise_again
 from tightpipe.options import Options
-from tightpipe.result import Proof
+from tightpipe.result import Bound, Proof
 
 from ..clock import Clock
 from ..cpsat.decide import decide
-from .bound import Bound
 from .destructive import Steps, destructive_bound
 
 _STEPS = Steps(first=1 / 2, last=0, share=0.5)

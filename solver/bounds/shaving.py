@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from tightpipe.instance import Instance
 from tightpipe.options import Options
-from tightpipe.result import Proof
+from tightpipe.result import Bound, Proof
 
 from ..clock import Clock
 from ..queues import queues_of
 from ..windows import shaved_windows
-from .bound import Bound
 from .destructive import Steps, destructive_bound
 
 _STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tightpipe.instance import Instance, Objective
 from tightpipe.operation import OpKind
 from tightpipe.placement import Route
+from tightpipe.result import Bound
 
-from .bound import Bound
 from .held import most_forwards, most_held
 from .routes import earliest_starts, least_time
 

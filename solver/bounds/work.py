@@ -6,8 +6,7 @@ from time import perf_counter
 
 from tightpipe.instance import Instance
 from tightpipe.metrics import largest_work
-
-from .bound import Bound
+from tightpipe.result import Bound
 
 
 def work_bound(instance: Instance) -> Bound:

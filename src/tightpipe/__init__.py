@@ -2,23 +2,25 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .drawing import plot
 from .errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from .instance import Costs, Instance, Memory, Objective
 from .instance_file import load_instance, save_instance
 from .operation import Operation, OpKind
 from .placement import Placement
-from .result import Proof, Result, Status
+from .result import Bound, Proof, Result, Status
 from .retime import retime
 from .schedule import Order, Schedule
 from .schedule_file import load_schedule, save_schedule
 from .simulate import simulate
-from .solve import methods, solve
+from .solve import bound, methods, solve
 from .validate import Violation, validate
 
 if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Bound",
     "Costs",
     "DeadlockError",
     "InfeasibleError",
@@ -36,9 +38,11 @@ __all__ = [
     "Schedule",
     "Status",
     "Violation",
+    "bound",
     "load_instance",
     "load_schedule",
     "methods",
+    "plot",
     "retime",
     "save_instance",
     "save_schedule",

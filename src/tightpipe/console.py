@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from .summary import lines_of
+
 MISSING = "-"
 
 
@@ -29,7 +31,4 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def show_pairs(pairs: dict[str, Any]) -> None:
     """Print one `key value` line each; None is left out."""
-    shown = {key: value for key, value in pairs.items() if value is not None and value != ""}
-    width = max(map(len, shown))
-    for key, value in shown.items():
-        print(f"{key:<{width}}  {value}")
+    print(lines_of(pairs))

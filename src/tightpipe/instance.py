@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .errors import InputError
+from .integers import check_int, is_list, per_item, plain, store_plain
 from .operation import OpKind
 from .placement import Placement
 
-Ticks = int | Sequence[int]
+Integers = np.integer[Any] | NDArray[np.integer[Any]]
+Ticks = int | Sequence[int] | Integers
 PerStage = tuple[int, ...]
-LARGEST = 10**12  # one entry; with the size cap below every sum of ticks or memory fits 64 bits
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
 _PAIRED = (OpKind.F, OpKind.BW)  # the kinds that may run together
@@ -46,9 +50,12 @@ class Costs:
     forward: Ticks
     backward: Ticks
     weight: Ticks
-    comm: int | Sequence[Sequence[int]] = 0
+    comm: int | Sequence[Sequence[int]] | Integers = 0
     overlapped: Ticks | None = None
     link_occupancy: int = 0
+
+    def __post_init__(self) -> None:
+        store_plain(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,10 @@ class Memory:
     forward: Ticks
     backward: Ticks
     weight: Ticks
-    limit: int | Sequence[int] | None
+    limit: int | Sequence[int] | Integers | None
+
+    def __post_init__(self) -> None:
+        store_plain(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,7 @@ class Instance:
     _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        store_plain(self)
         _check_size(self.placement, self.microbatches)
         _check_iterations(self)
         duration = _expand_durations(self.costs, self.stages)
@@ -128,7 +139,7 @@ class Instance:
         forward: Ticks,
         backward: Ticks,
         weight: Ticks,
-        comm: int | Sequence[Sequence[int]] = 0,
+        comm: int | Sequence[Sequence[int]] | Integers = 0,
         placement: str = "v",
         chunks: int | None = None,
         memory: Memory | None = None,
@@ -148,7 +159,7 @@ class Instance:
         InputError
             Naming the entry, its value and the rule that it breaks.
         """
-        check_int("devices", devices, 1, MOST_DEVICES)
+        devices = check_int("devices", devices, 1, MOST_DEVICES)
         if chunks is None:
             chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
         else:
@@ -249,41 +260,6 @@ class Instance:
         return None
 
 
-def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
-    """Return `value` if it is an integer, in [low, high] or without `low` in [-high, high].
-
-    Raises
-    ------
-    InputError
-        Naming `key`, the value, and the border that it is beyond.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError("must be an integer", key=key, value=value)
-    if low is not None and value < low:
-        raise InputError(f"must be at least {low}", key=key, value=value)
-    if high is not None and value > high:
-        raise InputError(f"must be at most {high}", key=key, value=value)
-    if high is not None and value < -high:
-        raise InputError(f"must be at least {-high}", key=key, value=value)
-    return value
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:
-    """Expand a number, or check a list of `count` numbers, one per `noun`."""
-    if not _is_list(value):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise InputError(f"must be an integer or one integer per {noun}", key=key, value=value)
-        return (check_int(key, value, low),) * count
-    if len(value) != count:
-        rule = f"has {len(value)} entries, must have one per {noun}: {count}"
-        raise InputError(rule, key=key, value=list(value))
-    return tuple(check_int(f"{key}[{i}]", v, low) for i, v in enumerate(value))
-
-
 def _check_size(placement: Placement, microbatches: int) -> None:
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
     if microbatches % len(placement.routes):
@@ -312,18 +288,18 @@ def _sums(first: PerStage, second: PerStage) -> PerStage:
 
 def _expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, PerStage]:
     return (
-        _per_item("forward", costs.forward, stages, "stage", 1),
-        _per_item("backward", costs.backward, stages, "stage", 1),
-        _per_item("weight", costs.weight, stages, "stage", 1),
+        per_item("forward", costs.forward, stages, "stage", 1),
+        per_item("backward", costs.backward, stages, "stage", 1),
+        per_item("weight", costs.weight, stages, "stage", 1),
     )
 
 
 def _expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
-    return None if value is None else _per_item("overlapped", value, devices, "device", 1)
+    return None if value is None else per_item("overlapped", value, devices, "device", 1)
 
 
 def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
-    if not _is_list(comm):
+    if not is_list(comm):
         if not isinstance(comm, int) or isinstance(comm, bool):
             raise InputError("must be an integer or a devices x devices matrix", key="comm", value=comm)
         number = check_int("comm", comm, 0)
@@ -332,23 +308,24 @@ def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
         raise InputError(
             f"has {len(comm)} rows, must have one per device: {devices}", key="comm", value=list(comm)
         )
-    for i, row in enumerate(comm):
-        if not _is_list(row):
-            raise InputError(f"must be a row of {devices} integers", key=f"comm[{i}]", value=row)
-    rows = tuple(_per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(comm))
+    rows = [plain(row) for row in comm]
     for i, row in enumerate(rows):
-        if row[i]:
+        if not is_list(row):
+            raise InputError(f"must be a row of {devices} integers", key=f"comm[{i}]", value=row)
+    matrix = tuple(per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(rows))
+    for i, entries in enumerate(matrix):
+        if entries[i]:
             rule = "must be 0: a device sends itself no message"
-            raise InputError(rule, key=f"comm[{i}][{i}]", value=row[i])
-    return rows
+            raise InputError(rule, key=f"comm[{i}][{i}]", value=entries[i])
+    return matrix
 
 
 def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerStage, PerStage]:
     if memory is None:
         return ((0,) * stages,) * 3
-    forward = _per_item("memory.forward", memory.forward, stages, "stage", 0)
-    backward = _per_item("memory.backward", memory.backward, stages, "stage", None)
-    weight = _per_item("memory.weight", memory.weight, stages, "stage", None)
+    forward = per_item("memory.forward", memory.forward, stages, "stage", 0)
+    backward = per_item("memory.backward", memory.backward, stages, "stage", None)
+    weight = per_item("memory.weight", memory.weight, stages, "stage", None)
     for key, deltas in (("backward", backward), ("weight", weight)):
         if max(deltas) > 0:
             raise InputError("must be at most 0: it frees memory", key=f"memory.{key}", value=max(deltas))
@@ -362,11 +339,11 @@ def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerSta
 def _expand_limit(limit: Any, forward: PerStage, placement: Placement) -> tuple[int, ...] | None:
     if limit is None:
         return None
-    limits = _per_item("memory.limit", limit, placement.devices, "device", 0)
+    limits = per_item("memory.limit", limit, placement.devices, "device", 0)
     for device, value in enumerate(limits):
         largest = max(forward[s] for s in placement.stages_on(device))
         if value < largest:
-            key = f"memory.limit[{device}]" if _is_list(limit) else "memory.limit"
+            key = f"memory.limit[{device}]" if is_list(limit) else "memory.limit"
             raise InputError(f"must hold one forward activation: at least {largest}", key=key, value=value)
     return limits
 
@@ -383,6 +360,6 @@ def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> 
     """Take the stages per device from the first per-stage list, where the placement is free in it."""
     if placement not in ("loop", "wave"):
         return None
-    lengths = [len(v) for v in lists if _is_list(v)]
+    lengths = [len(v) for v in map(plain, lists) if is_list(v)]
     whole = bool(lengths) and lengths[0] % devices == 0 and lengths[0] >= 2 * devices
     return lengths[0] // devices if whole else None

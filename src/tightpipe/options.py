@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from .errors import InputError
-from .instance import check_int
+from .integers import check_int, store_plain
 from .result import LogEntry
 
 Progress = Callable[[LogEntry], None]
@@ -54,6 +54,7 @@ class Options:
     progress: Progress = _ignore
 
     def __post_init__(self) -> None:
+        store_plain(self)
         limit, memory = self.time_limit, self.max_memory
         if limit is not None and not (_is_finite(limit) and limit >= 0):
             raise InputError("must be a number of seconds, at least 0", key="time_limit", value=limit)

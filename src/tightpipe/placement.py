@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .errors import InputError
+from .integers import check_int, store_plain
 
 Route = tuple[int, ...]
 
@@ -31,7 +32,7 @@ class Placement:
     Raises
     ------
     InputError
-        If the name is unknown, or `chunks` or `devices` do not fit it.
+        If the name is unknown, or `chunks` or `devices` are no integers or do not fit it.
 
     References
     ----------
@@ -44,11 +45,14 @@ class Placement:
     chunks: int | None = None
 
     def __post_init__(self) -> None:
+        store_plain(self)
         rule = _RULES.get(self.name) if isinstance(self.name, str) else None
         if rule is None:
             raise InputError(f"must be one of {', '.join(_RULES)}", key="placement", value=self.name)
         if self.chunks is None:
             object.__setattr__(self, "chunks", rule.usual_chunks)
+        check_int("devices", self.devices, 1)
+        check_int("chunks", self.chunks)
         problem = rule.problem(self.devices, self.stages_per_device)
         if problem:
             raise InputError(problem, key="placement", value=self.name)

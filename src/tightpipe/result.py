@@ -1,14 +1,20 @@
-"""What a method returns: Status, LogEntry, Result."""
+"""What is found out about an instance: Bound by a proof, Result by a method, and the words for both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from . import metrics
+from .errors import NoScheduleError
 from .instance import Instance
 from .schedule import Schedule
+from .summary import lines_of, summary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Status(StrEnum):
@@ -37,6 +43,31 @@ class Proof(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A proven lower bound of the cost.
+
+    Parameters
+    ----------
+    value
+        In ticks: no schedule of the instance costs less.
+    name
+        Name of the bound.
+    argument
+        Why it holds here, in one line for people.
+    seconds
+        Wall time of its computation.
+    proof
+        What kind of argument it is.
+    """
+
+    value: int
+    name: str
+    argument: str
+    seconds: float
+    proof: Proof = Proof.FORMULA
+
+
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """Incumbent cost, best bound and its proof after `seconds`; None while there is none."""
 
@@ -46,7 +77,7 @@ class LogEntry:
     proof: Proof | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """A method's answer to an instance.
 
@@ -82,6 +113,34 @@ class Result:
     log: tuple[LogEntry, ...] = ()
     reason: str = ""
     proof: Proof | None = None
+
+    def __str__(self) -> str:
+        return lines_of(summary(self))
+
+    def __repr__(self) -> str:
+        p, n = self.instance.devices, self.instance.microbatches
+        return f"<Result {self.method} {p}x{n}: {self.status}, cost {self.cost}, bound {self.bound}>"
+
+    def _repr_html_(self) -> str:
+        """Show the summary above the Gantt chart in a notebook."""
+        text = f"<pre>{escape(str(self))}</pre>"
+        if self.schedule is None:
+            return text
+        from .drawing.show import html_of  # a drawing stands above the core
+
+        return text + html_of(self.schedule, label=self.method, bound=self.bound)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the schedule as `Schedule.to_frame` does.
+
+        Raises
+        ------
+        NoScheduleError
+            If the method found none; the message says why.
+        """
+        if self.schedule is None:
+            raise NoScheduleError(f"{self.method}: {self.status}: {self.reason}")
+        return self.schedule.to_frame()
 
     @property
     def cost(self) -> int | None:

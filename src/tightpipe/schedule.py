@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from .errors import InputError
 from .instance import Instance
 from .operation import Operation, OpKind
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ints = NDArray[np.int64]
 
@@ -21,7 +25,7 @@ def _frozen(values: object, *shape: int) -> Ints:
     return array
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Order:
     """For each device the sequence of its operations.
 
@@ -77,6 +81,9 @@ class Order:
 
     def __str__(self) -> str:
         return "\n".join(" ".join(slot_text(slot) for slot in device) for device in self.to_slots())
+
+    def __repr__(self) -> str:
+        return f"<Order of {len(self)} operations on {self.devices} devices>"
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -166,7 +173,7 @@ def is_pair(first: int, second: int) -> bool:
     return first == OpKind.F and second in (OpKind.B, OpKind.BW)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Schedule:
     """An order with times, in ticks.
 
@@ -190,6 +197,32 @@ class Schedule:
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _frozen(self.start, len(self.order)))
         object.__setattr__(self, "end", _frozen(self.end, len(self.order)))
+
+    def __repr__(self) -> str:
+        size, end = f"{self.order.devices}x{self.instance.microbatches}", self.end.max(initial=0)
+        return (
+            f"<Schedule {self.instance.placement.name} {size}: {len(self.order)} operations until tick {end}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show the Gantt chart in a notebook."""
+        from .drawing.show import html_of  # a drawing stands above the core
+
+        return html_of(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the schedule as a table, one row per operation.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `start` and `end` in
+            ticks, and `memory`: what the device holds while the operation runs, in the instance's unit. The
+            devices follow one another, each in its sequence.
+        """
+        from .frame import frame_of  # which needs the simulator, and that one this file
+
+        return frame_of(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):

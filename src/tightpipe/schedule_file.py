@@ -12,8 +12,9 @@ import numpy as np
 from . import metrics
 from .errors import InputError
 from .files import write_text
-from .instance import LARGEST, Instance, check_int
+from .instance import Instance
 from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
+from .integers import LARGEST, check_int
 from .operation import Operation
 from .schedule import Order, Schedule, parse_slot, slot_text
 from .validate import complete, validate

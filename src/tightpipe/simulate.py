@@ -6,20 +6,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .compiled import compiled_with_arrays
 from .errors import DeadlockError, InputError
 from .instance import Instance
+from .integers import plain
 from .operation import Operation, OpKind
-from .schedule import Order, Schedule
+from .schedule import Ints, Order, Schedule
 from .tables import tables
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 _ABSENT = -1
 
 
-def simulate(instance: Instance, order: Order, release: NDArray[np.int64] | None = None) -> Schedule:
+def simulate(instance: Instance, order: Order, release: ArrayLike | None = None) -> Schedule:
     """Start every operation as early as its device's sequence and its predecessors allow.
 
     Parameters
@@ -29,7 +30,8 @@ def simulate(instance: Instance, order: Order, release: NDArray[np.int64] | None
     order
         What each device runs, in sequence.
     release
-        Shape (devices,): earliest start of each device's first operation; zeros when None.
+        Earliest start of each device's first operation, in ticks: one integer per device, as a sequence or
+        an array. None means 0 everywhere.
 
     Returns
     -------
@@ -41,10 +43,11 @@ def simulate(instance: Instance, order: Order, release: NDArray[np.int64] | None
     DeadlockError
         If operations wait for each other; the message names them.
     InputError
-        If the order has an operation that the instance has not, or twice, or joins what cannot be.
+        If the order has an operation that the instance has not, or twice, or joins what cannot be, or if
+        `release` is not one integer per device.
     """
     t = tables(instance)
-    earliest = np.zeros(instance.devices, np.int64) if release is None else release
+    earliest = _release_times(release, instance.devices)
     _check_operations(instance, order)
     start, end, done = _earliest(
         *(order.operations, order.offsets, order.pairs, t.duration, t.lag, t.peer, t.route),
@@ -68,6 +71,16 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
         after = np.cumsum(delta[rows])
         during[rows] = after - np.minimum(delta[rows], 0)
     return during
+
+
+def _release_times(release: ArrayLike | None, devices: int) -> Ints:
+    if release is None:
+        return np.zeros(devices, np.int64)
+    times = np.asarray(release)
+    if times.shape != (devices,) or times.dtype.kind not in "iu":
+        rule = f"must be one integer per device: {devices}"
+        raise InputError(rule, key="release", value=plain(release))
+    return times.astype(np.int64)
 
 
 def _check_operations(instance: Instance, order: Order) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
-from tightpipe.solver.bounds import Bound, all_bounds, best_bound
+from tightpipe.solver.bounds import all_bounds, best_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
 
@@ -20,7 +20,7 @@ from .kernels import ensure_compiled
 from .metrics import cost
 from .options import Options, Progress
 from .placement import PLACEMENTS
-from .result import LogEntry, Result, Status
+from .result import Bound, LogEntry, Result, Status
 from .retime import retime
 from .schedule import Schedule
 from .validate import validate
@@ -52,15 +52,16 @@ def methods() -> list[str]:
 
 def solve(
     instance: Instance,
-    method: str,
+    method: str = "best",
     *,
-    time_limit: float | None = None,
+    time_limit: float | None = 60,
     workers: int | None = None,
     seed: int = 0,
     warm_start: WarmStart = "best",
     backend: str | None = None,
     max_memory: float | None = None,
     progress: Progress | None = None,
+    display: bool = False,
 ) -> Result:
     """Solve an instance with one method.
 
@@ -69,7 +70,7 @@ def solve(
     instance
         The problem.
     method
-        One of `methods()`.
+        One of `methods()`. The usual one, `best`, combines heuristics, bounds, CP-SAT and improvement.
     time_limit
         Wall seconds for methods that search; None for no limit, 0 for the warm start alone. They begin
         when the solver is loaded and its inner loops are compiled, which takes minutes once for a user.
@@ -86,6 +87,9 @@ def solve(
         GB of resident memory at which `cpsat` and `milp` end with the best schedule; None for no cap.
     progress
         Called with each new incumbent or bound.
+    display
+        Show the incumbent, the bound and the time left on stderr while the method runs, and a line at its
+        end. Where stderr is no terminal, there is only that line.
 
     Returns
     -------
@@ -101,6 +105,14 @@ def solve(
     options = Options(time_limit, workers, seed, backend, max_memory)
     if progress is not None:
         options = replace(options, progress=progress)
+    run = _fitting_run(instance, method, backend, warm_start)
+    if display:
+        run = _displayed(run, method)
+    return run(instance, options, warm_start)
+
+
+def _fitting_run(instance: Instance, method: str, backend: str | None, warm_start: WarmStart) -> Run:
+    """Load the method, and what is compiled, where the instance and these options go with it."""
     chosen = find_method(method)
     _refuse_contradictions(chosen, backend, warm_start)
     if instance.placement.name not in chosen.placements:
@@ -109,7 +121,27 @@ def solve(
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
     run = chosen.load()
     ensure_compiled()
-    return run(instance, options, warm_start)
+    return run
+
+
+def _displayed(run: Run, method: str) -> Run:
+    """Return the run with a progress bar on stderr beside whoever else is told about progress."""
+    from .progress_bar import progress_bar  # takes longer to load than what runs without it
+
+    def show(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+        with progress_bar(1, options.time_limit) as bar:
+            watch = bar.begin(method)
+
+            def tell(entry: LogEntry) -> None:
+                options.progress(entry)
+                watch(entry)
+
+            result = run(instance, replace(options, progress=tell), warm_start)
+            found = f"cost {result.cost} bound {result.bound} in {result.seconds:.1f} s"
+            bar.finish(f"{method}: {result.status} {found}", None)
+        return result
+
+    return show
 
 
 def _refuse_contradictions(method: Method, backend: str | None, warm_start: WarmStart) -> None:
@@ -162,11 +194,49 @@ def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
     return (energetic_bound, 0.2), (shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)
 
 
+def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | None = None) -> Bound:
+    """Return the best lower bound of an instance's cost: no schedule of it costs less.
+
+    Bounds by formula come first. Within the time limit, searches then refute costs below that of the best
+    heuristic.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    time_limit
+        Wall seconds for the searches; 0 for the formulas alone, None for no limit.
+    workers
+        Threads; None takes the machine's cores.
+
+    Returns
+    -------
+    Bound
+        Its `value` in ticks, with the name of the bound and the argument that proves it.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule at all.
+    InputError
+        If an option is out of range.
+    """
+    return max(bounds_within(instance, Options(time_limit, workers)), key=_value)
+
+
 def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
-    """Yield all bounds of an instance that has a schedule: by formula, then by search within the time limit.
+    """Yield all bounds of an instance: by formula, then each better one by search within the time limit.
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule at all.
     """
+    reason = instance.infeasibility()
+    if reason is not None:
+        raise InfeasibleError(reason)
     searches = bound_searches()
     ensure_compiled()
     clock = Clock(options.time_limit)

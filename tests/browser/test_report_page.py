@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from studies import make_study
 
 from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe.drawing import palette
 from tightpipe.explain import explain
-from tightpipe.plot import palette
 from tightpipe.report import Entry, Report, render, report_of_study
 from tightpipe.settings import load_settings
 from tightpipe.simulate import memory_trace

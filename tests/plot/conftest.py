@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Memory, OpKind, Order, Schedule, retime, simulate
-from tightpipe.plot import output
+from tightpipe.drawing import output
 
 GOLDEN = Path(__file__).parents[1] / "data" / "vschedule_settings.json"
 

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError
-from tightpipe.plot import draw_bubble_rates, style
-from tightpipe.plot.bubble_chart import bound_rate
+from tightpipe.drawing import draw_bubble_rates, style
+from tightpipe.drawing.bubble_chart import bound_rate
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0

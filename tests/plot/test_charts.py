@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tightpipe.plot import (
+from tightpipe.drawing import (
     draw_bubble_rates,
     draw_frontier,
     draw_gap_over_time,

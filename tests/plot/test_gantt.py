@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, metrics, simulate
-from tightpipe.plot import draw_gantt, palette, style
-from tightpipe.plot.memory import draw_memory, envelope, memory_steps
+from tightpipe.drawing import draw_gantt, palette, style
+from tightpipe.drawing.memory import draw_memory, envelope, memory_steps
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from tightpipe import plot
+from tightpipe import drawing
 
 
 def test_drawing_text_does_not_load_matplotlib() -> None:
-    code = "import sys, tightpipe.plot; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, tightpipe.drawing; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="draw_nothing"):
-        plot.draw_nothing  # noqa: B018
+        drawing.draw_nothing  # noqa: B018

@@ -8,7 +8,7 @@ import pytest
 from cases import not_as_root
 
 from tightpipe import InputError, Schedule
-from tightpipe.plot import draw_bubble_rates, draw_gantt
+from tightpipe.drawing import draw_bubble_rates, draw_gantt
 
 ROWS = [{"setting": "2x2", "method": "m", "bubble_rate": 0.2, "work": 8, "bound": 9, "cost": 10}]
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml", ".PNG": b"\x89PNG"}

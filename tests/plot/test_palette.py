@@ -16,8 +16,8 @@ import pytest
 from coloraide import Color
 
 from tightpipe import OpKind
+from tightpipe.drawing import palette
 from tightpipe.explain import Reason
-from tightpipe.plot import palette
 
 VISIONS = ("any", "protan", "deutan", "tritan")
 ASSETS = Path(__file__).parents[2] / "src" / "tightpipe" / "report" / "assets"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Schedule, simulate
-from tightpipe.plot import draw_text
+from tightpipe.drawing import draw_text
 
 GOLDEN = """\
 1 character = 1 ticks, from tick 0 to 65

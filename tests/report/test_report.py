@@ -15,8 +15,8 @@ from studies import make_study
 from test_cli import SMALL, call, write
 
 from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe.drawing import palette
 from tightpipe.explain import explain
-from tightpipe.plot import palette
 from tightpipe.report import Entry, Report, render
 from tightpipe.report.blob import pack
 from tightpipe.schedule_file import load_schedule

@@ -19,8 +19,8 @@ from tightpipe.cli import main
 from tightpipe.errors import ContradictionError
 from tightpipe.metrics import cost
 from tightpipe.options import Options
+from tightpipe.result import Bound
 from tightpipe.solve import bounds_within
-from tightpipe.solver.bounds.bound import Bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.search import Found
 

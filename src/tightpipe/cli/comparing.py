@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .. import plot
+from .. import drawing
 from ..console import show_json, show_table
 from ..errors import InputError
 from ..experiments.compare import COLUMNS, Task, choose_settings, lacking, missing, plan, row_of, run
@@ -111,7 +111,7 @@ def _write_report(store: RowStore, output: str, baseline: str, as_json: bool) ->
     rows = latest(store.rows())
     stem = output.removesuffix(".csv")
     write_text(f"{stem}.md", markdown(rows, baseline))
-    plot.draw_bubble_rates([_numbers(row) for row in rows], f"{stem}.png")
+    drawing.draw_bubble_rates([_numbers(row) for row in rows], f"{stem}.png")
     if as_json:
         show_json({"csv": output, "markdown": f"{stem}.md", "figure": f"{stem}.png", "rows": rows})
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .. import plot
+from .. import drawing
 from ..console import show_json
 from ..errors import InputError
 from ..experiments.gallery import draw_gallery
@@ -33,12 +33,12 @@ def _plot(
     if not text and output is None:
         raise InputError("give a picture with -o, or --text to draw on stdout")
     drawn = [(path, valid_schedule(path)) for path in schedules]
-    pictures = [plot.draw_text(content.schedule, scale=scale) for _, content in drawn] if text else []
+    pictures = [drawing.draw_text(content.schedule, scale=scale) for _, content in drawn] if text else []
     if output is not None:
         check_writable(output)
         labels = [(content.method or Path(path).stem, content.schedule) for path, content in drawn]
         bounds = [content.bound for _, content in drawn]
-        plot.draw_gantt(labels, path=output, memory=memory, bounds=bounds)
+        drawing.draw_gantt(labels, path=output, memory=memory, bounds=bounds)
     with summary_beside(output):
         if as_json:
             show_json({"output": output, "text": pictures or None})

@@ -10,8 +10,9 @@ import click
 from ..console import show_json
 from ..errors import InputError
 from ..files import check_writable
-from ..instance import Objective, check_int
+from ..instance import Objective
 from ..instance_file import save_instance
+from ..integers import check_int
 from ..placement import PLACEMENTS, Placement
 from ..progress_bar import working
 from ..runtime import (

@@ -9,25 +9,22 @@ from typing import Any
 
 import click
 
-from tightpipe.solver.bounds import Bound
-
 from ..console import show_json, show_pairs, show_table
-from ..errors import InfeasibleError
 from ..files import STANDARD, check_writable
-from ..instance import Instance
 from ..instance_file import load_instance
 from ..interruption import exit_status, held_back, reason_of, was_stopped
 from ..options import Options
 from ..progress_bar import progress_bar
-from ..result import Result
+from ..result import Bound, Result
 from ..schedule_file import load_schedule, save_schedule
 from ..solve import bounds_within, solve
+from ..summary import summary
 from .common import cli, json_option, max_memory_option, search_options, summary_beside
 
 
 @cli.command("solve")
 @click.argument("instance")
-@click.option("--method", default="cpsat", show_default=True, help="A name from `tightpipe methods`.")
+@click.option("--method", default="best", show_default=True, help="A name from `tightpipe methods`.")
 @click.option(
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
@@ -86,21 +83,13 @@ def _warm_start(text: str) -> Any:
 
 
 def _show_result(result: Result, output: str | None, as_json: bool) -> None:
-    data = result.to_dict()
     if as_json:
-        show_json({**data, "output": output if result.schedule is not None else None})
+        show_json({**result.to_dict(), "output": output if result.schedule is not None else None})
         return
     if result.schedule is None:
         print(f"tightpipe: {result.status}: {result.reason}", file=sys.stderr)
         return
-    del data["log"]
-    if not data["imbalance"]:
-        del data["busiest"]  # all of them
-    for key in {"busiest", "device_busy", "device_span"} & set(data):
-        data[key] = " ".join(map(str, data[key]))
-    for key in ("bubble_rate", "imbalance", "bubble_over_ideal", "gap"):
-        data[key] = None if data[key] is None else f"{data[key]:.6f}"
-    show_pairs({**data, "output": output})
+    show_pairs({**summary(result), "output": output})
 
 
 @cli.command("bound")
@@ -124,7 +113,6 @@ def _bound(
     costs below that of the best heuristic. Ended by a signal, it prints the bounds that were found by then.
     """
     problem = load_instance(instance)
-    _refuse_infeasible(problem)
     with progress_bar(1, time_limit) as bar:
         options = Options(time_limit, workers, max_memory=max_memory, progress=bar.begin("bound"))
         bounds, reason = _until_stopped(bounds_within(problem, options))
@@ -156,9 +144,3 @@ def _show_bounds(bounds: Sequence[Bound], reason: str, as_json: bool) -> None:
         (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds
     ])  # fmt: skip
     print(f"best: {best.value} ({best.name})" + (f"; {reason}" if reason else ""))
-
-
-def _refuse_infeasible(instance: Instance) -> None:
-    reason = instance.infeasibility()
-    if reason is not None:
-        raise InfeasibleError(reason)

@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from ..activations import limits_of_activations
 from ..errors import InputError
-from ..instance import Instance, Objective, check_int
+from ..instance import Instance, Objective
+from ..integers import check_int
 from ..interruption import raise_again
 from ..options import Options, Progress
 from ..result import Result

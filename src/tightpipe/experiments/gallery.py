@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .. import plot
+from .. import drawing
 from ..instance import Instance, Memory
 from ..schedule import Schedule
 from ..solve import METHODS, solve
@@ -35,7 +35,7 @@ def draw_gallery(path: str | Path) -> None:
     InputError
         If the suffix is another, or the file cannot be written.
     """
-    plot.draw_gantt(gallery(), path=path)
+    drawing.draw_gantt(gallery(), path=path)
 
 
 def _limits(method: str) -> list[tuple[str, int | None]]:

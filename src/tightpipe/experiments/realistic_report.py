@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
-from .. import plot
-from ..plot.panels import Point
+from .. import drawing
+from ..drawing.panels import Point
 from .realistic import METHODS
 from .row_store import Row
 
@@ -77,7 +77,7 @@ def draw_avoided(rows: Sequence[Row], path: str) -> None:
     """
     points = [_point(name, mine, m) for name, mine in _by_instance(rows).items() for m in _COMPARED]
     label = f"share of the avoidable bubble of {_BASELINE} (above the best bound) that is avoided"
-    plot.draw_shares(points, path, x_label=label)
+    drawing.draw_shares(points, path, x_label=label)
 
 
 def _point(name: str, mine: dict[str, Row], method: str) -> Point:

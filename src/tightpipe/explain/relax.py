@@ -8,7 +8,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ..instance import LARGEST, Costs, Instance
+from ..instance import Costs, Instance
+from ..integers import LARGEST
 from ..metrics import busy_times, cost, imbalance
 from ..operation import OpKind
 from ..retime import retime

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ..drawing.palette import TRACE_NAMES
 from ..errors import InputError
 from ..operation import Operation, OpKind
-from ..plot.palette import TRACE_NAMES
 from ..schedule import Order, Schedule
 from ..tables import tables
 from .rows import order_of_rows

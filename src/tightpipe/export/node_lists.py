@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InputError
-from ..instance import MOST_OPERATIONS, check_int
+from ..instance import MOST_OPERATIONS
+from ..integers import check_int
 from ..operation import Operation, OpKind
 from ..placement import Placement
 from ..program import Node, NodeType, Program, lower

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..errors import InputError
 from ..files import write_text
-from ..instance import LARGEST, check_int
 from ..instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
+from ..integers import LARGEST, check_int
 from .check import check_program
 from .node import Node, NodeType
 from .program import Program

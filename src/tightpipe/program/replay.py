@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import metrics
 from ..errors import DeadlockError, InputError
-from ..instance import check_int
+from ..integers import check_int
 from ..schedule import Schedule
 from .check import check_program
 from .node import Message, Node

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import metrics
+from ..drawing.lanes import lane_count, lane_noun, lanes
 from ..explain import Explanation, Idle, Phase, Reason, arrivals, legs
 from ..operation import Operation, OpKind
-from ..plot.lanes import lane_count, lane_noun, lanes
 from ..schedule import Ints
 from ..tables import tables
 from .blob import Blob, pack

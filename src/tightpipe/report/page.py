@@ -9,9 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ..drawing import palette
 from ..explain import SENTENCES, Explanation, Phase, Reason, explain
 from ..operation import OpKind
-from ..plot import palette
 from .chart import chart
 from .columns import split_columns
 from .entry import Entry, Report, Value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..instance import check_int
+from ..integers import check_int
 from .profile_table import Profile, read_table
 from .torch_needed import require_torch
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..errors import InputError
 from ..files import read_text
-from ..instance import MOST_OPERATIONS, Instance, Memory, Objective, check_int
+from ..instance import MOST_OPERATIONS, Instance, Memory, Objective
+from ..integers import check_int
 
 KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]

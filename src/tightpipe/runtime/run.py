@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..export import export_text, merge_adjacent
-from ..instance import check_int
+from ..integers import check_int
 from ..operation import Operation, OpKind
 from ..schedule import Order, Schedule
 from .measured import Measured, RunReport, Span

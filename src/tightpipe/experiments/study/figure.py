@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ... import plot
+from ... import drawing
 from ...files import write_text
 from ..sweep.experiment import FigureKind
 from ..sweep.row import Row
@@ -25,17 +25,18 @@ class _Figure:
 
 
 _FIGURES = {
-    FigureKind.SETTINGS: _Figure(points.setting_points, plot.draw_bubble_rates),
+    FigureKind.SETTINGS: _Figure(points.setting_points, drawing.draw_bubble_rates),
     FigureKind.MEMORY: _Figure(
         points.memory_points,
-        partial(plot.draw_frontier, x_label="memory limit / (p activations)", looser=True),
+        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
     ),
     FigureKind.COMM: _Figure(
-        points.comm_points, partial(plot.draw_frontier, x_label="communication / forward time", looser=False)
+        points.comm_points,
+        partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
     ),
-    FigureKind.UNEVEN: _Figure(points.uneven_points, plot.draw_bubble_rates),
-    FigureKind.ANYTIME: _Figure(points.anytime_points, plot.draw_gap_over_time),
-    FigureKind.SCALING: _Figure(points.scaling_points, plot.draw_time_to_gap),
+    FigureKind.UNEVEN: _Figure(points.uneven_points, drawing.draw_bubble_rates),
+    FigureKind.ANYTIME: _Figure(points.anytime_points, drawing.draw_gap_over_time),
+    FigureKind.SCALING: _Figure(points.scaling_points, drawing.draw_time_to_gap),
 }
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from ...activations import limits_of_activations
 from ...errors import InputError
-from ...instance import Instance, Objective, check_int
+from ...instance import Instance, Objective
 from ...instance_file import check_keys, instance_from_dict, instance_to_dict
+from ...integers import check_int
 from ...operation import OpKind
 
 OWN = "own"

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...errors import InputError
 from ...files import read_text
-from ...instance import Instance, check_int
+from ...instance import Instance
 from ...instance_file import load_instance, read_toml
+from ...integers import check_int
 from ...settings import Setting
 from ...solve import METHODS, find_method
 from ..compare import choose_settings

@@ -18,8 +18,8 @@ from typing import Any
 
 from ...errors import InputError
 from ...files import write_text
-from ...instance import check_int
 from ...instance_file import check_keys, check_kind, read_json
+from ...integers import check_int
 from .task import Task, TaskKind, Tasks, check_tasks
 
 _NUMBERS = ("duration", "ready", "memory", "buffer")

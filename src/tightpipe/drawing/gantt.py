@@ -65,16 +65,40 @@ def draw_gantt(
         If there is no schedule, none with memory deltas though memory is wanted, the suffix is not
         known, or the file cannot be written.
     """
+    _refuse_nothing_to_draw(schedules, memory)
+    check_target(path)
+    figure = gantt_figure(schedules, memory=memory, bounds=bounds)
+    write_figure(figure, path, style.DENSE_DPI if _is_dense(schedules) else style.DPI)
+
+
+def gantt_figure(
+    schedules: Sequence[tuple[str, Schedule]],
+    *,
+    memory: bool = False,
+    bounds: Sequence[int | None] | None = None,
+) -> Figure:
+    """Return the figure that `draw_gantt` writes.
+
+    Raises
+    ------
+    InputError
+        If there is no schedule, or none with memory deltas though memory is wanted.
+    """
+    _refuse_nothing_to_draw(schedules, memory)
+    known = bounds or [None] * len(schedules)
+    with style.paper_style():
+        return _draw(schedules, known, memory=memory, dense=_is_dense(schedules))
+
+
+def _refuse_nothing_to_draw(schedules: Sequence[tuple[str, Schedule]], memory: bool) -> None:
     if not schedules:
         raise InputError("no schedule to draw")
     if memory and all(schedule.instance.memory is None for _, schedule in schedules):
         raise InputError("the instance has no memory deltas to draw", key="memory", value=None)
-    check_target(path)
-    known = bounds or [None] * len(schedules)
-    with style.paper_style():
-        dense = sum(len(schedule.order) for _, schedule in schedules) > style.DENSE_BARS
-        figure = _draw(schedules, known, memory=memory, dense=dense)
-        write_figure(figure, path, style.DENSE_DPI if dense else style.DPI)
+
+
+def _is_dense(schedules: Sequence[tuple[str, Schedule]]) -> bool:
+    return sum(len(schedule.order) for _, schedule in schedules) > style.DENSE_BARS
 
 
 @dataclass

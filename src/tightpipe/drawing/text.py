@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..errors import InputError
-from ..instance import check_int
+from ..integers import check_int
 from ..operation import OpKind
 from ..schedule import Schedule
 from .lanes import lane_count, visits

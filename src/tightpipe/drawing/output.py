@@ -44,7 +44,8 @@ def draw_to(path: str | Path, draw: Callable[[], Figure]) -> None:
     """
     check_target(path)
     with style.paper_style():
-        write_figure(draw(), path, style.DPI)
+        figure = draw()
+    write_figure(figure, path, style.DPI)
 
 
 def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
@@ -55,7 +56,12 @@ def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
     InputError
         If the suffix is not known or the file cannot be written.
     """
-    suffix = check_target(path)
+    write_bytes(path, figure_bytes(figure, check_target(path), dpi))
+
+
+def figure_bytes(figure: Figure, suffix: str, dpi: int) -> bytes:
+    """Return a figure as the content of a file with a suffix of `SUFFIXES`, which has no date."""
     content = BytesIO()
-    figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
-    write_bytes(path, content.getvalue())
+    with style.paper_style():
+        figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
+    return content.getvalue()

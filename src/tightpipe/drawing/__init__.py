@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .show import plot
 from .text import draw_text
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "draw_shares",
     "draw_text",
     "draw_time_to_gap",
+    "plot",
 ]
 
 _FIGURES = {

@@ -1,0 +1,71 @@
+"""The integers that people give, checked and turned into Python's own.
+
+Costs come out of profiles, and so out of numpy and pandas. Their integers and arrays are accepted wherever
+an integer or a sequence of integers is, and are stored as Python's: an instance then compares, hashes and is
+written to a file in the same way wherever its numbers came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from .errors import InputError
+
+LARGEST = 10**12  # one entry; with the cap of an instance's size every sum of ticks or memory fits 64 bits
+
+
+def plain(value: Any) -> Any:
+    """Return what numpy or pandas made as Python's own numbers and lists, and anything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def store_plain(data: Any) -> None:
+    """Replace each field of a frozen dataclass that is being made by its plain value."""
+    for field in fields(data):
+        if field.init:
+            object.__setattr__(data, field.name, plain(getattr(data, field.name)))
+
+
+def is_list(value: Any) -> bool:
+    """Whether the value is a sequence of entries and not a text."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
+    """Return `value` as an int if it is an integer in [low, high], or without `low` in [-high, high].
+
+    Raises
+    ------
+    InputError
+        Naming `key`, the value, and the border that it is beyond.
+    """
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError("must be an integer", key=key, value=value)
+    if low is not None and value < low:
+        raise InputError(f"must be at least {low}", key=key, value=value)
+    if high is not None and value > high:
+        raise InputError(f"must be at most {high}", key=key, value=value)
+    if high is not None and value < -high:
+        raise InputError(f"must be at least {-high}", key=key, value=value)
+    return value
+
+
+def per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:
+    """Return `count` integers, one per `noun`: a plain number is repeated, and a sequence is checked.
+
+    Raises
+    ------
+    InputError
+        If `value` is neither, has another length, or has an entry below `low`.
+    """
+    if not is_list(value):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"must be an integer or one integer per {noun}", key=key, value=value)
+        return (check_int(key, value, low),) * count
+    if len(value) != count:
+        rule = f"has {len(value)} entries, must have one per {noun}: {count}"
+        raise InputError(rule, key=key, value=list(value))
+    return tuple(check_int(f"{key}[{i}]", v, low) for i, v in enumerate(value))
