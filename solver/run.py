@@ -8,7 +8,7 @@ from tightpipe.instance import Instance
 from tightpipe.interruption import reason_of
 from tightpipe.metrics import cost
 from tightpipe.options import Options
-from tightpipe.result import Result, Status
+from tightpipe.result import Proof, Result, Status
 from tightpipe.schedule import Schedule
 
 from .bounds import best_bound
@@ -64,8 +64,10 @@ def run_search(
         return Result(instance, method, Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
     first = checked_start(instance, start)
     formula = best_bound(instance)
-    incumbent = Incumbent(first, formula.value, formula.proof, clock, options.progress)
-    incumbent.prove(lower_bound, None)
+    known: tuple[int, Proof | None] = formula.value, formula.proof
+    if lower_bound is not None and lower_bound > formula.value:
+        known = lower_bound, None
+    incumbent = Incumbent(first, *known, clock, options.progress)
     reason = ""
     try:
         if energetic and lower_bound is None and is_modelled(instance) and clock.left > 0:

@@ -28,12 +28,15 @@ def test_asynchronous_replay_is_the_simulation(problem: Instance, seed: int) -> 
 @settings(deadline=None)
 @given(instances(), st.integers(0, 999), st.integers(1, 9))
 def test_busy_links_delay_replay_and_simulation_alike(problem: Instance, seed: int, busy: int) -> None:
+    """A program made without them posts some receives too late for a message on its way, never for others."""
     crowded = replace(problem, costs=replace(problem.costs, link_occupancy=busy))
     order = random_order(problem, seed)
     unaware, aware = simulate(problem, order), simulate(crowded, order)
     assert replay(lower(aware, validation=False)).schedule == aware
     late = replay(lower(unaware, validation=False), link_occupancy=busy, hold_first=False).schedule
-    assert late.start.tolist() == aware.start.tolist()
+    assert (late.start >= aware.start).all()
+    if not any(map(any, problem.costs.comm)):
+        assert late.start.tolist() == aware.start.tolist()
 
 
 Timed = Callable[[Instance, Order], Schedule]
