@@ -1,19 +1,23 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
 # make study-X   the study experiments/X.toml: paper, memory, comm, heterogeneous, anytime, scaling
-# make test      the tests; make test-torch runs schedules in real PyTorch, make test-browser the report in Chromium
+# make test      all tests but those below; make test ARGS=tests/solver runs a part of them
+# make quick     the tests that take little time, while you work: about a minute on two cores
+# make test-torch runs schedules in real PyTorch, make test-browser opens the report in Chromium
 # make docs      the documentation, site/index.html
 # All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
+# Tests run in JOBS processes.
 
 PYTHON ?= python3
 BIN := .venv/bin
+JOBS ?= 2
 # a new file changes its folder, and a strict editable install must then be renewed
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare test test-torch test-browser docs lint benchmark benchmark-exact clean
+.PHONY: help install compare quick test test-torch test-browser docs lint benchmark benchmark-exact clean
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 install: .venv/installed
 
@@ -30,8 +34,11 @@ study-%: install
 compare: install
 	$(BIN)/tightpipe compare $(ARGS)
 
+quick: install
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
+
 test: install
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # the schedules in real PyTorch; the plain version is the CPU build that the run is tested with
 test-torch: install

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,18 @@ PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_document(page)
+
+
+def test_the_front_page_shows_what_its_example_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "README.md").read_text()
+    (code,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", page, flags=re.S) for kind in ("python", "text"))
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    printed = capsys.readouterr().out
+    known = [re.sub(r"^(seconds +).*", r"\1", text, flags=re.M) for text in (shown, printed)]
+    assert known[0] == known[1]
 
 
 @pytest.mark.parametrize(
