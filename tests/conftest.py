@@ -14,13 +14,13 @@ settings.load_profile("tightpipe")
 
 # files whose tests take seconds each, or sum up to more than ten; make quick leaves them out
 SLOW = {
-    *("docs/test_documents.py", "test_compare.py", "test_interruption.py", "test_kernels.py"),
-    *("test_published_tables.py", "test_realistic.py", "test_startup.py"),
+    *("docs/test_documents.py", "test_compare.py", "test_files.py", "test_interruption.py"),
+    *("test_kernels.py", "test_published_tables.py", "test_realistic.py", "test_startup.py"),
     *(f"experiments/test_{name}.py" for name in ("dask", "slurm", "sweep")),
     *("milp/test_milp_optima.py", "milp/test_milp_solve.py", "program/test_lowering.py"),
     *(f"solver/test_cpsat_{name}.py" for name in ("optima", "solve")),
     *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold", "memory_limit", "neighbourhood")),
-    *("solver/test_soundness.py", "solver/test_windows.py"),
+    *("solver/test_independent.py", "solver/test_soundness.py", "solver/test_windows.py"),
 }
 BY_NAME = {"browser", "torch"}  # need a browser or PyTorch: make test-browser, make test-torch
 
