@@ -19,6 +19,7 @@ import pytest
 
 import tightpipe
 from tightpipe import Instance, Memory, Status, load_schedule, solve, validate
+from tightpipe.cli import main
 from tightpipe.experiments import compare
 from tightpipe.experiments.row_store import RowStore
 from tightpipe.heuristics import HEURISTICS
@@ -144,6 +145,24 @@ def test_bounds_found_before_a_signal_are_told(
     told = json.loads(ended.stdout)
     assert told["reason"] == reason
     assert told["best"] == max(bound["value"] for bound in told["bounds"])
+
+
+@pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
+def test_a_command_that_keeps_nothing_says_one_line_at_a_signal(
+    number: signal.Signals,
+    reason: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tightpipe.cli.preparing.ensure_compiled", lambda: signal.raise_signal(number))
+    monkeypatch.setattr(sys, "argv", ["tightpipe", "compile"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == status
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err == f"tightpipe: {reason}; what was finished is kept, the same command continues\n"
 
 
 def test_a_signal_while_the_schedule_goes_into_a_pipe_waits_for_its_reader(

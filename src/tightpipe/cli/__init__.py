@@ -18,6 +18,7 @@ from ..errors import (
 )
 from ..interruption import ended_by_signals, exit_status, reason_of
 from .common import cli
+from .group import Stopped
 
 __all__ = ["cli", "main"]
 
@@ -27,12 +28,18 @@ def _fail(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
+def _fail_stopped(reason: str) -> NoReturn:
+    _fail(f"{reason}; what was finished is kept, the same command continues", exit_status(reason))
+
+
 def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit status."""
     try:
         with ended_by_signals():
             status = cli.main(prog_name="tightpipe", standalone_mode=False)
         sys.exit(status)
+    except Stopped as stop:
+        _fail_stopped(stop.reason)
     except click.ClickException as error:
         _fail(" ".join(error.format_message().split()), 2)
     except InputError as error:
@@ -41,6 +48,5 @@ def main() -> None:
         _fail(str(error), 1)
     except StoppedError as error:
         _fail(f"{error}; what was finished is kept, the same command continues", 1)
-    except (KeyboardInterrupt, click.Abort) as stop:
-        reason = reason_of(stop.__cause__ or stop)  # click raises an exception of its own from it
-        _fail(f"{reason}; what was finished is kept, the same command continues", exit_status(reason))
+    except (KeyboardInterrupt, click.Abort) as stop:  # before the command has begun, or after it
+        _fail_stopped(reason_of(stop.__cause__ or stop))  # click makes an Abort of any KeyboardInterrupt

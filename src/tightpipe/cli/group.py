@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
+
+from ..interruption import reason_of
+
+
+class Stopped(click.ClickException):
+    """A signal has ended a command; click itself would print an empty line for a `KeyboardInterrupt`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
 
 COMMANDS = {
     "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
@@ -60,6 +72,13 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """Commands that register themselves with the group when their module is imported."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; raise `Stopped` where a signal has ended it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Stopped(reason_of(stop)) from stop
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, loaded or not."""
