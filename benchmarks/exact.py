@@ -26,18 +26,18 @@ from typing import Any
 import click
 
 from tightpipe import InputError, Instance, Memory, Placement
+from tightpipe.core.files import write_text
+from tightpipe.core.interruption import raise_again
+from tightpipe.core.options import Options
+from tightpipe.core.result import LogEntry, Result
 from tightpipe.drawing import draw_gap_over_time
 from tightpipe.experiments.row_store import Row, RowStore
 from tightpipe.experiments.solve_columns import option_columns, result_columns
-from tightpipe.files import write_text
-from tightpipe.interruption import raise_again
-from tightpipe.options import Options
-from tightpipe.progress_bar import progress_bar
-from tightpipe.result import LogEntry, Result
-from tightpipe.solve import warm_starts
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp
+from tightpipe.solving.starts import warm_starts
+from tightpipe.terminal.progress_bar import progress_bar
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from small_instances import random_instance

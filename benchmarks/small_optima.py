@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from tightpipe import Instance, Status, solve
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 from tightpipe.solver.cpsat.plain.model import PlainModel
 from tightpipe.solver.cpsat.search import search
 

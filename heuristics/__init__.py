@@ -3,7 +3,7 @@
 if __name__ != "tightpipe.heuristics":
     raise ImportError("import tightpipe.heuristics, not heuristics: the folder is a subpackage of tightpipe")
 
-from tightpipe.placement import PLACEMENTS
+from tightpipe.core.placement import PLACEMENTS
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order

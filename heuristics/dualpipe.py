@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from itertools import count
 
-from tightpipe.errors import NoScheduleError
-from tightpipe.instance import Instance
-from tightpipe.operation import Operation, OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.schedule import Order
 
 from .family import check_placement, within_limits
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from tightpipe.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
-from tightpipe.simulate import memory_trace, simulate
+from tightpipe.core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
+from tightpipe.core.simulate import memory_trace, simulate
 
 Step = list[tuple[OpKind, int, int]]
 _Item = TypeVar("_Item")

@@ -6,9 +6,9 @@ arXiv:1811.06965, section 2.3.
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
 
 from .family import check_placement, order_of_steps, step, within_limits
 

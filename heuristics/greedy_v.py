@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.errors import NoScheduleError
-from tightpipe.instance import Instance, Objective
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
-from tightpipe.tables import tables
+from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance_arrays import arrays_of
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
 
 from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
@@ -113,7 +113,7 @@ def _attempt(problem: _Problem, policy: Policy, spare: NDArray[np.int64]) -> Att
 
 
 def _problem(instance: Instance, limits: NDArray[np.int64]) -> _Problem:
-    p, numbers = instance.devices, tables(instance)
+    p, numbers = instance.devices, arrays_of(instance)
     stages, devices = np.zeros(2 * p, STAGE), np.zeros(p, DEVICE)
     stages["home"] = numbers.device[0]
     stages["duration"] = numbers.duration[_FBW].T
@@ -131,14 +131,14 @@ def _deltas(instance: Instance) -> NDArray[np.int64]:
     """Return the memory deltas of F, B and W, shape (3, 2p)."""
     if instance.memory is None:
         return np.repeat(_UNIT, instance.stages, axis=1)
-    return np.asarray(tables(instance).delta[_FBW])
+    return np.asarray(arrays_of(instance).delta[_FBW])
 
 
 def _limits_to_try(instance: Instance) -> Iterator[NDArray[np.int64]]:
     """Yield the instance's limits, or, where it has none, no limit and 2p, 2.5p and 3p activations."""
     p = instance.devices
     if instance.memory_limit(0) is not None:
-        yield tables(instance).limit
+        yield arrays_of(instance).limit
         return
     yield np.full(p, _NO_LIMIT)
     forward = _deltas(instance)[0]
@@ -149,7 +149,7 @@ def _limits_to_try(instance: Instance) -> Iterator[NDArray[np.int64]]:
 
 def _reason(instance: Instance) -> str:
     """Say that there is no schedule, and at which limits there is one."""
-    limits = tables(instance).limit
+    limits = arrays_of(instance).limit
     said = f"greedy-v has no schedule at the memory limit {_shown(limits)}"
     enough = _enough_memory(instance, limits)
     if enough is None:
@@ -178,7 +178,7 @@ def _smallest_limit(instance: Instance, enough: NDArray[np.int64]) -> int | None
     A pass can fail at a limit between two at which it works, so nothing less than all of them tells.
     Memory comes in multiples of the deltas' greatest common divisor; limits between change nothing.
     """
-    unit = int(np.gcd.reduce(tables(instance).delta, axis=None))
+    unit = int(np.gcd.reduce(arrays_of(instance).delta, axis=None))
     least = max(instance.smallest_limit(d) for d in range(instance.devices))
     candidates = range(least, int(enough.max()) + 1, unit)
     if len(set(enough.tolist())) > 1 or len(candidates) > _MOST_LIMITS:
@@ -192,7 +192,7 @@ def _enough_memory(instance: Instance, limits: NDArray[np.int64]) -> NDArray[np.
 
     What is returned works, and a little less does not. Still less may: see `_smallest_limit`.
     """
-    forward, p = tables(instance).delta[OpKind.F], instance.devices
+    forward, p = arrays_of(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
     largest = int(limits.max())
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightpipe.compiled import compiled_with_arrays
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.compiled import compiled_with_arrays
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _NOT_YET = -1
@@ -25,7 +25,7 @@ STAGE = np.dtype(
         ("home", np.int64),  # its device
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
-        ("lag", *_PER_KIND),  # from the operation that one waits for, see tightpipe.tables
+        ("lag", *_PER_KIND),  # from the operation that one waits for, see tightpipe.core.instance_arrays
         ("count", *_PER_KIND),  # operations placed so far; the next one's microbatch
     ]
 )

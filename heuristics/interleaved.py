@@ -6,10 +6,10 @@ Megatron-LM", arXiv:2104.04473, section 2.2, with Megatron-LM's microbatch group
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance
-from tightpipe.integers import check_int
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Instance
+from tightpipe.core.integers import check_int
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
 
 from .family import (
     Step,

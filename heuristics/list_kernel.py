@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightpipe.compiled import compiled_with_arrays
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.compiled import compiled_with_arrays
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _NEVER = 2**62
@@ -25,7 +25,7 @@ QUEUE = np.dtype(
         ("route", np.int64),
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
-        ("lag", *_PER_KIND),  # from the operation that one waits for, see tightpipe.tables
+        ("lag", *_PER_KIND),  # from the operation that one waits for, see tightpipe.core.instance_arrays
         ("count", *_PER_KIND),  # operations started
         ("ready", np.int64, (2,)),  # when the next F and B may start, `_NEVER` until that is known
     ]

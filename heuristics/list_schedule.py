@@ -28,13 +28,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.errors import InfeasibleError
-from tightpipe.instance import Instance, Objective
-from tightpipe.metrics import cost
-from tightpipe.operation import OpKind
-from tightpipe.retime import retime
-from tightpipe.schedule import Order
-from tightpipe.tables import tables
+from tightpipe.core.errors import InfeasibleError
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance_arrays import arrays_of
+from tightpipe.core.metrics import cost
+from tightpipe.core.operation import OpKind
+from tightpipe.core.retime import retime
+from tightpipe.core.schedule import Order
 
 from .list_kernel import DEVICE, QUEUE, Rule, run_list
 
@@ -106,7 +106,7 @@ def _run(instance: Instance, problem: _Problem, rule: Rule) -> _Run:
 
 
 def _problem(instance: Instance) -> _Problem:
-    numbers, p, routes = tables(instance), instance.devices, len(instance.placement.routes)
+    numbers, p, routes = arrays_of(instance), instance.devices, len(instance.placement.routes)
     queues, devices = np.zeros(routes * instance.stages, QUEUE), np.zeros(p, DEVICE)
     queues["home"] = numbers.device.ravel()
     queues["stage"] = np.tile(np.arange(instance.stages), routes)

@@ -10,10 +10,10 @@ of Model Parallelism", arXiv:2211.05322, section 4.
 
 from __future__ import annotations
 
-from tightpipe.errors import NoScheduleError
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
 
 from .family import check_placement, one_forward_one_backward, order_of_steps, step, within_limits
 

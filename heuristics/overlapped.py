@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tightpipe.instance import Instance
-from tightpipe.operation import Operation, OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.schedule import Order
 
 from .family import Step, check_placement, runnable, step, within_limits
 from .interleaved import chunk_steps, interleaved_warm_up

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tightpipe.errors import NoScheduleError
-from tightpipe.instance import Instance
-from tightpipe.schedule import Order
+from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.instance import Instance
+from tightpipe.core.schedule import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Heuristic:
     Parameters
     ----------
     name
-        As given to `tightpipe.solve` and ``--method``.
+        As given to `tightpipe.solving.solve` and ``--method``.
     make
         Instance of one iteration -> Order; raises `NoScheduleError` when it has none.
     placements

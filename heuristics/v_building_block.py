@@ -19,16 +19,14 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
+from tightpipe.kernels.arrays import Ints
 
 from .family import check_placement, within_limits
-from .v_reorder import PERIOD, WEIGHT, reordered, steady_peak
-
-Ints = NDArray[np.int64]
+from .v_reorder_kernel import PERIOD, WEIGHT, reordered, steady_peak
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.instance import Instance
-from tightpipe.metrics import cost
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
-from tightpipe.simulate import simulate
-from tightpipe.tables import tables
+from tightpipe.core.instance import Instance
+from tightpipe.core.instance_arrays import arrays_of
+from tightpipe.core.metrics import cost
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
+from tightpipe.core.simulate import simulate
 
 from .family import check_placement
 from .zero_bubble_auto_kernel import Problem, Variant, run_variant
@@ -43,7 +43,7 @@ def zb_auto_order(instance: Instance) -> Order:
 
 def _problem(instance: Instance) -> Problem:
     """Add up the stages of each device: several in a row run as one."""
-    t = tables(instance)
+    t = arrays_of(instance)
     work = np.array([instance.work(d) for d in range(instance.devices)])
     return Problem(
         duration=_per_device(instance, t.duration),

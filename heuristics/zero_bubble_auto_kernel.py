@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightpipe.compiled import compiled_with_arrays
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.compiled import compiled_with_arrays
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 

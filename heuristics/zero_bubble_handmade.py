@@ -9,9 +9,9 @@ Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
 
 from .family import Step, check_placement, one_forward_one_backward, order_of_steps, step, within_limits
 

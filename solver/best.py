@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import comb, inf
 
-from tightpipe.instance import Instance
-from tightpipe.interruption import was_stopped
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.result import LogEntry, Result
-from tightpipe.schedule import Schedule
+from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import was_stopped
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import LogEntry, Result
+from tightpipe.core.schedule import Schedule
 
 from .bounds.fluid import fluid_bound
 from .clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from time import perf_counter
 
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 
 LONGEST = 1e8  # seconds; what solvers are told where there is no limit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightpipe.errors import InputError
-from tightpipe.instance import Instance
+from tightpipe.core.errors import InputError
+from tightpipe.core.instance import Instance
 
 
 def is_modelled(instance: Instance, *, flushes: bool = False) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tightpipe.contradiction import refuse_contradiction
-from tightpipe.interruption import was_stopped
-from tightpipe.metrics import cost
-from tightpipe.options import Progress
-from tightpipe.result import LogEntry, Proof, Result, Status
-from tightpipe.schedule import Schedule
+from tightpipe.core.contradiction import refuse_contradiction
+from tightpipe.core.interruption import was_stopped
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Progress
+from tightpipe.core.result import LogEntry, Proof, Result, Status
+from tightpipe.core.schedule import Schedule
 
 from .clock import Clock
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order, Schedule
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order, Schedule
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # queue indices in the sequence in which the device runs their heads

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tightpipe.instance import Instance
-from tightpipe.interruption import reason_of
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.result import Proof, Result, Status
-from tightpipe.schedule import Schedule
+from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import reason_of
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import Proof, Result, Status
+from tightpipe.core.schedule import Schedule
 
 from .bounds import best_bound
 from .bounds.energetic import energetic_bound

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tightpipe.errors import InputError
-from tightpipe.instance import Instance
-from tightpipe.metrics import cost
-from tightpipe.operation import OpKind
-from tightpipe.retime import retime
-from tightpipe.schedule import Order, Schedule
-from tightpipe.validate import validate
+from tightpipe.core.errors import InputError
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost
+from tightpipe.core.operation import OpKind
+from tightpipe.core.retime import retime
+from tightpipe.core.schedule import Order, Schedule
+from tightpipe.core.validate import validate
 
 from .queues import order_of, queues_of, words_of
 

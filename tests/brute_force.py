@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from tightpipe.instance import Instance, Objective
-from tightpipe.metrics import cost
-from tightpipe.operation import Operation, OpKind
-from tightpipe.retime import retime
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.metrics import cost
+from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.retime import retime
+from tightpipe.core.schedule import Order
 
 NO_PATH = -(10**9)
 LARGE = 10**8

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tightpipe.kernels import ensure_compiled
+from tightpipe.solving.ensure_compiled import ensure_compiled
 
 # compiled loops make the first example slow, so no deadlines; CI draws the same examples every time
 settings.register_profile("tightpipe", deadline=None, derandomize="CI" in os.environ)
@@ -14,9 +14,12 @@ settings.load_profile("tightpipe")
 
 # files whose tests take seconds each, or sum up to more than ten; make quick leaves them out
 SLOW = {
-    *("docs/test_documents.py", "test_compare.py", "test_files.py", "test_interruption.py"),
-    *("test_kernels.py", "test_published_tables.py", "test_realistic.py", "test_startup.py"),
-    *(f"experiments/test_{name}.py" for name in ("dask", "slurm", "sweep")),
+    *("docs/test_documents.py", "core/test_files.py", "core/test_interruption.py", "kernels/test_kernels.py"),
+    "cli/test_startup.py",
+    *(
+        f"experiments/test_{name}.py"
+        for name in ("compare", "dask", "published_tables", "realistic", "slurm", "sweep")
+    ),
     *("milp/test_milp_optima.py", "milp/test_milp_solve.py", "program/test_lowering.py"),
     *(f"solver/test_cpsat_{name}.py" for name in ("optima", "solve")),
     *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold", "memory_limit", "neighbourhood")),

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, retime, simulate, solve
-from tightpipe.compiled import LOOPS
+from tightpipe.core.options import Options
+from tightpipe.core.placement import PLACEMENTS
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
-from tightpipe.options import Options
-from tightpipe.placement import PLACEMENTS
+from tightpipe.kernels.compiled import LOOPS
 from tightpipe.program import lower, replay
-from tightpipe.solve import METHODS, bound_searches, bounds_within, warm_starts
+from tightpipe.solving.bound_searches import bound_searches
+from tightpipe.solving.bounds import bounds_within
+from tightpipe.solving.methods import METHODS
+from tightpipe.solving.starts import warm_starts
 
 TICKS: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 10, "backward": 12, "weight": 8}
 HARD: dict[str, Any] = {"devices": 4, "microbatches": 8, "forward": 8, "backward": 14, "weight": 8, "comm": 2}

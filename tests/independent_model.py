@@ -13,7 +13,7 @@ from cases import serial_order
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, Order, Schedule, retime, validate
-from tightpipe.metrics import cost
+from tightpipe.core.metrics import cost
 
 F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
 Literal = cp_model.IntVar

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cases import random_order, serial_order
 
 from tightpipe import Instance, Schedule, retime, validate
-from tightpipe.errors import NoScheduleError
+from tightpipe.core.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.start import in_queue_order
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from experiments.sweeps import write_experiment
 
 from tightpipe import solve
+from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.study.load import STORE
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import plan
-from tightpipe.experiments.sweep.packed import pack
+from tightpipe.experiments.sweep.schedule_bytes import pack
 from tightpipe.experiments.sweep.store import open_store
-from tightpipe.instance_file import instance_from_dict
 
 EXPERIMENT = """\
 instances = ["small.json"]

@@ -31,10 +31,10 @@ from tightpipe import (
     solve,
 )
 from tightpipe.cli import cli
+from tightpipe.core.errors import InfeasibleError, InputError
+from tightpipe.core.metrics import peak_memory
+from tightpipe.core.result import LogEntry, Proof
 from tightpipe.drawing import show
-from tightpipe.errors import InfeasibleError, InputError
-from tightpipe.metrics import peak_memory
-from tightpipe.result import LogEntry, Proof
 
 SMALL = Instance.uniform(
     devices=3, microbatches=6, forward=6, backward=4, weight=4, comm=1, memory=Memory(2, -1, -1, 12)

@@ -14,7 +14,6 @@ MAPPED = {
     "tightpipe.solver": ROOT / "solver",
     "tightpipe.heuristics": ROOT / "heuristics",
 }
-MAY_KNOW_ALL = {"solve.py", "solving.py"}  # the latter in cli/, for the bounds
 
 
 def packages_on_disk() -> set[str]:
@@ -45,46 +44,87 @@ def imported_modules(path: Path, package: str) -> set[str]:
     return names
 
 
-def files_of(root_package: str) -> list[tuple[Path, str]]:
-    folder = MAPPED[root_package]
-    return [
-        (f, ".".join([root_package, *f.parent.relative_to(folder).parts]))
-        for f in sorted(folder.rglob("*.py"))
-    ]
+FLOORS = [
+    {"kernels"},
+    {"core"},
+    {"settings", "program", "drawing", "terminal", "heuristics", "solver"},
+    {"export", "solving"},
+    {"explain", "experiments", "runtime"},
+    {"report", "exercise"},
+    {"cli"},
+]
+"""The rooms of the package from the ground up, as docs/architecture.md draws them."""
+UPWARDS = {
+    # notebooks and `display` ask a schedule for its picture; the import waits until they do
+    ("core/result.py", "drawing"),
+    ("core/schedule.py", "drawing"),
+    # what is compiled ahead of time is compiled by use
+    ("solving/ensure_compiled.py", "exercise"),
+}
+"""The imports that go up, each inside a function."""
 
 
-def breaches(root_package: str, forbidden: tuple[str, ...], exempt: set[str]) -> list[str]:
-    return [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path, package in files_of(root_package)
-        if path.name not in exempt
-        for name in imported_modules(path, package)
-        if any(name == f or name.startswith(f + ".") for f in forbidden)
-    ]
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
 
 
-def test_core_imports_neither_solver_nor_heuristics() -> None:
-    assert breaches("tightpipe", ("tightpipe.solver", "tightpipe.heuristics"), MAY_KNOW_ALL) == []
+def files_of_rooms() -> list[tuple[str, Path, str]]:
+    """Each file's name from the package on, its path, and the package that it lies in."""
+    found = []
+    for name, folder in MAPPED.items():
+        for path in sorted(folder.rglob("*.py")):
+            inside = path.relative_to(folder)
+            package = ".".join([name, *inside.parent.parts])
+            found.append((Path(*package.split(".")[1:], path.name).as_posix(), path, package))
+    return found
 
 
-def test_heuristics_import_only_the_core() -> None:
-    assert (
-        breaches("tightpipe.heuristics", ("tightpipe.solver", "tightpipe.solve", "tightpipe.cli"), set())
-        == []
-    )
+def floor_of(room: str) -> int:
+    return next(floor for floor, rooms in enumerate(FLOORS) if room in rooms)
 
 
-def test_solvers_import_only_the_core() -> None:
-    assert (
-        breaches("tightpipe.solver", ("tightpipe.heuristics", "tightpipe.solve", "tightpipe.cli"), set())
-        == []
-    )
+def test_imports_point_to_lower_floors() -> None:
+    breaches, upwards = [], set()
+    for file, path, package in files_of_rooms():
+        mine = room_of(package) or path.stem
+        if mine == "__init__":  # tightpipe itself, which knows all public names
+            continue
+        for module in imported_modules(path, package):
+            theirs = room_of(module)
+            if not module.startswith("tightpipe.") or theirs == mine or floor_of(theirs) < floor_of(mine):
+                continue
+            if (file, theirs) in UPWARDS:
+                upwards.add((file, theirs))
+            else:
+                breaches.append(f"{file} imports {module}")
+    assert breaches == []
+    assert upwards == UPWARDS
+
+
+def test_imports_that_go_up_wait_until_they_are_needed() -> None:
+    for name, room in UPWARDS:
+        path = MAPPED["tightpipe"] / name
+        at_once = ast.Module(ast.parse(path.read_text()).body, [])
+        top = [node for node in at_once.body if isinstance(node, ast.ImportFrom)]
+        assert all(room not in (node.module or "").split(".") for node in top), name
+
+
+def test_compiled_loops_are_recognised_by_the_name_of_their_file() -> None:
+    for name, path, _ in files_of_rooms():
+        loops = [
+            node.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)
+            for decorator in node.decorator_list
+            if ast.unparse(decorator).startswith("compiled")
+        ]
+        assert bool(loops) == name.endswith("_kernel.py"), name
 
 
 def test_validator_shares_no_code_with_simulator_or_solvers() -> None:
-    imported = imported_modules(MAPPED["tightpipe"] / "validate.py", "tightpipe")
+    imported = imported_modules(MAPPED["tightpipe"] / "core/validate.py", "tightpipe.core")
     own = {name for name in imported if name.startswith("tightpipe")}
-    assert own == {"tightpipe.instance", "tightpipe.operation", "tightpipe.schedule"}
+    assert own == {"tightpipe.core.instance", "tightpipe.core.operation", "tightpipe.core.schedule"}
 
 
 @pytest.mark.parametrize("name", ["solver", "heuristics"])

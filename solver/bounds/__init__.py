@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from tightpipe.instance import Instance
-from tightpipe.result import Bound
+from tightpipe.core.instance import Instance
+from tightpipe.core.result import Bound
 
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from tightpipe.instance import Instance, Objective
-from tightpipe.result import Bound
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.result import Bound
 
 from .routes import Visit, visits
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tightpipe.instance import Instance
-from tightpipe.options import Options
-from tightpipe.result import Bound, LogEntry, Proof
+from tightpipe.core.instance import Instance
+from tightpipe.core.options import Options
+from tightpipe.core.result import Bound, LogEntry, Proof
 
 from ..clock import Clock
 from . import best_bound

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tightpipe.instance import Instance
-from tightpipe.options import Options
-from tightpipe.result import Bound, LogEntry, Proof
+from tightpipe.core.instance import Instance
+from tightpipe.core.options import Options
+from tightpipe.core.result import Bound, LogEntry, Proof
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
 from ..windows import Windows, windows_of
 from . import best_bound
-from .overload import overload_of
+from .energetic_kernel import overload_of
 
 _SECONDS = 600.0  # where no limit is given
 

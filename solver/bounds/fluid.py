@@ -5,19 +5,19 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
-from tightpipe.options import Options
-from tightpipe.result import Bound, Proof
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
+from tightpipe.core.options import Options
+from tightpipe.core.result import Bound, Proof
+from tightpipe.kernels.arrays import Ints
 
 from ..clock import Clock
 from ..queues import Queues, queues_of
 from ..windows import Windows, shaved, windows_of, windows_where
-from ..windows.net import Ints
 from .destructive import Steps, destructive_bound
+from .energetic_kernel import overload_of
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
-from .overload import overload_of
 
 _STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
 _GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second

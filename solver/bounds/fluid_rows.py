@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
 
 from ..queues import Queues
 from ..windows import Windows

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
 
 from .knapsack import Choice, most_work
 from .routes import visits

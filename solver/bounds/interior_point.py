@@ -6,14 +6,12 @@ import datetime
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
-from ..clock import LONGEST, Clock
+from tightpipe.kernels.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ..clock import LONGEST, Clock
 
 
 @dataclass(frozen=True, slots=True)

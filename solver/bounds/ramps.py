@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from tightpipe.instance import Instance, Objective
-from tightpipe.operation import OpKind
-from tightpipe.result import Bound
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.operation import OpKind
+from tightpipe.core.result import Bound
 
 from .held import most_forwards, most_held
 from .routes import Visit, visits

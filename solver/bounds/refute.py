@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance
-from tightpipe.interruption import raise_again
-from tightpipe.options import Options
-from tightpipe.result import Bound, Proof
+from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import raise_again
+from tightpipe.core.options import Options
+from tightpipe.core.result import Bound, Proof
 
 from ..clock import Clock
 from ..cpsat.decide import decide

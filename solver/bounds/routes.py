@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
 
 
 @dataclass(frozen=True, slots=True)

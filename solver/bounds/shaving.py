@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tightpipe.instance import Instance
-from tightpipe.options import Options
-from tightpipe.result import Bound, Proof
+from tightpipe.core.instance import Instance
+from tightpipe.core.options import Options
+from tightpipe.core.result import Bound, Proof
 
 from ..clock import Clock
 from ..queues import queues_of

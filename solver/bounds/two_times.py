@@ -16,17 +16,15 @@ from __future__ import annotations
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tightpipe.instance import Instance, Objective
-from tightpipe.operation import OpKind
-from tightpipe.placement import Route
-from tightpipe.result import Bound
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.operation import OpKind
+from tightpipe.core.placement import Route
+from tightpipe.core.result import Bound
+from tightpipe.kernels.arrays import Ints
 
 from .held import most_forwards, most_held
 from .routes import earliest_starts, least_time
-
-Ints = NDArray[np.int64]
 
 
 def two_times_bound(instance: Instance) -> Bound:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from tightpipe.instance import Instance
-from tightpipe.metrics import largest_work
-from tightpipe.result import Bound
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import largest_work
+from tightpipe.core.result import Bound
 
 
 def work_bound(instance: Instance) -> Bound:

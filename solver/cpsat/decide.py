@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from tightpipe.instance import Instance
-from tightpipe.options import Options
-from tightpipe.result import Proof
-from tightpipe.schedule import Schedule
+from tightpipe.core.instance import Instance
+from tightpipe.core.options import Options
+from tightpipe.core.result import Proof
+from tightpipe.core.schedule import Schedule
 
 from ..clock import Clock
 from ..memory import MemoryCap

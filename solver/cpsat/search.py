@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 from ortools.sat.python import cp_model
 
-from tightpipe.instance import Instance
-from tightpipe.interruption import reason_of, was_stopped
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.retime import retime
-from tightpipe.schedule import Order, Schedule
-from tightpipe.validate import validate
+from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import reason_of, was_stopped
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.retime import retime
+from tightpipe.core.schedule import Order, Schedule
+from tightpipe.core.validate import validate
 
 from ..clock import LONGEST
 from ..memory import MemoryCap

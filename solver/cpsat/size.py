@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import comb
 
-from tightpipe.instance import Instance
+from tightpipe.core.instance import Instance
 
 from ..memory import MemoryCap
 from ..run import TOO_LARGE

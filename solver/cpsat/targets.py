@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tightpipe.instance import Instance
-from tightpipe.interruption import was_stopped
-from tightpipe.metrics import cost
-from tightpipe.options import Options
+from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import was_stopped
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
 
 from ..clock import Clock
 from ..progress import Incumbent

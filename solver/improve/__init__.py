@@ -1,5 +1,5 @@
 """Better schedules by search, from any start, at any size."""
 
-from .solve import improve
+from .improve_method import improve
 
 __all__ = ["improve"]

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tightpipe.errors import DeadlockError
-from tightpipe.instance import Instance
-from tightpipe.metrics import cost, largest_work
-from tightpipe.retime import retime
-from tightpipe.schedule import Order, Schedule
+from tightpipe.core.errors import DeadlockError
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.retime import retime
+from tightpipe.core.schedule import Order, Schedule
+from tightpipe.kernels.arrays import Ints
 
 from ..queues import Word, order_of, queues_of, words_of
-from .network import Ints
 
 _PERIODS = (1, 2, 3, 4)  # microbatches of each route
 _KEPT = 5  # periods that the folded words keep; with one or two warm-up and cool-down have little room

@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.instance import Instance
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.schedule import Schedule
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.schedule import Schedule
+from tightpipe.kernels.arrays import Ints
 
 from ..clock import Clock
 from ..cpsat.lattice.model import LatticeModel
@@ -25,10 +26,10 @@ from ..cpsat.search import search
 from ..progress import Incumbent
 from ..queues import Queues, queues_of, starts_of
 from ..start import in_queue_order
-from ..windows.box import open_box
-from ..windows.net import net_of
+from ..windows.queue_arrays import net_of
+from ..windows.window_state_kernel import open_box
 from ..windows.windows import Windows, settle
-from .network import Ints, items_of
+from .network import items_of
 
 _FIRST = 0.25  # of the schedule's time, the first neighbourhood, on all devices
 _EFFORT = 0.03  # deterministic time of CP-SAT for one neighbourhood: about a second

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.instance import Objective
-from tightpipe.operation import OpKind
-from tightpipe.schedule import Order
+from tightpipe.core.instance import Objective
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
+from tightpipe.kernels.arrays import Ints
 
 from ..queues import Queues, order_of, words_of
 
-Ints = NDArray[np.int64]
 NO_LIMIT = 2**62
 
 

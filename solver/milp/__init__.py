@@ -1,5 +1,5 @@
 """Mixed-integer programming with PuLP: the order booleans of the lattice model with big-M rows."""
 
-from .solve import solve_milp
+from .milp_method import solve_milp
 
 __all__ = ["solve_milp"]

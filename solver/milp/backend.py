@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import ceil, isfinite
 from typing import Protocol
 
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 
 from ..clock import Clock
 from .model import MilpModel, Value

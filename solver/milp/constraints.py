@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pulp
 
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
 
 from ..queues import Queues
 from .linear import Linear, Variable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tightpipe.errors import InputError
-from tightpipe.instance import Instance
-from tightpipe.operation import OpKind
+from tightpipe.core.errors import InputError
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
 
 from ..modelled import refuse_unmodelled
 from ..queues import Queues

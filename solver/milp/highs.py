@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 
 from ..clock import LONGEST, Clock
 from ..memory import MemoryCap

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pulp
 
-from tightpipe.schedule import Order, Schedule
+from tightpipe.core.schedule import Order, Schedule
 
 from ..queues import Queues, Word, order_of, starts_of
 from ..windows import Windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulp
 
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
 
 from ..queues import Queues
 from .linear import Linear

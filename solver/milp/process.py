@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tightpipe.interruption import reason_of
+from tightpipe.core.interruption import reason_of
 
 from ..clock import Clock
 from ..memory import MemoryCap

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from tightpipe.kernels.arrays import Ints
+
 from ..clock import Clock
 from ..queues import Queues
-from .box import copy_of, meet
-from .net import Ints
-from .shave import shave
+from .shave_kernel import shave
+from .window_state_kernel import copy_of, meet
 from .windows import Windows, settle, windows_of
 
 _FIRST_STEPS = 30

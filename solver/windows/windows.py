@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tightpipe.kernels.arrays import Ints
+
 from ..clock import Clock
 from ..queues import Queues
-from .box import COUNT, Box, clear, copy_of, meet, open_box, push_all
-from .net import Ints, Net, net_of
-from .propagate import propagate
+from .propagate_kernel import propagate
+from .queue_arrays import Net, net_of
+from .window_state_kernel import COUNT, Box, clear, copy_of, meet, open_box, push_all
 
 _SLICE = 20_000  # items between two looks at the clock
 

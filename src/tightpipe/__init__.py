@@ -2,19 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
+from .core.instance import Costs, Instance, Memory, Objective
+from .core.instance_file import load_instance, save_instance
+from .core.operation import Operation, OpKind
+from .core.placement import Placement
+from .core.result import Bound, Proof, Result, Status
+from .core.retime import retime
+from .core.schedule import Order, Schedule
+from .core.schedule_file import load_schedule, save_schedule
+from .core.simulate import simulate
+from .core.validate import Violation, validate
 from .drawing import plot
-from .errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from .instance import Costs, Instance, Memory, Objective
-from .instance_file import load_instance, save_instance
-from .operation import Operation, OpKind
-from .placement import Placement
-from .result import Bound, Proof, Result, Status
-from .retime import retime
-from .schedule import Order, Schedule
-from .schedule_file import load_schedule, save_schedule
-from .simulate import simulate
-from .solve import bound, methods, solve
-from .validate import Violation, validate
+from .solving.bounds import bound
+from .solving.methods import methods
+from .solving.solve import solve
 
 if TYPE_CHECKING:
     __version__: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from .core.instance import Instance, Memory
+from .core.interruption import raise_again
+from .core.metrics import cost
+from .core.options import Options
+from .core.placement import PLACEMENTS
 from .explain import explain
-from .instance import Instance, Memory
-from .interruption import raise_again
-from .metrics import cost
-from .options import Options
-from .placement import PLACEMENTS
-from .solve import bound_searches, find_method, warm_starts
+from .solving.bound_searches import bound_searches
+from .solving.methods import find_method
+from .solving.starts import warm_starts
 
 
 def exercise() -> None:

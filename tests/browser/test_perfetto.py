@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tightpipe import Instance, Memory, Schedule, metrics, retime
+from tightpipe import Instance, Memory, Schedule, retime
+from tightpipe.core import metrics
 from tightpipe.export import export
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.program import lower

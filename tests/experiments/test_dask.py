@@ -12,9 +12,9 @@ from pathlib import Path
 
 import dask
 import pytest
+from command_line import call
 from distributed import Client
 from experiments.sweeps import SMALL, rows_of, start, wait_until, write_experiment
-from test_cli import call
 
 MORE = SMALL.replace('["smallest", "2p"]', '["smallest", "2p", "none"]')
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_line import call
 from experiments.sweeps import INSTANCE, SMALL, write_experiment
-from test_cli import call
 
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.toml_lines import line_of

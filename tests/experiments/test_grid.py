@@ -8,10 +8,10 @@ from pathlib import Path
 from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe import Instance
+from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import plan
 from tightpipe.experiments.sweep.task import Task
-from tightpipe.instance_file import instance_from_dict
 from tightpipe.settings import load_settings
 
 

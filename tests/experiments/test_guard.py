@@ -14,10 +14,10 @@ import psutil
 import pytest
 from experiments.sweeps import INSTANCE, wait_until
 
-from tightpipe.experiments.sweep import guard
-from tightpipe.experiments.sweep.guard import Limits, run_guarded
-from tightpipe.experiments.sweep.packed import unpack
-from tightpipe.validate import validate
+from tightpipe.core.validate import validate
+from tightpipe.experiments.sweep import guarded_process
+from tightpipe.experiments.sweep.guarded_process import Limits, run_guarded
+from tightpipe.experiments.sweep.schedule_bytes import unpack
 
 GENEROUS = Limits(seconds=300, memory=None, threads=1)
 LONG = {**INSTANCE, "devices": 6, "microbatches": 24, "memory": {**INSTANCE["memory"], "limit": 18}}
@@ -87,7 +87,7 @@ def test_a_process_that_never_reads_is_an_outcome(monkeypatch: pytest.MonkeyPatc
         start_new_session=True,
     )
     dead.wait()
-    monkeypatch.setattr(guard.subprocess, "Popen", lambda *_, **__: dead)
+    monkeypatch.setattr(guarded_process.subprocess, "Popen", lambda *_, **__: dead)
     values = run_guarded("{}" * 100_000, GENEROUS).values
     assert (values["state"], values["error"]) == ("failed", "crashed: SIGABRT")
 
@@ -109,7 +109,7 @@ def test_stopping_kills_the_solve() -> None:
 
 def test_a_killed_parent_leaves_no_solve_behind() -> None:
     code = (
-        "from tightpipe.experiments.sweep.guard import *; import sys;"
+        "from tightpipe.experiments.sweep.guarded_process import *; import sys;"
         "run_guarded(sys.argv[1], Limits(300, None, 1))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, payload("cpsat", LONG)])

@@ -9,12 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from command_line import call
 from studies import make_study
-from test_cli import call
 
+from tightpipe.core.metrics import busy_times, imbalance
 from tightpipe.experiments.study.folder import write_rows
 from tightpipe.experiments.study.load import ROWS, STORE, load_study
-from tightpipe.metrics import busy_times, imbalance
 
 ADDED = ("proof", "imbalance", "memory_of_1f1b")  # since version 1
 

@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from command_line import call
 from experiments.sweeps import SMALL, write_experiment
-from test_cli import call
 
-from tightpipe.errors import InputError, StoppedError
+from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.experiments.sweep import schema
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import plan

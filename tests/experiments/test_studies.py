@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tightpipe.experiments.study.figure import write_figure
-from tightpipe.experiments.study.points import anytime_points, comm_points, memory_points, scaling_points
+from tightpipe.experiments.study.figure_data import anytime_points, comm_points, memory_points, scaling_points
 from tightpipe.experiments.study.summary import write_summary
 from tightpipe.experiments.sweep.experiment import FigureKind
 from tightpipe.experiments.sweep.experiment_file import load_experiment

@@ -9,18 +9,18 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from command_line import call
 from experiments.sweeps import SMALL, rows_of, start, wait_until, write_experiment
-from test_cli import call
 
-from tightpipe.errors import StoppedError
+from tightpipe.core.errors import StoppedError
+from tightpipe.core.validate import validate
 from tightpipe.experiments.study.load import STORE, load_study
 from tightpipe.experiments.sweep.engine import local_engine
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import plan
-from tightpipe.experiments.sweep.guard import Limits
+from tightpipe.experiments.sweep.guarded_process import Limits
 from tightpipe.experiments.sweep.runner import run_sweep
 from tightpipe.experiments.sweep.store import open_store
-from tightpipe.validate import validate
 
 # heuristics that take a second each, and one solve in the middle that has to be interrupted
 WITH_A_LONG_ONE = """\

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import SMALL, call, write
+from command_line import SMALL, call, write
 
 
 @pytest.fixture

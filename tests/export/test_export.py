@@ -25,10 +25,10 @@ from tightpipe import (
     simulate,
     validate,
 )
+from tightpipe.core.placement import PLACEMENTS
 from tightpipe.drawing import palette
 from tightpipe.export import EXPORTS, export, export_text, import_order, merge_adjacent, torch_stage0_instance
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.placement import PLACEMENTS
 
 
 def small(placement: str = "v", **more: Any) -> Schedule:

@@ -6,8 +6,8 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, NoScheduleError, simulate, validate
+from tightpipe.core.metrics import bubble, peak_memory
 from tightpipe.heuristics.interleaved import interleaved_order
-from tightpipe.metrics import bubble, peak_memory
 
 
 def instance(devices: int, chunks: int, microbatches: int) -> Instance:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
+from tightpipe.core.metrics import bubble, cost, peak_memory
 from tightpipe.heuristics.list_schedule import RULES, list_order, order_by
-from tightpipe.metrics import bubble, cost, peak_memory
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -7,6 +7,7 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
+from tightpipe.core.metrics import bubble, peak_memory
 from tightpipe.heuristics.v_building_block import (
     ONE_F_ONE_B_V,
     V_HALF,
@@ -19,8 +20,7 @@ from tightpipe.heuristics.v_building_block import (
     v_min_order,
     v_zb_order,
 )
-from tightpipe.heuristics.v_reorder import PERIOD
-from tightpipe.metrics import bubble, peak_memory
+from tightpipe.heuristics.v_reorder_kernel import PERIOD
 
 MAKE = {"v-min": v_min_order, "v-half": v_half_order, "v-zb": v_zb_order, "1f1b-v": one_f_one_b_v_order}
 DEVICES = [1, 2, 3, 4, 5, 6, 7, 8, 12, 17]

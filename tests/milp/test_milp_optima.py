@@ -8,9 +8,9 @@ from exact_cases import ONE_STAGE_COSTS, TINY_SHAPES, plain_memory, tiny_instanc
 from hypothesis import given, settings
 
 from tightpipe import Instance, Status, retime, validate
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.metrics import cost
-from tightpipe.options import Options
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp

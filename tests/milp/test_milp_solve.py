@@ -17,14 +17,14 @@ from exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 
 from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, simulate, validate
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import LogEntry
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.result import LogEntry
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.milp import cbc, solve_milp
-from tightpipe.solver.milp import solve as solve_module
+from tightpipe.solver.milp import milp_method as solve_module
 from tightpipe.solver.milp.backend import proven_cost
 from tightpipe.solver.milp.estimate import size_of
 from tightpipe.solver.milp.model import MilpModel
@@ -263,7 +263,7 @@ def test_dual_bounds_are_rounded_with_a_tolerance(dual: float, cost: int | None)
 ENDED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
@@ -320,7 +320,7 @@ def test_a_supervisor_that_cannot_start_its_solver_says_why(tmp_path: Path) -> N
 INTERRUPTED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))

@@ -11,9 +11,10 @@ from cases import instances, random_order, serial_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import DeadlockError, InputError, Instance, Order, Schedule, metrics, retime, simulate
+from tightpipe import DeadlockError, InputError, Instance, Order, Schedule, retime, simulate
+from tightpipe.core import metrics
+from tightpipe.core.placement import PLACEMENTS
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.placement import PLACEMENTS
 from tightpipe.program import MessageOrder, NodeType, Program, Semantics, lower, replay
 
 

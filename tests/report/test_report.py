@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import SMALL, call, write
 from studies import make_study
-from test_cli import SMALL, call, write
 
 from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe.core.schedule_file import load_schedule
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
 from tightpipe.report import Entry, Report, render
 from tightpipe.report.blob import pack
-from tightpipe.schedule_file import load_schedule
 
 TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, Objective, retime
-from tightpipe.metrics import cost, largest_work
-from tightpipe.options import Options
+from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.options import Options
 from tightpipe.solver.bounds import all_bounds, best_bound, ramps_bound, warmup_bound, work_bound
 from tightpipe.solver.bounds.knapsack import Choice, most_work
 from tightpipe.solver.bounds.refute import refutation_bound

@@ -16,13 +16,13 @@ from exact_cases import plain_memory, v_instance
 
 from tightpipe import Proof, Status, load_schedule, retime, save_instance, solve, validate
 from tightpipe.cli import main
-from tightpipe.errors import ContradictionError
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.result import Bound
-from tightpipe.solve import bounds_within
+from tightpipe.core.errors import ContradictionError
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import Bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.search import Found
+from tightpipe.solving.bounds import bounds_within
 
 INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
 WRONG = Bound(10**6, "made up", "nothing", 0.0)
@@ -31,9 +31,9 @@ Patch = pytest.MonkeyPatch
 
 
 def _formula(patch: Patch) -> None:
-    for name in ("tightpipe.solver.run", "tightpipe.solve"):
+    for name in ("tightpipe.solver.run", "tightpipe.solving.methods"):
         patch.setattr(sys.modules[name], "best_bound", lambda _: WRONG)
-    patch.setattr(sys.modules["tightpipe.solve"], "all_bounds", lambda _: [WRONG])
+    patch.setattr(sys.modules["tightpipe.solving.bounds"], "all_bounds", lambda _: [WRONG])
 
 
 def _energetic(patch: Patch) -> None:
@@ -91,7 +91,7 @@ def test_cp_sat_that_denies_a_known_schedule_is_not_believed(monkeypatch: Patch)
     def denies(model: Any, *_: Any, **__: Any) -> Found:
         return Found(None, model.horizon + 1, True)
 
-    monkeypatch.setattr(sys.modules["tightpipe.solver.cpsat.solve"], "search", denies)
+    monkeypatch.setattr(sys.modules["tightpipe.solver.cpsat.cpsat_method"], "search", denies)
     with pytest.raises(ContradictionError, match=r"proof: cp-sat") as error:
         solve_cpsat(INSTANCE, Options(5, workers=1), formulation="plain")
     _evidence(str(error.value)).unlink()

@@ -13,8 +13,8 @@ from exact_cases import (
 )
 
 from tightpipe import Status, retime, validate
+from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.options import Options
 from tightpipe.solver.bounds import all_bounds
 from tightpipe.solver.cpsat import refute, solve_cpsat
 

@@ -27,16 +27,15 @@ from tightpipe import (
     simulate,
     validate,
 )
+from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.operation import OpKind
+from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.metrics import cost, largest_work
-from tightpipe.operation import OpKind
-from tightpipe.options import Options
-from tightpipe.solve import warm_starts
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.clock import Clock
+from tightpipe.solver.cpsat import cpsat_method as solve_module
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import search as search_module
-from tightpipe.solver.cpsat import solve as solve_module
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.plain.model import PlainModel
 from tightpipe.solver.cpsat.search import Found, search
@@ -45,6 +44,7 @@ from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import order_of, queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
+from tightpipe.solving.starts import warm_starts
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
@@ -256,7 +256,7 @@ def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: Bas
 INTERRUPTED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 from tightpipe.solver.cpsat import solve_cpsat
 instance = Instance.uniform(devices=5, microbatches=16, forward=10, backward=17, weight=9, comm=1,
                             memory=Memory(2, -1, -1, 20))

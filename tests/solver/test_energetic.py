@@ -10,17 +10,17 @@ from schedules import schedules_of
 from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, retime, solve
+from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.options import Options
+from tightpipe.core.result import Status
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.metrics import cost, largest_work
-from tightpipe.options import Options
-from tightpipe.result import Status
 from tightpipe.settings import load_settings
-from tightpipe.solve import warm_starts
 from tightpipe.solver.bounds import ramps_bound
 from tightpipe.solver.bounds.energetic import energetic_bound
-from tightpipe.solver.bounds.overload import overload_of
+from tightpipe.solver.bounds.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
+from tightpipe.solving.starts import warm_starts
 
 OPTIONS = Options(time_limit=60, workers=1)
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from schedules import schedules_of
 
 from tightpipe import Instance, Objective, Schedule, retime
+from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.metrics import cost, largest_work
-from tightpipe.options import Options
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds import best_bound
 from tightpipe.solver.bounds.fluid import Refuter, fluid_bound

@@ -9,16 +9,16 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, validate
-from tightpipe.metrics import bubble, cost, largest_work
-from tightpipe.operation import OpKind
-from tightpipe.options import Options
+from tightpipe.core.metrics import bubble, cost, largest_work
+from tightpipe.core.operation import OpKind
+from tightpipe.core.options import Options
 from tightpipe.settings import load_settings
-from tightpipe.solve import warm_starts
 from tightpipe.solver.improve import improve
-from tightpipe.solver.improve import solve as solve_module
+from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.fold import Fold, fold
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
+from tightpipe.solving.starts import warm_starts
 
 MEMORY = Memory(2, -1, -1, 16)
 

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Status, retime, solve, validate
-from tightpipe.metrics import cost
-from tightpipe.options import Options
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
 from tightpipe.solver.improve import improve
-from tightpipe.solver.improve import solve as solve_module
-from tightpipe.solver.improve.anneal import anneal
-from tightpipe.solver.improve.dispatch import dispatch, first_weights, yard_for
+from tightpipe.solver.improve import improve_method as solve_module
+from tightpipe.solver.improve.anneal_kernel import anneal
+from tightpipe.solver.improve.dispatch_kernel import dispatch, first_weights, yard_for
 from tightpipe.solver.improve.network import items_of, network_of, order_of_items, words_for
-from tightpipe.solver.improve.paths import cost_of, load
-from tightpipe.solver.improve.tune import tune
+from tightpipe.solver.improve.paths_kernel import cost_of, load
+from tightpipe.solver.improve.tune_kernel import tune
 from tightpipe.solver.queues import queues_of
 
 ONE = Options(workers=1)

@@ -15,12 +15,13 @@ from cases import uniform
 from independent_model import optimal_schedule
 
 from tightpipe import Instance, Memory, Operation, OpKind, Order, Proof, Status, retime, solve, validate
-from tightpipe.errors import DeadlockError
-from tightpipe.instance_file import instance_from_dict
-from tightpipe.metrics import busy_times, cost
-from tightpipe.options import Options
-from tightpipe.solve import METHODS, bounds_within
+from tightpipe.core.errors import DeadlockError
+from tightpipe.core.instance_file import instance_from_dict
+from tightpipe.core.metrics import busy_times, cost
+from tightpipe.core.options import Options
 from tightpipe.solver.bounds import all_bounds
+from tightpipe.solving.bounds import bounds_within
+from tightpipe.solving.methods import METHODS
 
 PAIRS_THAT_SELDOM_PAY = {
     "devices": 1,

@@ -14,10 +14,10 @@ from command_line import call
 from exact_cases import plain_memory, v_instance
 
 from tightpipe import InputError, Status, retime, validate
-from tightpipe.instance_file import save_instance
-from tightpipe.metrics import cost
-from tightpipe.options import Options
-from tightpipe.result import Result
+from tightpipe.core.instance_file import save_instance
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import Result
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.decide import decide
@@ -175,7 +175,7 @@ import sys
 import psutil
 sys.path.insert(0, sys.argv[1])
 from exact_cases import table_memory, v_instance
-from tightpipe.options import Options
+from tightpipe.core.options import Options
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.windows import windows_of

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Schedule, retime, validate
-from tightpipe.interruption import INTERRUPTED
-from tightpipe.metrics import cost
-from tightpipe.options import Options
+from tightpipe.core.interruption import INTERRUPTED
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.search import Found, search
 from tightpipe.solver.improve import improve, neighbourhood
-from tightpipe.solver.improve import solve as solve_module
+from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import queues_of, words_of

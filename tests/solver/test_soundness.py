@@ -11,9 +11,9 @@ import pytest
 from small_instances import Known, digest, known_optima, small_instance
 
 from tightpipe import Instance
-from tightpipe.options import Options
-from tightpipe.placement import PLACEMENTS
-from tightpipe.result import Bound
+from tightpipe.core.options import Options
+from tightpipe.core.placement import PLACEMENTS
+from tightpipe.core.result import Bound
 from tightpipe.solver.bounds import all_bounds
 from tightpipe.solver.bounds.energetic import energetic_bound
 from tightpipe.solver.bounds.fluid import Refuter, fluid_bound

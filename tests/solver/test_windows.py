@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
-from tightpipe.errors import DeadlockError, NoScheduleError
+from tightpipe.core.errors import DeadlockError, NoScheduleError
+from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.metrics import cost
 from tightpipe.settings import load_settings
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
-from tightpipe.solver.windows.box import STEPS, open_box
-from tightpipe.solver.windows.net import net_of
+from tightpipe.solver.windows.queue_arrays import net_of
+from tightpipe.solver.windows.window_state_kernel import STEPS, open_box
 
 FOREVER = Clock(None)
 

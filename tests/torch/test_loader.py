@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tightpipe import Instance, OpKind, Order, retime
+from tightpipe.core.placement import PLACEMENTS
 from tightpipe.export import EXPORTS, export_text
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.placement import PLACEMENTS
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 _LETTERS = {

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
 
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
 
 from ...queues import Queues
 from .variables import Variables

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.metrics import largest_work
-from tightpipe.schedule import Order, Schedule
+from tightpipe.core.metrics import largest_work
+from tightpipe.core.schedule import Order, Schedule
 
 from ...queues import Queues, Word, order_of, starts_of
 from ...windows import Windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.operation import OpKind
+from tightpipe.core.operation import OpKind
 
 from ...orders import OpenOrders
 from ...queues import Queues

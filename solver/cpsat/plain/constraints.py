@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from tightpipe.instance import Instance
-from tightpipe.operation import Operation, OpKind
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import Operation, OpKind
 
 from .variables import KINDS, Variables, receiver
 

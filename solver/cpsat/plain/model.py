@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.instance import Instance, Objective
-from tightpipe.operation import Operation
-from tightpipe.schedule import Order, Schedule
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.operation import Operation
+from tightpipe.core.schedule import Order, Schedule
 
 from .constraints import Constraints
 from .objective import bound_spans

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.instance import Instance, Objective
-from tightpipe.operation import OpKind
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.operation import OpKind
 
 from .variables import Variables
 

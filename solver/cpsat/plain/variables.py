@@ -6,8 +6,8 @@ from itertools import combinations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.instance import Instance
-from tightpipe.operation import Operation, OpKind
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import Operation, OpKind
 
 KINDS = (OpKind.F, OpKind.B, OpKind.W)
 

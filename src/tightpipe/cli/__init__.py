@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from ..errors import (
+from ..core.errors import (
     ContradictionError,
     DeadlockError,
     InfeasibleError,
@@ -16,7 +16,7 @@ from ..errors import (
     RunError,
     StoppedError,
 )
-from ..interruption import ended_by_signals, exit_status, reason_of
+from ..core.interruption import ended_by_signals, exit_status, reason_of
 from .common import cli
 from .group import Stopped
 

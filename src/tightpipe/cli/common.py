@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from ..console import show_json, show_pairs
-from ..errors import InfeasibleError
-from ..files import is_standard_output
-from ..schedule_file import ScheduleFile, load_schedule
-from ..validate import validate
+from ..core.errors import InfeasibleError
+from ..core.files import is_standard_output
+from ..core.schedule_file import ScheduleFile, load_schedule
+from ..core.validate import validate
+from ..terminal.console import show_json, show_pairs
 from .group import LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])

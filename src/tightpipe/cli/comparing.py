@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from .. import drawing
-from ..console import show_json, show_table
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.files import check_writable, write_text
+from ..core.instance import Objective
+from ..core.options import Options
 from ..experiments.compare import COLUMNS, Task, choose_settings, lacking, missing, plan, row_of, run
 from ..experiments.compare_report import latest, markdown
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
@@ -20,11 +22,9 @@ from ..experiments.realistic import choose_realistic, missing_realistic, plan_re
 from ..experiments.realistic import lacking as lacking_realistic
 from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
 from ..experiments.row_store import Row, RowStore, migrate_table
-from ..files import check_writable, write_text
-from ..instance import Objective
-from ..kernels import ensure_compiled
-from ..options import Options
-from ..progress_bar import progress_bar
+from ..solving.ensure_compiled import ensure_compiled
+from ..terminal.console import show_json, show_table
+from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option, search_options, show, summary_beside
 
 _migrate_option = click.option(

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from .. import drawing
-from ..console import show_json
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.files import check_writable
 from ..experiments.gallery import draw_gallery
-from ..files import check_writable
+from ..terminal.console import show_json
 from .common import cli, json_option, summary_beside, valid_schedule
 
 

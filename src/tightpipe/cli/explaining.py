@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ..console import show_json, show_table
+from ..core.metrics import bubble, bubble_rate, cost
 from ..explain import Explanation, Phase, Reason, explain, legs
-from ..metrics import bubble, bubble_rate, cost
-from ..progress_bar import working
+from ..terminal.console import show_json, show_table
+from ..terminal.progress_bar import working
 from .common import cli, json_option, valid_schedule
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..interruption import reason_of
+from ..core.interruption import reason_of
 
 
 class Stopped(click.ClickException):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..console import show_json, show_table
-from ..solve import METHODS
+from ..solving.methods import METHODS
+from ..terminal.console import show_json, show_table
 from .common import cli, json_option
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..kernels import ensure_compiled
+from ..solving.ensure_compiled import ensure_compiled
 from .common import cli
 
 

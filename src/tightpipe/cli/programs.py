@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from ..console import show_json, show_table
-from ..errors import DeadlockError
+from ..core.errors import DeadlockError
+from ..core.files import check_writable
+from ..core.instance_file import read_json
 from ..export import EXPORTS, export
-from ..files import check_writable
-from ..instance_file import read_json
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
 from ..program.passes import (
     DEFAULT_PASSES,
@@ -25,6 +24,7 @@ from ..program.passes import (
     save_tasks,
     visualize_overlap,
 )
+from ..terminal.console import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
 
 Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]  # and pictures of it

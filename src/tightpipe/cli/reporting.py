@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from ..console import show_json
-from ..errors import InputError
-from ..files import STANDARD, check_writable, write_text
-from ..progress_bar import progress_bar
+from ..core.errors import InputError
+from ..core.files import STANDARD, check_writable, write_text
+from ..terminal.console import show_json
+from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option, summary_beside, valid_schedule
 
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import click
 
-from ..console import show_json
-from ..errors import InputError
-from ..files import check_writable
-from ..instance import Objective
-from ..instance_file import save_instance
-from ..integers import check_int
-from ..placement import PLACEMENTS, Placement
-from ..progress_bar import working
+from ..core.errors import InputError
+from ..core.files import check_writable
+from ..core.instance import Objective
+from ..core.instance_file import save_instance
+from ..core.integers import check_int
+from ..core.placement import PLACEMENTS, Placement
 from ..runtime import (
     DTYPES,
     MODELS,
@@ -27,6 +25,8 @@ from ..runtime import (
     read_zero_bubble_log,
     run_schedule,
 )
+from ..terminal.console import show_json
+from ..terminal.progress_bar import working
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
 
 

@@ -9,16 +9,17 @@ from typing import Any
 
 import click
 
-from ..console import show_json, show_pairs, show_table
-from ..files import STANDARD, check_writable
-from ..instance_file import load_instance
-from ..interruption import exit_status, held_back, reason_of, was_stopped
-from ..options import Options
-from ..progress_bar import progress_bar
-from ..result import Bound, Result
-from ..schedule_file import load_schedule, save_schedule
-from ..solve import bounds_within, solve
-from ..summary import summary
+from ..core.files import STANDARD, check_writable
+from ..core.instance_file import load_instance
+from ..core.interruption import exit_status, held_back, reason_of, was_stopped
+from ..core.options import Options
+from ..core.result import Bound, Result
+from ..core.schedule_file import load_schedule, save_schedule
+from ..core.summary import summary
+from ..solving.bounds import bounds_within
+from ..solving.solve import solve
+from ..terminal.console import show_json, show_pairs, show_table
+from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option, max_memory_option, search_options, summary_beside
 
 

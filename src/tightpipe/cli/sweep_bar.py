@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from ..experiments.sweep.guard import Outcome
+from ..experiments.sweep.guarded_process import Outcome
 from ..experiments.sweep.row import Row, Value
 from ..experiments.sweep.store import Store, Tally
 from ..experiments.sweep.task import Task

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from ..console import show_json, show_pairs
-from ..errors import InputError, StoppedError
+from ..core.errors import InputError, StoppedError
+from ..core.files import STANDARD
 from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
@@ -27,13 +27,13 @@ from ..experiments.sweep.engine import (
 from ..experiments.sweep.experiment import Experiment
 from ..experiments.sweep.experiment_file import load_experiment, located
 from ..experiments.sweep.grid import plan
-from ..experiments.sweep.guard import Limits
+from ..experiments.sweep.guarded_process import Limits
 from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
-from ..files import STANDARD
-from ..kernels import ensure_compiled
+from ..solving.ensure_compiled import ensure_compiled
+from ..terminal.console import show_json, show_pairs
 from .common import cli, json_option
 from .sweep_bar import duration, sweep_bar, title
 

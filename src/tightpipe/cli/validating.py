@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ..console import show_json
-from ..metrics import bubble_rate, cost
-from ..schedule_file import ScheduleFile, load_schedule
-from ..validate import Violation, validate
+from ..core.metrics import bubble_rate, cost
+from ..core.schedule_file import ScheduleFile, load_schedule
+from ..core.validate import Violation, validate
+from ..terminal.console import show_json
 from .common import cli, json_option
 
 

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from numpy.typing import NDArray
 
-from ..metrics import charged_windows
-from ..operation import OpKind
-from ..schedule import Ints, Schedule
+from ..core.metrics import charged_windows
+from ..core.operation import OpKind
+from ..core.schedule import Schedule
+from ..kernels.arrays import Ints
 from . import palette, style
 from .lanes import lanes, looks
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from ..errors import InputError
+from ..core.errors import InputError
 from . import palette, style
 from .marks import marker_look, proof_handles
 from .output import draw_to

@@ -13,10 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from .. import metrics
-from ..errors import InputError
-from ..operation import OpKind
-from ..schedule import Schedule
+from ..core import metrics
+from ..core.errors import InputError
+from ..core.operation import OpKind
+from ..core.schedule import Schedule
 from . import palette, style
 from .bars import draw_bars
 from .lanes import lane_count, lane_noun, looks

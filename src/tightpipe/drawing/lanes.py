@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..operation import OpKind
-from ..placement import Placement, Route
-from ..schedule import Ints, Schedule
-from ..tables import tables
+from ..core.instance_arrays import arrays_of
+from ..core.operation import OpKind
+from ..core.placement import Placement, Route
+from ..core.schedule import Schedule
+from ..kernels.arrays import Ints
 
 
 def lane_count(placement: Placement) -> int:
@@ -25,7 +26,7 @@ def lanes(schedule: Schedule) -> Ints:
     instance = schedule.instance
     chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
     _, stage, microbatch = schedule.order.operations.T
-    route = tables(instance).route[microbatch]
+    route = arrays_of(instance).route[microbatch]
     lane: Ints = route * instance.placement.stages_per_device + chunk[route, stage]
     return lane
 

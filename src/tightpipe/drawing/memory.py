@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ..schedule import Schedule
-from ..simulate import memory_trace
-from ..tables import tables
+from ..core.instance_arrays import arrays_of
+from ..core.schedule import Schedule
+from ..core.simulate import memory_trace
 from . import palette, style
 
 _MOST_STEPS = 700  # more do not show in a figure's width; then each line shows the largest in each part
@@ -31,7 +31,7 @@ def memory_steps(schedule: Schedule) -> Iterator[Steps]:
     """
     kind, stage, _ = schedule.order.operations.T
     during = memory_trace(schedule.instance, schedule.order)
-    after = during + np.minimum(tables(schedule.instance).delta[kind, stage], 0)
+    after = during + np.minimum(arrays_of(schedule.instance).delta[kind, stage], 0)
     changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # an F frees nothing
     all_times = np.stack([schedule.start, changes], axis=1)
     all_levels = np.stack([during, after], axis=1)

@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ..errors import InputError
-from ..files import check_writable, is_standard_output, write_bytes
+from ..core.errors import InputError
+from ..core.files import check_writable, is_standard_output, write_bytes
 from . import style
 
 SUFFIXES = (".pdf", ".png", ".svg")

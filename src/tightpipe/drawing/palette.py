@@ -11,7 +11,7 @@ twenty sees fewer hues. What stands beside it:
 - Series have a marker and a line pattern of their own.
 - A reason of idle time is a strip within idle time, and named where the pointer rests.
 
-`tests/plot/test_palette.py` holds the colours to this in lightness, in contrast, and as readers with
+`tests/drawing/test_palette.py` holds the colours to this in lightness, in contrast, and as readers with
 protanopia, deuteranopia and tritanopia see them.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..operation import OpKind
+from ..core.operation import OpKind
 
 PAPER = "#FFFFFF"
 INK = "#222222"  # axes, text and outlines

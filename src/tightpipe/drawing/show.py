@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-from ..schedule import Schedule
+from ..core.schedule import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from ..operation import OpKind
+from ..core.operation import OpKind
 from . import palette
 
 WIDTH = 7.0  # inches: both columns of a two-column page

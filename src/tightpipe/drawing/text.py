@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..errors import InputError
-from ..integers import check_int
-from ..operation import OpKind
-from ..schedule import Schedule
+from ..core.errors import InputError
+from ..core.integers import check_int
+from ..core.operation import OpKind
+from ..core.schedule import Schedule
 from .lanes import lane_count, visits
 
 USUAL_WIDTH = 160

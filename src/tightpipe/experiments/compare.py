@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..activations import limits_of_activations
-from ..errors import InputError
-from ..instance import Instance, Objective
-from ..integers import check_int
-from ..interruption import raise_again
-from ..options import Options, Progress
-from ..result import Result
+from ..core.activations import limits_of_activations
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.integers import check_int
+from ..core.interruption import raise_again
+from ..core.options import Options, Progress
+from ..core.result import Result
 from ..settings import Setting, load_settings
-from ..solve import find_method, solve
+from ..solving.methods import find_method
+from ..solving.solve import solve
 from .row_store import Row, RowStore
 from .solve_columns import added_columns, memory_column, option_columns, result_columns
 

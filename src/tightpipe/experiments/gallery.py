@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import drawing
-from ..instance import Instance, Memory
-from ..schedule import Schedule
-from ..solve import METHODS, solve
+from ..core.instance import Instance, Memory
+from ..core.schedule import Schedule
+from ..solving.methods import METHODS
+from ..solving.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
 _FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,)}  # 2p in the V is the memory of 1F1B

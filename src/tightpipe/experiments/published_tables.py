@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ..instance import Instance
+from ..core.instance import Instance
 from ..settings import Setting, load_settings, load_table5
-from ..solve import solve
+from ..solving.solve import solve
 
 _LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
 _TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}

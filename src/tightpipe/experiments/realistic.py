@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from ..errors import InputError
-from ..instance import Instance
-from ..interruption import raise_again
-from ..options import Options, Progress
-from ..result import Result, Status
-from ..retime import retime
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.interruption import raise_again
+from ..core.options import Options, Progress
+from ..core.result import Result, Status
+from ..core.retime import retime
+from ..core.validate import validate
 from ..settings import load_realistic, with_median_costs
-from ..solve import solve
-from ..validate import validate
+from ..solving.solve import solve
 from .row_store import Row, RowStore
 from .solve_columns import added_columns, memory_column, option_columns, result_columns
 

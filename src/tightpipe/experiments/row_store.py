@@ -15,8 +15,8 @@ from typing import Protocol, TypeVar
 
 from filelock import FileLock
 
-from ..errors import InputError
-from ..files import read_text, write_text
+from ..core.errors import InputError
+from ..core.files import read_text, write_text
 
 Row = dict[str, str]
 

@@ -6,11 +6,11 @@ import os
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from ..activations import memory_of_1f1b
-from ..instance import Instance
-from ..metrics import imbalance, works
-from ..options import Options
-from ..result import Result
+from ..core.activations import memory_of_1f1b
+from ..core.instance import Instance
+from ..core.metrics import imbalance, works
+from ..core.options import Options
+from ..core.result import Result
 
 
 def option_columns(options: Options, *, searches: bool) -> dict[str, object]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..compiled import compiled_with_arrays
-from ..operation import OpKind
-from ..schedule import Ints, Schedule
-from ..simulate import departure
-from ..tables import tables
+from ..core.instance_arrays import arrays_of
+from ..core.operation import OpKind
+from ..core.schedule import Schedule
+from ..kernels.arrays import Ints
+from .arrivals_kernel import departures
 
 NOTHING = -1
 
@@ -40,10 +39,10 @@ class Arrivals:
 
 def arrivals(schedule: Schedule) -> Arrivals:
     """Return when the inputs of a valid schedule's operations arrive, at the times that it has."""
-    t = tables(schedule.instance)
+    t = arrays_of(schedule.instance)
     kind, stage, microbatch = schedule.order.operations.T
     route = t.route[microbatch]
-    sent = _departures(
+    sent = departures(
         schedule.end,
         schedule.order.offsets,
         t.peer[kind, route, stage],
@@ -69,15 +68,3 @@ def _sources(schedule: Schedule) -> Ints:
     following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # one of them is there
     backward = np.where(stage == instance.stages - 1, own, following)
     return np.select([kind == OpKind.F, kind == OpKind.W], [previous, b[stage + 1, microbatch]], backward)
-
-
-@compiled_with_arrays
-def _departures(end: Any, offsets: Any, receiver: Any, occupancy: int) -> Any:
-    """Return when each operation's result leaves its device."""
-    devices = len(offsets) - 1
-    left = end.copy()
-    for device in range(devices):
-        last = np.full(devices, -occupancy, np.int64)
-        for i in range(offsets[device], offsets[device + 1]):
-            left[i] = departure(end[i], receiver[i], last, occupancy)
-    return left

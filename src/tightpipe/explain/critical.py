@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..instance import Objective
-from ..metrics import charged_windows, cost
-from ..operation import Operation
-from ..schedule import Schedule
+from ..core.instance import Objective
+from ..core.metrics import charged_windows, cost
+from ..core.operation import Operation
+from ..core.schedule import Schedule
 from .arrivals import NOTHING, Arrivals
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
-from ..schedule import Schedule
+from ..core.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
+from ..core.schedule import Schedule
 from .arrivals import arrivals
 from .critical import Step, critical_path
 from .idle import Idle, Reason, idle_times
@@ -93,7 +93,7 @@ def explain(schedule: Schedule, method: str | None = None, *, relax: bool = True
     Parameters
     ----------
     schedule
-        The schedule; `tightpipe.validate` must find nothing in it.
+        The schedule; `tightpipe.core.validate` must find nothing in it.
     method
         Name of the method that made it: which heuristic to run with more memory.
     relax

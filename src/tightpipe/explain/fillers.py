@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import compiled_with_arrays
-from ..schedule import Ints, Schedule
-from ..simulate import memory_trace
-from ..tables import tables
-from .arrivals import NOTHING, Arrivals
+from ..core.instance_arrays import arrays_of
+from ..core.schedule import Schedule
+from ..core.simulate import memory_trace
+from ..kernels.arrays import Ints
+from .arrivals import Arrivals
+from .fillers_kernel import search_gaps
 
 
 class Fillers(NamedTuple):
@@ -43,60 +44,14 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
         When the gaps begin, in ticks, shape (gaps,); they end with the starts of `heads`.
     """
     instance, order = schedule.instance, schedule.order
-    t = tables(instance)
+    t = arrays_of(instance)
     device = np.searchsorted(order.offsets, heads, side="right") - 1
     iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
     kind, stage, microbatch = order.operations.T
-    found = _search(
+    found = search_gaps(
         *(heads, opens, order.offsets[device + 1], t.limit[device]),
         *(schedule.start, schedule.end, order.pairs, inputs.arrived),
         *(t.delta[kind, stage], memory_trace(instance, order), iteration[microbatch]),
         instance.flush,
     )
     return Fillers(*found)
-
-
-@compiled_with_arrays
-def _search(
-    heads: Any,
-    opens: Any,
-    stops: Any,
-    limits: Any,
-    start: Any,
-    end: Any,
-    joined: Any,
-    arrived: Any,
-    delta: Any,
-    during: Any,
-    iteration: Any,
-    flush: bool,
-) -> Any:
-    fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
-    fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]
-    for g in range(len(heads)):
-        head, closes = heads[g], start[heads[g]]
-        peak = during[head]  # of what runs between the gap and row j
-        for j in range(head + 1, stops[g]):
-            if flush and iteration[j] != iteration[head]:
-                break
-            ready = max(opens[g], arrived[j])
-            if ready < closes and joined[j] == 0 and joined[j - 1] == 0:
-                if delta[j] > 0 and limits[g] >= 0 and peak + delta[j] > limits[g]:
-                    if ready < blocked_from[g]:
-                        blocked[g], blocked_from[g] = j, ready
-                        frees[g] = _last_above(during, head, j, limits[g] - delta[j])
-                else:
-                    allowed_from[g] = min(allowed_from[g], ready)
-                    if ready + end[j] - start[j] <= closes and ready < fits_from[g]:
-                        fits[g], fits_from[g] = j, ready
-            peak = max(peak, during[j])
-    return fits, fits_from, allowed_from, blocked, blocked_from, frees
-
-
-@compiled_with_arrays
-def _last_above(during: Any, first: int, stop: int, room: int) -> int:
-    """Return the last row before `stop` while which the memory is above `room`."""
-    for row in range(stop - 1, first - 1, -1):
-        if during[row] > room:
-            return row
-    return first

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import charged_windows
-from ..operation import Operation
-from ..schedule import Order, Schedule
+from ..core.metrics import charged_windows
+from ..core.operation import Operation
+from ..core.schedule import Order, Schedule
 from .arrivals import NOTHING, Arrivals
 from .fillers import Fillers, fillers
 from .phases import Phase, borders, phase

@@ -6,8 +6,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from ..operation import OpKind
-from ..schedule import Ints, Schedule
+from ..core.operation import OpKind
+from ..core.schedule import Schedule
+from ..kernels.arrays import Ints
 
 
 class Phase(StrEnum):

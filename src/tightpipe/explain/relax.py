@@ -8,13 +8,15 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ..instance import Costs, Instance
-from ..integers import LARGEST
-from ..metrics import busy_times, cost, imbalance
-from ..operation import OpKind
-from ..retime import retime
-from ..schedule import Schedule
-from ..solve import METHODS, solve, warm_starts
+from ..core.instance import Costs, Instance
+from ..core.integers import LARGEST
+from ..core.metrics import busy_times, cost, imbalance
+from ..core.operation import OpKind
+from ..core.retime import retime
+from ..core.schedule import Schedule
+from ..solving.methods import METHODS
+from ..solving.solve import solve
+from ..solving.starts import warm_starts
 
 _PARTS = 1000  # of a tick, in which durations of even work are counted
 

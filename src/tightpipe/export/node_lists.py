@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import InputError
-from ..instance import MOST_OPERATIONS
-from ..integers import check_int
-from ..operation import Operation, OpKind
-from ..placement import Placement
+from ..core.errors import InputError
+from ..core.instance import MOST_OPERATIONS
+from ..core.integers import check_int
+from ..core.operation import Operation, OpKind
+from ..core.placement import Placement
+from ..core.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
-from ..schedule import Order, Schedule
 from .target import Target
 
 StageOf = Callable[[dict[str, Any], int], int]  # node and number of devices -> global stage

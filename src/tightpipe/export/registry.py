@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..files import read_text, write_text
-from ..schedule import Order, Schedule
+from ..core.errors import InputError
+from ..core.files import read_text, write_text
+from ..core.schedule import Order, Schedule
 from .chrome_trace import CHROME_TRACE
-from .guard import check_exportable
+from .exportable import check_exportable
 from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
 from .table import CSV
 from .target import Target

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import InputError
-from ..operation import Operation
-from ..schedule import Order, check_slot
+from ..core.errors import InputError
+from ..core.operation import Operation
+from ..core.schedule import Order, check_slot
 
 
 def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:

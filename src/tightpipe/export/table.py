@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Iterator
 
-from ..errors import InputError
-from ..operation import Operation
-from ..schedule import Order, Schedule
-from ..simulate import memory_trace
+from ..core.errors import InputError
+from ..core.operation import Operation
+from ..core.schedule import Order, Schedule
+from ..core.simulate import memory_trace
 from .rows import order_of_rows
 from .target import Target, unchanged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..schedule import Order, Schedule
+from ..core.schedule import Order, Schedule
 
 
 @dataclass(frozen=True, slots=True)

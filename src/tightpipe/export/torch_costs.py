@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import InputError
-from ..instance import Instance
-from ..operation import Operation, OpKind
-from ..retime import retime
-from ..schedule import Order, Schedule
-from ..validate import validate
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.operation import Operation, OpKind
+from ..core.retime import retime
+from ..core.schedule import Order, Schedule
+from ..core.validate import validate
 
 
 def torch_stage0_instance(instance: Instance) -> Instance:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from ..errors import InputError
-from ..operation import Operation, OpKind
-from ..retime import retime
-from ..schedule import Order, Schedule, check_slot
+from ..core.errors import InputError
+from ..core.operation import Operation, OpKind
+from ..core.retime import retime
+from ..core.schedule import Order, Schedule, check_slot
 from .target import Target
 from .torch_costs import merge_adjacent, with_torch_stage0
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 
-from ..errors import InputError
-from ..operation import OpKind
+from ..core.errors import InputError
+from ..core.operation import OpKind
 from .node import Message
 from .program import Program
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..errors import InputError
-from ..instance import Instance
-from ..operation import Operation
-from ..schedule import Schedule
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.operation import Operation
+from ..core.schedule import Schedule
 from .message_order import MessageOrder
 from .node import Node, NodeType, chunks
 from .post_validation import post_validation

@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..operation import Operation, OpKind
-from ..placement import Placement
+from ..core.operation import Operation, OpKind
+from ..core.placement import Placement
 
 
 class NodeType(StrEnum):

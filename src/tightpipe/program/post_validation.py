@@ -7,9 +7,9 @@ from the last device to the first, and each device then confirms its step or rol
 
 from __future__ import annotations
 
-from ..instance import Instance
-from ..operation import OpKind
-from ..schedule import Schedule
+from ..core.instance import Instance
+from ..core.operation import OpKind
+from ..core.schedule import Schedule
 from .node import Node, NodeType, chunks
 
 Ranked = tuple[int, Node]  # rank among the validation nodes of all devices at the same time

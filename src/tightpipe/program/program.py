@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..instance import Instance
-from ..operation import Operation
-from ..schedule import Order
+from ..core.instance import Instance
+from ..core.operation import Operation
+from ..core.schedule import Order
 from .node import Node
 
 

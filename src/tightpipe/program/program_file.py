@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..files import write_text
-from ..instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
-from ..integers import LARGEST, check_int
+from ..core.errors import InputError
+from ..core.files import write_text
+from ..core.instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
+from ..core.integers import LARGEST, check_int
 from .check import check_program
 from .node import Node, NodeType
 from .program import Program

@@ -12,10 +12,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from .. import metrics
-from ..errors import DeadlockError, InputError
-from ..integers import check_int
-from ..schedule import Schedule
+from ..core import metrics
+from ..core.errors import DeadlockError, InputError
+from ..core.integers import check_int
+from ..core.schedule import Schedule
 from .check import check_program
 from .node import Message, Node
 from .program import Program

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..errors import InputError
-from ..instance import Instance
-from ..operation import OpKind
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.operation import OpKind
 from .node import Message, Node, NodeType
 
 _POINT_TO_POINT = {

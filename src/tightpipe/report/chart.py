@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import metrics
+from ..core import metrics
+from ..core.instance_arrays import arrays_of
+from ..core.operation import Operation, OpKind
 from ..drawing.lanes import lane_count, lane_noun, lanes
 from ..explain import Explanation, Idle, Phase, Reason, arrivals, legs
-from ..operation import Operation, OpKind
-from ..schedule import Ints
-from ..tables import tables
+from ..kernels.arrays import Ints
 from .blob import Blob, pack
 from .entry import Entry
 
@@ -32,7 +32,7 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
-    t = tables(instance)
+    t = arrays_of(instance)
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,

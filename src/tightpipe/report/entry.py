@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..schedule import Schedule
+from ..core.schedule import Schedule
 from .figures import Figure
 
 Value = str | int | float | None

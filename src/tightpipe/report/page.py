@@ -9,9 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ..core.operation import OpKind
 from ..drawing import palette
 from ..explain import SENTENCES, Explanation, Phase, Reason, explain
-from ..operation import OpKind
 from .chart import chart
 from .columns import split_columns
 from .entry import Entry, Report, Value

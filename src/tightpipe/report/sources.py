@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from .. import metrics
+from ..core import metrics
+from ..core.instance_file import read_json
+from ..core.schedule_file import ScheduleFile
 from ..experiments.study.load import Study, load_study
-from ..experiments.sweep.change import OWN
+from ..experiments.sweep.axes import OWN
 from ..experiments.sweep.row import Row
-from ..instance_file import read_json
-from ..schedule_file import ScheduleFile
-from ..solve import METHODS
+from ..solving.methods import METHODS
 from .entry import Entry, Report
 from .figures import load_figures
 

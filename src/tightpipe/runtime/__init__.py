@@ -1,6 +1,6 @@
 """Schedules run and profiled with PyTorch (optional extra ``torch``)."""
 
-from ..errors import RunError
+from ..core.errors import RunError
 from .measured import Measured, RunReport, Span
 from .profile import DTYPES, TransformerShape, profile_stages
 from .profile_logs import read_chrome_trace, read_zero_bubble_log

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from .. import metrics
-from ..instance import Costs, Instance
-from ..operation import Operation, OpKind
-from ..schedule import Order, Schedule
-from ..simulate import simulate
+from ..core import metrics
+from ..core.instance import Costs, Instance
+from ..core.operation import Operation, OpKind
+from ..core.schedule import Order, Schedule
+from ..core.simulate import simulate
 
 _MICRO = 1e6
 

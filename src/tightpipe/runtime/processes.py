@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from ..errors import RunError
+from ..core.errors import RunError
 
 _WORKER = Path(__file__).with_name("worker.py")
 _POLL_SECONDS = 0.05

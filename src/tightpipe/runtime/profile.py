@@ -11,8 +11,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError
-from ..integers import check_int
+from ..core.errors import InputError
+from ..core.integers import check_int
 from .profile_table import Profile, read_table
 from .torch_needed import require_torch
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..files import read_bytes, read_text
-from ..placement import Placement
+from ..core.errors import InputError
+from ..core.files import read_bytes, read_text
+from ..core.placement import Placement
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
 
 _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)

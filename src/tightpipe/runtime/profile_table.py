@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..files import read_text
-from ..instance import MOST_OPERATIONS, Instance, Memory, Objective
-from ..integers import check_int
+from ..core.errors import InputError
+from ..core.files import read_text
+from ..core.instance import MOST_OPERATIONS, Instance, Memory, Objective
+from ..core.integers import check_int
 
 KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.integers import check_int
+from ..core.operation import Operation, OpKind
+from ..core.schedule import Order, Schedule
 from ..export import export_text, merge_adjacent
-from ..integers import check_int
-from ..operation import Operation, OpKind
-from ..schedule import Order, Schedule
 from .measured import Measured, RunReport, Span
 from .processes import run_ranks
 from .torch_needed import require_torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ..errors import InputError
+from ..core.errors import InputError
 
 
 def torch_installed() -> bool:

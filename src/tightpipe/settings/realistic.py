@@ -8,8 +8,8 @@ from functools import cache
 from importlib.resources import files
 from statistics import median
 
-from ..instance import Instance, Memory
-from ..operation import OpKind
+from ..core.instance import Instance, Memory
+from ..core.operation import OpKind
 
 _HELD, _FREED_BY_B, _FREED_BY_W = 74, 42, 32
 _PER_CENT = 100

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..instance import Instance, Memory, Objective
-from ..placement import Placement
+from ..core.instance import Instance, Memory, Objective
+from ..core.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from ..instance import Instance
+from ..core.instance import Instance
 from .table import Setting
 
 

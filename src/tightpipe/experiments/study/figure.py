@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ... import drawing
-from ...files import write_text
+from ...core.files import write_text
 from ..sweep.experiment import FigureKind
 from ..sweep.row import Row
-from . import points
-from .points import Point
+from . import figure_data
+from .figure_data import Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,18 @@ class _Figure:
 
 
 _FIGURES = {
-    FigureKind.SETTINGS: _Figure(points.setting_points, drawing.draw_bubble_rates),
+    FigureKind.SETTINGS: _Figure(figure_data.setting_points, drawing.draw_bubble_rates),
     FigureKind.MEMORY: _Figure(
-        points.memory_points,
+        figure_data.memory_points,
         partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
     ),
     FigureKind.COMM: _Figure(
-        points.comm_points,
+        figure_data.comm_points,
         partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
     ),
-    FigureKind.UNEVEN: _Figure(points.uneven_points, drawing.draw_bubble_rates),
-    FigureKind.ANYTIME: _Figure(points.anytime_points, drawing.draw_gap_over_time),
-    FigureKind.SCALING: _Figure(points.scaling_points, drawing.draw_time_to_gap),
+    FigureKind.UNEVEN: _Figure(figure_data.uneven_points, drawing.draw_bubble_rates),
+    FigureKind.ANYTIME: _Figure(figure_data.anytime_points, drawing.draw_gap_over_time),
+    FigureKind.SCALING: _Figure(figure_data.scaling_points, drawing.draw_time_to_gap),
 }
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
-from ...errors import InputError
-from ...files import read_text, write_bytes, write_text
+from ...core.errors import InputError
+from ...core.files import read_text, write_bytes, write_text
 from ..sweep.row import COLUMNS, Row
 from .load import ROWS
 

@@ -6,10 +6,10 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import InputError
-from ...schedule import Schedule
-from ..sweep.packed import unpack
+from ...core.errors import InputError
+from ...core.schedule import Schedule
 from ..sweep.row import COLUMNS, Row, row_from_text
+from ..sweep.schedule_bytes import unpack
 from ..sweep.store import open_store
 
 STORE = "store.sqlite"

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...errors import InputError
-from ...instance_file import instance_from_dict
-from ...metrics import imbalance, works
+from ...core.errors import InputError
+from ...core.instance_file import instance_from_dict
+from ...core.metrics import imbalance, works
 from ..sweep.row import COLUMNS, Row, row_from_text
 from ..sweep.schema import migrate
 from ..sweep.store import open_store

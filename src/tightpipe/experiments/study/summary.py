@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from ...files import write_text
+from ...core.files import write_text
 from ..sweep.row import Row
-from .points import bound_rate, method_name
+from .figure_data import bound_rate, method_name
 
 _AXES = ("problem", "p", "n", "objective", "uneven", "comm", "memory", "seed", "time_limit")
 _DASH = "-"

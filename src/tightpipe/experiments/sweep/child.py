@@ -16,13 +16,13 @@ import threading
 from dataclasses import replace
 from typing import IO, Any
 
-from ...instance import Instance
-from ...instance_file import instance_from_dict
-from ...result import LogEntry, Result
-from ...retime import retime
-from ...schedule import Schedule
-from ...solve import solve
-from .packed import pack
+from ...core.instance import Instance
+from ...core.instance_file import instance_from_dict
+from ...core.result import LogEntry, Result
+from ...core.retime import retime
+from ...core.schedule import Schedule
+from ...solving.solve import solve
+from .schedule_bytes import pack
 
 _RESULTS = (
     *(

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import InputError, StoppedError
-from .guard import Limits, Outcome, run_guarded
+from ...core.errors import InputError, StoppedError
+from .guarded_process import Limits, Outcome, run_guarded
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ...instance import Instance
-from .change import Change
+from ...core.instance import Instance
+from .axes import Change
 
 
 class FigureKind(StrEnum):

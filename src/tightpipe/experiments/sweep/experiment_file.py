@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
-from ...files import read_text
-from ...instance import Instance
-from ...instance_file import load_instance, read_toml
-from ...integers import check_int
+from ...core.errors import InputError
+from ...core.files import read_text
+from ...core.instance import Instance
+from ...core.instance_file import load_instance, read_toml
+from ...core.integers import check_int
 from ...settings import Setting
-from ...solve import METHODS, find_method
+from ...solving.methods import METHODS, find_method
 from ..compare import choose_settings
-from .change import (
+from .axes import (
     OWN,
     parse_comm,
     parse_devices,

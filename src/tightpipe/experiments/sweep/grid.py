@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from ...activations import memory_of_1f1b
-from ...errors import InputError
-from ...instance import Instance
-from ...solve import Method, find_method
-from .change import Change, with_median_durations
+from ...core.activations import memory_of_1f1b
+from ...core.errors import InputError
+from ...core.instance import Instance
+from ...solving.methods import Method, find_method
+from .axes import Change, with_median_durations
 from .experiment import Experiment, Problem
 from .experiment_file import located
 from .row import Row

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 
-from ...errors import StoppedError
+from ...core.errors import StoppedError
 from .engine import Engine, EngineContext
-from .guard import Limits, Outcome
+from .guarded_process import Limits, Outcome
 from .store import Store
 from .task import Task
 

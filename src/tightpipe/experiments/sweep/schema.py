@@ -8,13 +8,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ...activations import memory_of_1f1b
-from ...errors import InputError
-from ...instance import Instance
-from ...instance_file import instance_from_dict
-from ...metrics import busy_times, imbalance, works
-from .packed import unpack
+from ...core.activations import memory_of_1f1b
+from ...core.errors import InputError
+from ...core.instance import Instance
+from ...core.instance_file import instance_from_dict
+from ...core.metrics import busy_times, imbalance, works
 from .row import COLUMNS, column_type
+from .schedule_bytes import unpack
 
 VERSION = 2
 """Version of the tables; `PRAGMA user_version` of every store."""

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import InputError, StoppedError
+from ...core.errors import InputError, StoppedError
 from .row import COLUMNS, Row, Value
 from .schema import prepare
 from .task import Task

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
-from ...instance import Instance
-from ...instance_file import instance_to_dict
+from ...core.instance import Instance
+from ...core.instance_file import instance_to_dict
 from .row import Row
 
 TIGHTPIPE, ORTOOLS = version("tightpipe"), version("ortools")

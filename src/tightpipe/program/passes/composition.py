@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...errors import InputError
+from ...core.errors import InputError
 from .adjacent_swaps import raise_comms_within_memory, sink_waits_within_memory
 from .greedy import raise_comms, sink_waits
 from .reorder_compute import decide_global_ordering_of_comms, reorder_compute_for_overlap

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...errors import InputError
-from ...instance import Instance
+from ...core.errors import InputError
+from ...core.instance import Instance
 from ..node import Node, NodeType
 from ..program import Program
 from ..steps import Step, device_steps

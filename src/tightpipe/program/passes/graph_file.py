@@ -16,10 +16,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
-from ...files import write_text
-from ...instance_file import check_keys, check_kind, read_json
-from ...integers import check_int
+from ...core.errors import InputError
+from ...core.files import write_text
+from ...core.instance_file import check_keys, check_kind, read_json
+from ...core.integers import check_int
 from .task import Task, TaskKind, Tasks, check_tasks
 
 _NUMBERS = ("duration", "ready", "memory", "buffer")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import DeadlockError, InputError
-from ...metrics import busy_times, peak_memory
-from ...schedule import Schedule
+from ...core.errors import DeadlockError, InputError
+from ...core.metrics import busy_times, peak_memory
+from ...core.schedule import Schedule
 from ..lowering import lower
 from ..program import Program
 from ..replay import Replay, replay

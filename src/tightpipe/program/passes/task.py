@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...errors import InputError
+from ...core.errors import InputError
 
 
 class TaskKind(StrEnum):

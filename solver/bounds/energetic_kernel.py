@@ -1,0 +1,211 @@
+"""How much more a device has to work between two times than they are apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.compiled import compiled
+
+from ..queues import Queues
+from ..windows import Windows
+
+_NO_LIMIT = 2**61
+_NEVER = 2**61  # more than any work or time
+_KINDS = OpKind.F, OpKind.B, OpKind.W
+_F, _B, _W = (int(kind) for kind in _KINDS)
+_NONE = -1  # where no operation runs
+
+
+class Machine(NamedTuple):
+    """The queues of one device; Q queues, N items."""
+
+    kind: Ints  # (Q,)
+    duration: Ints  # (Q,)
+    delta: Ints  # (Q,) memory
+    first: Ints  # (Q + 1,) the items of queue q are first[q] to first[q + 1] - 1
+    shortest: Ints  # (3,) duration of each kind
+    longest: Ints  # (3,)
+    least_delta: Ints  # (3,)
+    limit: int
+
+
+class Counts(NamedTuple):
+    """How many items of each queue, shape (Q,)."""
+
+    ended: Ints  # surely
+    may_end: Ints
+    begun: Ints  # surely, before now
+    may_begin: Ints
+
+
+class State(NamedTuple):
+    """Ranges of how many operations of each kind have ended, and what those that surely have come to."""
+
+    least_f: int
+    most_f: int
+    least_b: int
+    most_b: int
+    least_w: int
+    most_w: int
+    work: int
+    memory: int  # with the one that runs
+
+
+def overload_of(queues: Queues, windows: Windows, device: int) -> int:
+    """Return by how many ticks the work between some two times exceeds the time between them.
+
+    Parameters
+    ----------
+    queues
+        The queues.
+    windows
+        Windows of the queues that may hold a schedule.
+    device
+        The device.
+
+    Returns
+    -------
+    int
+        The largest such excess over all pairs of times at which the windows change; more than 0 proves
+        that no schedule lies in the windows.
+
+    Notes
+    -----
+    At a time t every operation of a device has ended by t, has not begun before t, or runs; at most one runs.
+    The windows say how many of each queue surely and possibly have ended and begun. What has begun of the
+    F's is held, only what has ended of the B's and W's is freed, and that fits into memory; each W that has
+    begun follows a B that has ended. Over all counts that satisfy this, let least(t) and most(t) be the
+    smallest and the largest work of the device until t, where an operation that runs counts in
+    `least` not at all and in `most` in full. As the device works on one operation at a time,
+    least(t2) - most(t1) <= work between t1 and t2 <= t2 - t1 in every schedule within the windows.
+
+    That is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, chapter 3) with
+    the least and most work taken from what memory allows. Counts of several queues of a kind are
+    summed, with the smallest or largest duration and memory that bounds all of them.
+    """
+    mine, net = queues.on(device), windows.net
+    items = np.concatenate([np.arange(net.first[q], net.first[q + 1]) for q in mine])
+    earliest, latest = windows.earliest[items], windows.latest[items]
+    machine = _machine(queues, device)
+    duration = np.repeat(machine.duration, np.diff(machine.first))
+    # most(t) - t is smallest just before something may begin or end, least(t) - t largest once
+    # something must have
+    events = earliest, earliest + duration - 1, latest + 1, latest + duration
+    times = np.unique(np.concatenate(events))
+    counts = Counts(*np.zeros((len(Counts._fields), len(mine)), np.int64))
+    return int(_overload(machine, times, earliest, latest, counts))
+
+
+def _machine(queues: Queues, device: int) -> Machine:
+    mine = [queues.queues[q] for q in queues.on(device)]
+    limit = queues.instance.memory_limit(device)
+    duration = [[queue.duration for queue in mine if queue.kind is kind] for kind in _KINDS]
+    return Machine(
+        np.array([int(queue.kind) for queue in mine]),
+        np.array([queue.duration for queue in mine]),
+        np.array([queue.delta for queue in mine]),
+        np.cumsum([0, *(queue.count for queue in mine)]),
+        np.array([min(kind) for kind in duration]),
+        np.array([max(kind) for kind in duration]),
+        np.array([min(queue.delta for queue in mine if queue.kind is kind) for kind in _KINDS]),
+        _NO_LIMIT if limit is None else limit,
+    )
+
+
+@compiled
+def _overload(machine: Machine, times: Ints, earliest: Ints, latest: Ints, counts: Counts) -> int:
+    excess, least_ahead = -_NEVER, _NEVER
+    for t in times:
+        _advance(machine, counts, t, earliest, latest)
+        least, most = _NEVER, -1
+        for running in range(_NONE, len(machine.kind)):
+            state = _state(machine, counts, running)
+            if state.work >= 0:
+                least = min(least, _least_work(machine, state, running))
+                most = max(most, _most_work(machine, state, running))
+        if most < 0:  # the device cannot be in any state
+            return _NEVER
+        excess = max(excess, least - t - least_ahead)
+        least_ahead = min(least_ahead, most - t)
+    return excess
+
+
+@compiled
+def _advance(machine: Machine, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
+    """Count what has ended until t and begun before t."""
+    for q in range(len(machine.kind)):
+        duration = machine.duration[q]
+        counts.ended[q] = _passed(machine, q, counts.ended[q], latest, t - duration)
+        counts.may_end[q] = _passed(machine, q, counts.may_end[q], earliest, t - duration)
+        counts.begun[q] = _passed(machine, q, counts.begun[q], latest, t - 1)
+        counts.may_begin[q] = _passed(machine, q, counts.may_begin[q], earliest, t - 1)
+
+
+@compiled
+def _passed(machine: Machine, q: int, count: int, start: Ints, t: int) -> int:
+    """Return how many items from the head of a queue start until t, from a count that do."""
+    first, end = machine.first[q], machine.first[q + 1]
+    while first + count < end and start[first + count] <= t:
+        count += 1
+    return count
+
+
+@compiled
+def _state(machine: Machine, counts: Counts, running: int) -> State:
+    """Return the ranges while an operation of queue `running` runs, or none; work -1 if there are none."""
+    least_f = most_f = least_b = most_b = least_w = most_w = work = 0
+    memory = machine.delta[running] if running >= 0 and machine.kind[running] == _F else 0
+    for q in range(len(machine.kind)):
+        least, most = max(counts.ended[q], counts.begun[q]), counts.may_end[q]
+        if q == running:
+            least, most = max(counts.ended[q], counts.begun[q] - 1), min(most, counts.may_begin[q] - 1)
+        if least > most:
+            return State(0, 0, 0, 0, 0, 0, -1, 0)
+        work += least * machine.duration[q]
+        memory += least * machine.delta[q]
+        if machine.kind[q] == _F:
+            least_f, most_f = least_f + least, most_f + most
+        elif machine.kind[q] == _B:
+            least_b, most_b = least_b + least, most_b + most
+        else:
+            least_w, most_w = least_w + least, most_w + most
+    return State(least_f, most_f, least_b, most_b, least_w, most_w, work, memory)
+
+
+@compiled
+def _least_work(machine: Machine, state: State, running: int) -> int:
+    """Return the least work: no F more than must be, and B's and W's until that fits into memory."""
+    least = _NEVER
+    waiting = 1 if running >= 0 and machine.kind[running] == _W else 0
+    for b in range(state.most_b - state.least_b + 1):
+        above, w = state.memory + b * machine.least_delta[_B] - machine.limit, 0
+        if above > 0:
+            if machine.least_delta[_W] == 0:
+                continue
+            w = -(above // machine.least_delta[_W])
+        w_fits = w <= state.most_w - state.least_w
+        if w_fits and state.least_w + w + waiting <= state.least_b + b:
+            least = min(least, state.work + b * machine.shortest[_B] + w * machine.shortest[_W])
+    return least
+
+
+@compiled
+def _most_work(machine: Machine, state: State, running: int) -> int:
+    """Return the most work, -1 if no counts are possible: all W's that may be, and the F's that then fit."""
+    most = -1
+    waiting = 1 if running >= 0 and machine.kind[running] == _W else 0
+    full = state.work + (machine.duration[running] if running >= 0 else 0)
+    for b in range(state.most_b - state.least_b + 1):
+        w = min(state.most_w, state.least_b + b - waiting) - state.least_w
+        room = machine.limit - state.memory - b * machine.least_delta[_B] - w * machine.least_delta[_W]
+        if w >= 0 and room >= 0:
+            f = state.most_f - state.least_f
+            if machine.least_delta[_F] > 0:
+                f = min(f, room // machine.least_delta[_F])
+            work = full + b * machine.longest[_B] + w * machine.longest[_W] + f * machine.longest[_F]
+            most = max(most, work)
+    return most

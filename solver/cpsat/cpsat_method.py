@@ -1,0 +1,176 @@
+"""The method ``cpsat``: prove or improve a schedule with CP-SAT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Literal
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import Proof, Result
+from tightpipe.core.schedule import Schedule
+
+from ..clock import Clock
+from ..memory import MemoryCap
+from ..progress import Incumbent
+from ..queues import queues_of
+from ..run import TOO_LARGE, run_search
+from ..start import in_queue_order
+from ..windows import shaved_windows
+from .lattice.model import LatticeModel
+from .plain.model import PlainModel
+from .search import SearchModel, search
+from .size import lattice_refusal, plain_bytes
+from .targets import ask_targets
+
+Formulation = Literal["lattice", "plain"]
+_SECONDS_PER_OPERATION = 2.5e-3  # building one operation of the plain model
+_GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is left
+_SHARE_OF_WINDOWS = 0.2  # of the time left
+_SHARE = 0.5  # of the time left that building may take
+_EFFORT_TO_MINIMISE = 0.4  # deterministic time, before targets are asked for
+_MINIMISE_PER_SECOND = 0.024  # the same per second of a short time limit: most of it
+_EFFORT_PER_TARGET = 0.3  # at first
+
+
+def fifo_is_valid(instance: Instance) -> bool:
+    """Whether some optimal schedule runs the microbatches of each route in sequence at every stage.
+
+    It is, as costs and memory depend on the stage only, so microbatches of one route are identical
+    (the argument stands in `queues`). Sequences of different routes are never tied to each other.
+    """
+    return all(
+        instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
+        for m in range(instance.microbatches)
+        for s in (0, instance.stages - 1)
+    )
+
+
+def solve_cpsat(
+    instance: Instance,
+    options: Options,
+    warm_start: Schedule | None = None,
+    lower_bound: int | None = None,
+    *,
+    formulation: Formulation = "lattice",
+    fifo: bool | None = None,
+    minimise: bool = True,
+) -> Result:
+    """Find the cheapest schedule that CP-SAT can find and prove within the limits.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    options
+        Time limit, threads, seed, memory cap, progress. The time limit covers all of the work; Ctrl-C and
+        the memory cap end it early.
+    warm_start
+        A valid schedule; it is the first incumbent. Without one, microbatch after microbatch is.
+    lower_bound
+        A proven bound of the cost, used if it is better than those of `bounds`.
+    formulation
+        `lattice` closes far more; `plain` does not rest on identical microbatches.
+    fifo
+        Whether the plain formulation fixes the sequence of microbatches; None where it is valid.
+    minimise
+        Whether the lattice formulation searches below the incumbent before it asks for targets.
+
+    Raises
+    ------
+    InputError
+        If the warm start is not a valid schedule of the instance.
+    """
+
+    def search_plain(incumbent: Incumbent, clock: Clock) -> str:
+        in_sequence = fifo_is_valid(instance) if fifo is None else fifo
+        return _minimise(instance, options, incumbent, clock, _plain(in_sequence), inf)
+
+    def search_lattice(incumbent: Incumbent, clock: Clock) -> str:
+        reason = ""
+        if minimise:
+            build, effort = _lattice(options.threads), _effort_to_minimise(options)
+            reason = _minimise(instance, options, incumbent, clock, build, effort)
+        return reason or ask_targets(instance, options, incumbent, clock, _EFFORT_PER_TARGET)
+
+    return run_search(
+        *("cpsat", instance, options, warm_start, lower_bound),
+        search_plain if formulation == "plain" else search_lattice,
+        energetic=formulation == "lattice",
+        program="CP-SAT",
+        failures=(MemoryError, RuntimeError),
+    )
+
+
+Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
+"""Returns the model, or why there is none: empty where the incumbent is now known to be optimal."""
+
+
+def _effort_to_minimise(options: Options) -> float:
+    """Return the deterministic time of minimising; not seconds, so that one worker is reproducible."""
+    limit = options.time_limit
+    return _EFFORT_TO_MINIMISE if limit is None else min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * limit)
+
+
+def _minimise(
+    instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, build: Build, effort: float
+) -> str:
+    """Search, again and again from a shorter horizon; return why it ended early, if not for its effort.
+
+    The horizon decides orders before the search begins, so it is shorter than the incumbent's cost, and a
+    schedule that takes away a good part of the gap is worth a new model.
+    """
+
+    def report(found: int | None, bound: int | None) -> None:
+        incumbent.hear(found)
+        incumbent.prove(bound, Proof.CP_SAT)
+
+    while not incumbent.closed and clock.left > 0:
+        model = build(instance, incumbent, clock, MemoryCap(options.max_memory))
+        if isinstance(model, str):
+            return model
+        horizon = cost(incumbent.schedule)
+        enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
+        found = search(model, options, max(clock.left, 0.01), report, enough=enough, effort=effort)
+        incumbent.offer(found.schedule)
+        incumbent.prove(found.bound, Proof.CP_SAT)
+        if found.reason or cost(incumbent.schedule) > enough:
+            return found.reason
+    return ""
+
+
+def _lattice(threads: int) -> Build:
+    def build(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
+        queues = queues_of(instance)
+        hint = in_queue_order(incumbent.schedule)
+        incumbent.offer(hint)
+        better = cost(incumbent.schedule) - 1
+        windows = shaved_windows(queues, better, threads, clock.part(_SHARE_OF_WINDOWS))
+        if not windows.feasible:
+            incumbent.prove(better + 1, Proof.SHAVING)
+            return ""
+        if refusal := lattice_refusal(windows, clock.left * _SHARE, cap):
+            return refusal
+        model = LatticeModel(queues, windows, incumbent.bound)
+        model.add_hint(hint, cost(hint))
+        return model
+
+    return build
+
+
+def _plain(fifo: bool) -> Build:
+    def build(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
+        operations = 3 * instance.stages * instance.microbatches
+        if operations * _SECONDS_PER_OPERATION > clock.left * _SHARE:
+            return TOO_LARGE
+        if refusal := cap.refusal(plain_bytes(instance)):
+            return refusal
+        hint = in_queue_order(incumbent.schedule)
+        incumbent.offer(hint)
+        model = PlainModel(instance, cost(incumbent.schedule), incumbent.bound, fifo=fifo)
+        model.add_hint(hint, cost(hint))
+        return model
+
+    return build

@@ -1,0 +1,26 @@
+"""Random numbers for compiled code: each thread has a generator of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tightpipe.kernels.compiled import compiled
+
+
+@compiled
+def draw(random: Any) -> float:
+    """Return a number in [0, 1) by Marsaglia's xorshift; `random` is its state, shape (1,), not 0."""
+    x = random[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    random[0] = x
+    return float(x >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def draw_normal(random: Any) -> float:
+    """Return a number of mean 0 and variance 1 (Box and Muller 1958)."""
+    return float(np.sqrt(-2.0 * np.log(1.0 - draw(random))) * np.cos(2.0 * np.pi * draw(random)))

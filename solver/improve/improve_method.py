@@ -1,0 +1,275 @@
+"""The method ``improve``: an anytime search from the best schedule known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.core.result import Result
+from tightpipe.core.retime import retime
+from tightpipe.core.schedule import Order, Schedule
+from tightpipe.core.validate import validate
+from tightpipe.kernels.arrays import Ints
+
+from ..clock import Clock
+from ..modelled import is_modelled
+from ..progress import Incumbent
+from ..queues import Queues, queues_of
+from ..run import run_search
+from ..start import in_queue_order
+from .anneal_kernel import anneal
+from .dispatch_kernel import dispatch, first_weights, yard_for
+from .fold import Fold, fold
+from .neighbourhood import search_neighbourhoods
+from .network import Network, Words, items_of, network_of, order_of_items, with_fixed, words_for
+from .paths_kernel import cost_of, load
+from .tune_kernel import tune
+
+_RULES = 0.25  # share of the search for a dispatching rule
+_RULES_WARM = 0.5  # temperatures are in mean durations of an operation
+_RULES_COOLING = 20.0
+_RUN_PER_MOVE = 4  # a run takes as long as so many moves
+_FOLDED = 0.7  # of what is left: for annealing with fewer microbatches, where the schedule repeats itself
+# shares of what is left; each round anneals from the incumbent. The first one, cold, also shows the speed.
+ROUNDS = (0.1, 0.3, 0.3, 0.3)
+_COLD = 0.01
+_WARM = 0.0045  # for one move per item; measured: 0.02 pays at 65 of them, 0.1 at 650, 0.2 from 2000 on
+_WARMEST = 0.2
+_COOLING = 20.0  # falls to this part in a round
+_ANNEALED = 0.6  # of what is left: what neighbourhoods leave, where annealing converges by then
+_CONVERGED = 2000  # moves per item after which it has
+_MOVES_PER_ITEM = 2000  # of the whole search, where there is no time limit
+_WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
+_LEAST_BATCH = 25
+
+
+class _Tuner:
+    """One search for a rule, with a generator and a best of its own."""
+
+    def __init__(self, queues: Queues, network: Network, unit: float, seed: int) -> None:
+        self.network = network
+        self.yard = yard_for(queues, network)
+        self.random = _generator(seed)
+        self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
+        self.cost = self.best = np.inf
+
+    def tune(self, runs: int, warmth: float) -> None:
+        """Try weights at a temperature in ticks."""
+        self.cost, self.best = tune(
+            *(self.network, self.yard, self.random, runs, warmth, self.cost, self.best, self.weights)
+        )
+
+    def item(self) -> Ints:
+        """Return the words of the best rule."""
+        dispatch(self.network, self.yard, self.weights[1], np.inf)
+        return self.yard.item.copy()
+
+
+class _Walker:
+    """One walk over words, with a generator and a best of its own."""
+
+    def __init__(self, network: Network, seed: int) -> None:
+        self.network = network
+        self.words: Words = words_for(network)
+        self.random = _generator(seed)
+        self.cost = self.best = 0.0
+        self.item: Ints = np.zeros(0, np.int64)
+
+    def begin(self, item: Ints) -> None:
+        """Start from these words."""
+        load(self.network, self.words, item)
+        self.item = item.copy()
+        self.cost = self.best = cost_of(self.network, self.words, np.inf)
+
+    def walk(self, moves: int, warmth: float) -> None:
+        """Try moves at a temperature in ticks."""
+        self.cost, self.best = anneal(
+            *(self.network, self.words, self.random, moves, warmth, self.cost, self.best, self.item)
+        )
+
+
+def improve(
+    instance: Instance, options: Options, start: Schedule | None = None, lower_bound: int | None = None
+) -> Result:
+    """Search for a cheaper schedule: a dispatching rule first, then annealing of the sequences of operations.
+
+    The weights of the rule are annealed too; each rule gives a whole schedule. Annealing starts from the
+    better of the start and what the best rule gives. A move takes an operation to another place of its
+    device's sequence; its cost is exact, with the best start times. Where the schedule repeats itself,
+    warm-up and cool-down are annealed first, with fewer microbatches. Where annealing converges, CP-SAT
+    searches large neighbourhoods of what it found for the rest of the time limit.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    options
+        Time limit, threads, seed, progress. Every thread has its own walk; after each round all of
+        them start from the best. Without a time limit the number of moves is fixed, and with one
+        worker the result as well.
+    start
+        A valid schedule; without one, microbatch after microbatch is.
+    lower_bound
+        A proven bound of the cost, used if it is better than those of `bounds`: reaching it ends the search.
+
+    Returns
+    -------
+    Result
+        Never worse than the start; `optimal` when the cost is a proven bound.
+
+    Raises
+    ------
+    InputError
+        If the start is not a valid schedule of the instance.
+    """
+    return run_search(
+        *("improve", instance, options, start, lower_bound, partial(_search, instance, options)),
+        energetic=True,
+        program="CP-SAT",
+        failures=(MemoryError, RuntimeError),
+    )
+
+
+def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
+    search = _Search(instance, options, incumbent, clock)
+    with ThreadPoolExecutor(options.threads) as pool:
+        search.find_rule(pool)
+        if incumbent.closed:
+            return ""
+        folded = fold(in_queue_order(incumbent.schedule))
+        if folded is not None:
+            search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
+        converged = search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
+    if converged and is_modelled(instance, flushes=False):
+        return search_neighbourhoods(instance, options, incumbent, clock)
+    return ""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is annealed: words of the instance, or of one with fewer microbatches.
+
+    Parameters
+    ----------
+    queues, network
+        Of the words.
+    saved
+        Cost that the fewer microbatches take away, in ticks.
+    timed
+        Makes a schedule of the whole instance of their order; it may fail for a folded one.
+    """
+
+    queues: Queues
+    network: Network
+    saved: int
+    timed: Callable[[Order], Schedule | None]
+
+    def offer(self, item: Ints, incumbent: Incumbent) -> None:
+        """Re-time and validate words, and keep them if they cost less for the whole instance."""
+        schedule = self.timed(order_of_items(self.queues, self.network, item))
+        if schedule is None:
+            return
+        violations = validate(schedule.instance, schedule)
+        if violations:
+            raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
+        incumbent.offer(schedule)
+
+
+def _task(instance: Instance) -> _Task:
+    queues = queues_of(instance)
+    return _Task(queues, network_of(queues), 0, partial(retime, instance))
+
+
+def _folded_task(folded: Fold) -> _Task:
+    queues = queues_of(folded.schedule.instance)
+    network = with_fixed(network_of(queues), folded.first, folded.end)
+    return _Task(queues, network, folded.saved, folded.unfold)
+
+
+class _Search:
+    """What the parts of a search share."""
+
+    def __init__(self, instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
+        self.incumbent, self.seeds = incumbent, _seeds(options)
+        self.task = _task(instance)
+        items = len(self.task.network.queue)
+        self.unit = float(self.task.network.duration[self.task.network.queue].mean())
+        self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * items / _batch(items))
+
+    def find_rule(self, pool: ThreadPoolExecutor) -> None:
+        """Offer what the best dispatching rules do."""
+        task = self.task
+        tuners = [_Tuner(task.queues, task.network, self.unit, seed) for seed in self.seeds]
+        runs, best = max(1, _batch(len(task.network.queue)) // _RUN_PER_MOVE), np.inf
+        while self.budget.spent < _RULES and not self.incumbent.closed:
+            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.budget.spent / _RULES)
+            list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners))
+            self.budget.batches += 1
+            leader = min(tuners, key=lambda tuner: tuner.best)
+            if leader.best < best:
+                best = leader.best
+                task.offer(leader.item(), self.incumbent)
+
+    def anneal(self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float) -> bool:
+        """Anneal words, round after round, for a share of what is left; return whether that converged."""
+        walkers = [_Walker(task.network, seed) for seed in self.seeds]
+        item, items = items_of(task.queues, start.order), len(task.network.queue)
+        best, since, warmth, moves = np.inf, self.budget.spent, _COLD * self.unit, 0
+        left, converged = share * (1.0 - since), False
+        for part in ROUNDS:
+            if self.incumbent.closed or self.budget.spent >= since + left:
+                break
+            for walker in walkers:
+                walker.begin(item)
+            begun, lasts = self.budget.spent, part * left
+            while self.budget.spent < begun + lasts and not self.incumbent.closed:
+                cooled = warmth * _COOLING ** -((self.budget.spent - begun) / lasts)
+                list(pool.map(partial(_Walker.walk, moves=_batch(items), warmth=cooled), walkers))
+                self.budget.batches += 1
+                moves += _batch(items)
+                leader = min(walkers, key=lambda walker: walker.best)
+                if leader.best < best:
+                    best, item = leader.best, leader.item.copy()
+                    if ceil(best - 1e-6) + task.saved < cost(self.incumbent.schedule):
+                        task.offer(item, self.incumbent)
+            speed = moves / (self.budget.spent - since)
+            if not converged and self.budget.limit is not None and speed * left > _CONVERGED * items:
+                left, converged = _ANNEALED * left, True
+            warmth = self.unit * min(_WARMEST, _WARM * (speed * ROUNDS[-1] * left / items) ** 0.5)
+        return converged
+
+
+def _batch(items: int) -> int:
+    return max(_LEAST_BATCH, _WORK_PER_BATCH // items)
+
+
+@dataclass
+class _Budget:
+    """How much of the search is done: by time where there is a limit, else by batches of moves."""
+
+    clock: Clock
+    limit: float | None
+    planned: float
+    batches: int = 0
+
+    @property
+    def spent(self) -> float:
+        """From 0 to 1."""
+        return self.batches / self.planned if self.limit is None else self.clock.elapsed / self.limit
+
+
+def _seeds(options: Options) -> list[int]:
+    return [options.seed * 1024 + k for k in range(options.threads)]
+
+
+def _generator(seed: int) -> NDArray[np.uint64]:
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

@@ -1,0 +1,118 @@
+"""The queues of an instance as arrays, for the compiled rules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.core.instance import Objective
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints
+
+from ..queues import Queues
+
+
+class Net(NamedTuple):
+    """Q queues on p devices, at most M queues on one device; items are numbered queue after queue.
+
+    A *slot* is the position of a queue among those of its device.
+    """
+
+    first: Ints  # (Q + 1,) item of each queue's first element
+    queue: Ints  # (N,) queue of each item
+    duration: Ints  # (Q,)
+    delta: Ints  # (Q,)
+    device: Ints  # (Q,)
+    slot: Ints  # (Q,)
+    members: Ints  # (p, M) queues of each device, -1 where there are fewer
+    followers: Ints  # (Q, E, 2) queue whose k-th waits for this one's, least ticks between the starts; -1
+    sources: Ints  # (Q, M) for pooled W queues the B queues that fill them, else -1
+    limit: Ints  # (p,) memory limit, -1 where there is none
+    leaders: Ints  # (Q, E, 2) the other way round: queue whose k-th this one's waits for, least ticks
+    precedes: NDArray[np.bool_]  # (Q, Q) whether its k-th precedes the other's k-th, by way of any device
+    link: Ints  # (Q,) link on which the queue's messages may have to wait, -1 for none
+    receiver: Ints  # (Q,) queue that such a message goes to
+    travel: Ints  # (Q,) ticks that it takes
+    occupancy: int  # ticks from one such message to the next
+    opening: Ints  # (p,) item with which the device must begin, -1 where there is a choice
+    idle: Ints  # (p,) ticks that the device may idle between the start and the end of its frame
+    anchor: int  # the device whose frame starts at time 0; -1 when all frames do
+
+
+def net_of(queues: Queues, horizon: int) -> Net:
+    """Return the arrays of `queues` under ``cost <= horizon``."""
+    instance = queues.instance
+    on = [queues.on(d) for d in range(instance.devices)]
+    width = max(map(len, on))
+    count = [queue.count for queue in queues.queues]
+    first = np.cumsum([0, *count])
+    device = [queue.device for queue in queues.queues]
+    sources = [_sources(queues, q) for q in range(len(queues.queues))]
+    followers: list[list[tuple[int, int]]] = [[] for _ in queues.queues]
+    leaders: list[list[tuple[int, int]]] = [[] for _ in queues.queues]
+    for q, r, lag in queues.precedences():
+        followers[q].append((r, queues.queues[q].duration + lag))
+        leaders[r].append((q, queues.queues[q].duration + lag))
+    link, receiver, travel = (np.full(len(count), value) for value in (-1, -1, 0))
+    for number, senders in enumerate(queues.links()):
+        for q, r, lag in senders:
+            link[q], receiver[q], travel[q] = number, r, lag
+    limits = [instance.memory_limit(d) for d in range(instance.devices)]
+    floating = instance.objective is Objective.DEVICE_SPAN
+    return Net(
+        first=first,
+        queue=np.repeat(np.arange(len(count)), count),
+        duration=np.array([queue.duration for queue in queues.queues]),
+        delta=np.array([queue.delta for queue in queues.queues]),
+        device=np.array(device),
+        slot=np.array([on[d].index(q) for q, d in enumerate(device)]),
+        members=_padded(on, width),
+        followers=_padded_pairs(followers),
+        sources=_padded(sources, width),
+        limit=np.array([-1 if limit is None else limit for limit in limits]),
+        leaders=_padded_pairs(leaders),
+        precedes=_closure(followers),
+        link=link,
+        receiver=receiver,
+        travel=travel,
+        occupancy=instance.costs.link_occupancy,
+        opening=np.array([_opening(queues, first, d) if floating else -1 for d in range(instance.devices)]),
+        idle=np.array([horizon - instance.work(d) for d in range(instance.devices)]),
+        anchor=instance.placement.routes[0][0] if floating else -1,
+    )
+
+
+def _closure(followers: list[list[tuple[int, int]]]) -> NDArray[np.bool_]:
+    """Return what follows from "its k-th precedes the other's k-th" by transitivity."""
+    reach = np.zeros((len(followers), len(followers)), np.bool_)
+    for q, row in enumerate(followers):
+        reach[q, [r for r, _ in row]] = True
+    for via in range(len(followers)):
+        reach |= reach[:, via, None] & reach[via]
+    return reach
+
+
+def _sources(queues: Queues, q: int) -> list[int]:
+    """Return the B queues of a pool; a W queue of one stage has its B among the precedences."""
+    queue = queues.queues[q]
+    return queues.backwards_of(q) if queue.kind is OpKind.W and len(queue.members) > 1 else []
+
+
+def _opening(queues: Queues, first: Ints, device: int) -> int:
+    """Return the first F of the device's lowest stage: all else there waits for it, on a single route."""
+    held = [q for q in queues.on(device) if queues.queues[q].kind is OpKind.F]
+    if len({queues.queues[q].members[0][0] for q in held}) > 1:
+        return -1
+    lowest = min(held, key=lambda q: queues.queues[q].members[0][1])
+    return int(first[lowest])
+
+
+def _padded(rows: list[list[int]], width: int) -> Ints:
+    return np.array([row + [-1] * (width - len(row)) for row in rows])
+
+
+def _padded_pairs(rows: list[list[tuple[int, int]]]) -> Ints:
+    width = max(1, *map(len, rows))
+    return np.array([row + [(-1, 0)] * (width - len(row)) for row in rows])

@@ -1,0 +1,1 @@
+"""The ground floor: instances, orders and schedules, their files, times, rules and measures."""

@@ -1,0 +1,63 @@
+"""The numbers of an instance as arrays, for compiled loops and models."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .instance import Instance
+from .operation import OpKind
+
+
+class InstanceArrays(NamedTuple):
+    """Arrays of one instance; R routes, S stages, n microbatches, p devices.
+
+    ``lag[k, r, s]`` is the communication in ticks from the operation that kind k at stage s waits for:
+    F of stage s - 1 for F, B or BW of stage s + 1 for B and BW; 0 where both are on one device or
+    there is none. ``peer[k, r, s]`` is the device that kind k at stage s sends its result to, -1 where
+    that is none or its own. A `limit` or `overlapped` of -1 means none.
+    """
+
+    duration: NDArray[np.int64]  # (4, S)
+    delta: NDArray[np.int64]  # (4, S)
+    device: NDArray[np.int64]  # (R, S)
+    lag: NDArray[np.int64]  # (4, R, S)
+    peer: NDArray[np.int64]  # (4, R, S)
+    route: NDArray[np.int64]  # (n,)
+    limit: NDArray[np.int64]  # (p,)
+    overlapped: NDArray[np.int64]  # (p,)
+
+
+@lru_cache(maxsize=64)
+def arrays_of(instance: Instance) -> InstanceArrays:
+    """Return the arrays of `instance` (cached, read-only)."""
+    stages, routes = range(instance.stages), instance.placement.routes
+    forward_peer = np.array([[*(_peer(a, b) for a, b in pairwise(r)), -1] for r in routes])
+    backward_peer = np.array([[-1, *(_peer(b, a) for a, b in pairwise(r))] for r in routes])
+    forward_lag = np.array([[0, *(instance.comm(a, b) for a, b in pairwise(r))] for r in routes])
+    backward_lag = np.array([[*(instance.comm(b, a) for a, b in pairwise(r)), 0] for r in routes])
+    result = InstanceArrays(
+        duration=np.array([[instance.duration(k, s) for s in stages] for k in OpKind]),
+        delta=np.array([[instance.memory_delta(k, s) for s in stages] for k in OpKind]),
+        device=np.array(routes),
+        lag=np.array([forward_lag, backward_lag, np.zeros_like(forward_lag), backward_lag]),
+        peer=np.array([forward_peer, backward_peer, np.full_like(forward_peer, -1), backward_peer]),
+        route=np.array([instance.route(m) for m in range(instance.microbatches)]),
+        limit=_or_minus_one([instance.memory_limit(d) for d in range(instance.devices)]),
+        overlapped=_or_minus_one([instance.overlapped(d) for d in range(instance.devices)]),
+    )
+    for array in result:
+        array.flags.writeable = False
+    return result
+
+
+def _peer(sender: int, receiver: int) -> int:
+    return -1 if sender == receiver else receiver
+
+
+def _or_minus_one(values: list[int | None]) -> NDArray[np.int64]:
+    return np.array([-1 if value is None else value for value in values])

@@ -1,0 +1,232 @@
+"""Order and Schedule: what runs on each device in which sequence, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..kernels.arrays import Ints
+from .errors import InputError
+from .instance import Instance
+from .operation import Operation, OpKind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _frozen(values: object, *shape: int) -> Ints:
+    array = np.ascontiguousarray(np.array(values, dtype=np.int64).reshape(shape))
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Order:
+    """For each device the sequence of its operations.
+
+    Parameters
+    ----------
+    operations
+        Read-only array of shape (N, 3): kind, stage and microbatch of each operation, the devices
+        one after another.
+    offsets
+        Read-only array of shape (devices + 1,): device d owns rows ``offsets[d]:offsets[d + 1]``.
+    joined
+        Read-only array of shape (N,), 1 where an operation runs together with the one of the next
+        row, else 0: an F with a B or BW of the same device (DualPipe). None means nowhere.
+    """
+
+    operations: Ints
+    offsets: Ints
+    joined: Ints | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operations", _frozen(self.operations, -1, 3))
+        object.__setattr__(self, "offsets", _frozen(self.offsets, -1))
+        joined = np.zeros(len(self.operations)) if self.joined is None else self.joined
+        object.__setattr__(self, "joined", _frozen(joined, len(self.operations)))
+
+    @classmethod
+    def from_lists(cls, devices: Sequence[Iterable[Sequence[int]]]) -> Order:
+        """Build an order from one iterable of (kind, stage, microbatch) per device."""
+        rows = [list(device) for device in devices]
+        flat = [tuple(op) for device in rows for op in device]
+        return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, rows)]))
+
+    @classmethod
+    def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
+        """Build an order from slots per device: one operation, or an F and a B or BW that run together."""
+        slots = [[list(slot) for slot in device] for device in devices]
+        joined = [k + 1 < len(slot) for device in slots for slot in device for k in range(len(slot))]
+        lists = [[op for slot in device for op in slot] for device in slots]
+        plain = cls.from_lists(lists)
+        return cls(plain.operations, plain.offsets, np.array(joined, dtype=np.int64))
+
+    @classmethod
+    def parse(cls, text: str) -> Order:
+        """Read the text form: one line per device, operations separated by spaces, pairs joined by ``+``.
+
+        Raises
+        ------
+        InputError
+            If a word is not an operation.
+        """
+        lines = [line.split() for line in text.splitlines()]
+        return cls.from_slots([[parse_slot(word) for word in line] for line in lines])
+
+    def __str__(self) -> str:
+        return "\n".join(" ".join(slot_text(slot) for slot in device) for device in self.to_slots())
+
+    def __repr__(self) -> str:
+        return f"<Order of {len(self)} operations on {self.devices} devices>"
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Order):
+            return NotImplemented
+        fields = ("operations", "offsets", "pairs")
+        return all(np.array_equal(getattr(self, f), getattr(other, f)) for f in fields)
+
+    def __hash__(self) -> int:
+        return hash((self.operations.tobytes(), self.offsets.tobytes(), self.pairs.tobytes()))
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.offsets) - 1
+
+    @property
+    def pairs(self) -> Ints:
+        """The field `joined`, never None."""
+        assert self.joined is not None
+        return self.joined
+
+    def rows(self, device: int) -> slice:
+        """Rows of `operations` (and of a schedule's times) that belong to `device`."""
+        return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
+
+    def operation_at(self, row: int) -> Operation:
+        """Return the operation of a row."""
+        kind, stage, microbatch = self.operations[row].tolist()
+        return Operation(OpKind(kind), stage, microbatch)
+
+    def to_lists(self) -> list[list[Operation]]:
+        """Return the operations of each device."""
+        flat = [Operation(OpKind(k), s, m) for k, s, m in self.operations.tolist()]
+        return [flat[self.rows(d)] for d in range(self.devices)]
+
+    def to_slots(self) -> list[list[tuple[Operation, ...]]]:
+        """Return the slots of each device: tuples of one operation, or of those that run together."""
+        slots = []
+        for device, operations in enumerate(self.to_lists()):
+            mine: list[tuple[Operation, ...]] = []
+            together: tuple[Operation, ...] = ()
+            for op, joins in zip(operations, self.pairs[self.rows(device)].tolist(), strict=True):
+                together = (*together, op)
+                if not joins:
+                    mine.append(together)
+                    together = ()
+            slots.append(mine)
+        return slots
+
+
+def parse_slot(text: str) -> tuple[Operation, ...]:
+    """Read ``F0.0`` or ``F0.0+BW1.2``.
+
+    Raises
+    ------
+    InputError
+        If it is neither an operation nor an F joined with a B or BW.
+    """
+    return check_slot(Operation.parse(word) for word in text.split("+"))
+
+
+def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return the operations as a slot.
+
+    Raises
+    ------
+    InputError
+        If there are several and they are not an F and a B or BW.
+    """
+    slot = tuple(operations)
+    if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
+        rule = "only an F and a B or BW run together, written F0.0+BW1.2"
+        raise InputError(rule, value=slot_text(slot))
+    return slot
+
+
+def slot_text(slot: Iterable[Operation]) -> str:
+    """Return the text form of a slot."""
+    return "+".join(map(str, slot))
+
+
+def is_pair(first: int, second: int) -> bool:
+    """Whether operations of these kinds may run together, in this order."""
+    return first == OpKind.F and second in (OpKind.B, OpKind.BW)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Schedule:
+    """An order with times, in ticks.
+
+    Nothing is checked here: `tightpipe.core.validate` says whether a schedule is valid.
+
+    Parameters
+    ----------
+    instance
+        The problem that the schedule is for.
+    order
+        The operations.
+    start, end
+        Read-only arrays of shape (N,), one time per row of ``order.operations``.
+    """
+
+    instance: Instance
+    order: Order
+    start: Ints
+    end: Ints
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", _frozen(self.start, len(self.order)))
+        object.__setattr__(self, "end", _frozen(self.end, len(self.order)))
+
+    def __repr__(self) -> str:
+        size, end = f"{self.order.devices}x{self.instance.microbatches}", self.end.max(initial=0)
+        return (
+            f"<Schedule {self.instance.placement.name} {size}: {len(self.order)} operations until tick {end}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show the Gantt chart in a notebook."""
+        from ..drawing.show import html_of  # a drawing stands above the core
+
+        return html_of(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the schedule as a table, one row per operation.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `start` and `end` in
+            ticks, and `memory`: what the device holds while the operation runs, in the instance's unit. The
+            devices follow one another, each in its sequence.
+        """
+        from .frame import frame_of  # which needs the simulator, and that one this file
+
+        return frame_of(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        times = np.array_equal(self.start, other.start) and np.array_equal(self.end, other.end)
+        return times and self.instance == other.instance and self.order == other.order
+
+    def __hash__(self) -> int:
+        return hash((self.order, self.start.tobytes(), self.end.tobytes()))

@@ -1,0 +1,162 @@
+"""Order -> earliest start times and memory trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..kernels.arrays import Ints
+from .errors import DeadlockError, InputError
+from .instance import Instance
+from .instance_arrays import arrays_of
+from .integers import plain
+from .operation import Operation, OpKind
+from .schedule import Order, Schedule
+from .simulate_kernel import earliest_times
+
+_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+
+
+def simulate(instance: Instance, order: Order, release: ArrayLike | None = None) -> Schedule:
+    """Start every operation as early as its device's sequence and its predecessors allow.
+
+    Parameters
+    ----------
+    instance
+        The problem; the order's operations must be its operations.
+    order
+        What each device runs, in sequence.
+    release
+        Earliest start of each device's first operation, in ticks: one integer per device, as a sequence or
+        an array. None means 0 everywhere.
+
+    Returns
+    -------
+    Schedule
+        The unique schedule with the smallest start times.
+
+    Raises
+    ------
+    DeadlockError
+        If operations wait for each other; the message names them.
+    InputError
+        If the order has an operation that the instance has not, or twice, or joins what cannot be, or if
+        `release` is not one integer per device.
+    """
+    t = arrays_of(instance)
+    earliest = _release_times(release, instance.devices)
+    _check_operations(instance, order)
+    start, end, done = earliest_times(
+        *(order.operations, order.offsets, order.pairs, t.duration, t.lag, t.peer, t.route),
+        *(t.overlapped, instance.costs.link_occupancy, earliest),
+    )
+    if done < len(order):
+        raise DeadlockError(_describe_deadlock(instance, order, start))
+    return Schedule(instance, order, start, end)
+
+
+def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
+    """Return the memory of each operation's device while it runs, shape (N,).
+
+    F counts from its start on, B and W until their end, so the trace's largest entry on a device
+    is its peak. The trace depends on the order alone.
+    """
+    delta = arrays_of(instance).delta[order.operations[:, 0], order.operations[:, 1]]
+    during = np.empty(len(order), np.int64)
+    for device in range(order.devices):
+        rows = order.rows(device)
+        after = np.cumsum(delta[rows])
+        during[rows] = after - np.minimum(delta[rows], 0)
+    return during
+
+
+def _release_times(release: ArrayLike | None, devices: int) -> Ints:
+    if release is None:
+        return np.zeros(devices, np.int64)
+    times = np.asarray(release)
+    if times.shape != (devices,) or times.dtype.kind not in "iu":
+        rule = f"must be one integer per device: {devices}"
+        raise InputError(rule, key="release", value=plain(release))
+    return times.astype(np.int64)
+
+
+def _check_operations(instance: Instance, order: Order) -> None:
+    if order.devices != instance.devices:
+        raise InputError(f"the order has {order.devices} devices, the instance {instance.devices}")
+    kind, stage, microbatch = order.operations.T
+    known = (kind >= 0) & (kind <= _BW) & (stage >= 0) & (stage < instance.stages)
+    known &= (microbatch >= 0) & (microbatch < instance.microbatches)
+    if not known.all():
+        raise InputError("the instance has no such operation", value=order.operations[~known][0].tolist())
+    ids = (kind * instance.stages + stage) * instance.microbatches + microbatch
+    counts = np.bincount(ids, minlength=4 * instance.stages * instance.microbatches)
+    if counts.max(initial=0) > 1:
+        twice = order.operations[np.flatnonzero(counts[ids] > 1)[0]]
+        raise InputError("the order has this operation twice", value=str(_operation(twice)))
+    if order.pairs.any():
+        _check_pairs(order)
+
+
+def _check_pairs(order: Order) -> None:
+    first = np.flatnonzero(order.pairs)
+    second = np.minimum(first + 1, len(order) - 1)
+    kinds = order.operations[:, 0]
+    fits = (kinds[first] == _F) & ((kinds[second] == _B) | (kinds[second] == _BW))
+    fits &= ~np.isin(first + 1, order.offsets)  # the next row belongs to the next device
+    if not fits.all():
+        rule = "runs together with the next operation of its device, which must be a B or BW after an F"
+        raise InputError(rule, value=str(_operation(order.operations[first[~fits][0]])))
+
+
+def _operation(row: NDArray[np.int64]) -> Operation:
+    return Operation(OpKind(int(row[0])), int(row[1]), int(row[2]))
+
+
+def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
+    """Follow 'waits for' from the first blocked operation until one repeats, or one is in no order at all."""
+    rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
+    first = {i for i in order.offsets.tolist() if i < len(order)}
+    here = int(np.flatnonzero(start < 0)[0])
+    seen: list[int] = []
+    while here not in seen:
+        seen.append(here)
+        if here not in first and start[here - 1] < 0:
+            here -= 1  # its device has not come to it
+            continue
+        row, before = next(_waits(instance, order, start, rows, here))
+        if before not in rows:
+            lacking = Operation(OpKind(before[0]), *before[1:])
+            return f"{_operation(order.operations[row])} waits for {lacking}, which no device runs"
+        here = rows[before]
+    cycle = [*seen[seen.index(here) :], here]
+    return "operations wait for each other: " + " waits for ".join(
+        str(_operation(order.operations[i])) for i in cycle
+    )
+
+
+def _waits(
+    instance: Instance, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
+) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Yield (row, operation that it waits for) for the operations that run together from row `head` on."""
+    for row in range(head, head + int(order.pairs[head]) + 1):
+        before = _predecessor(instance, order.operations[row], rows)
+        if before is not None and (before not in rows or start[rows[before]] < 0):
+            yield row, before
+
+
+def _predecessor(
+    instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]
+) -> tuple[int, int, int] | None:
+    """Return the operation whose end `_predecessor_end` looks at."""
+    kind, stage, m = (int(v) for v in row)
+    if kind == _F:
+        return (_F, stage - 1, m) if stage else None
+    if kind == _W:
+        return (_B, stage, m)
+    if stage == instance.stages - 1:
+        return (_F, stage, m)
+    fused = (_BW, stage + 1, m)
+    return fused if fused in rows else (_B, stage + 1, m)

@@ -1,0 +1,162 @@
+"""What the figures of studies draw, from the rows of a sweep."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...core.errors import InputError
+from ...core.placement import Placement
+from ..sweep.row import Row
+
+Point = dict[str, Any]
+
+TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
+"""Gaps whose times the scaling figure shows."""
+
+
+def setting_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the bubble rate of each method on each problem."""
+    return [_rated(row, setting=_problem(row, rows), method=method_name(row)) for row in rows]
+
+
+def uneven_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the bubble rate of each method for each way in which stages are unlike."""
+    return [_rated(row, setting=row.uneven or "all stages alike", method=method_name(row)) for row in rows]
+
+
+def memory_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the bubble rate of each method at each memory limit, in p activations.
+
+    Raises
+    ------
+    InputError
+        If a limit is neither a multiple of p nor the smallest.
+    """
+    return _frontier(rows, _memory_factor, looser=operator.ge)
+
+
+def comm_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the bubble rate of each method at each communication time, in forward times.
+
+    Raises
+    ------
+    InputError
+        If a communication time is not a multiple of the forward time.
+    """
+    return _frontier(rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
+
+
+def anytime_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the gap of each solve over time, from its first schedule to its end."""
+    return [
+        {
+            "panel": _problem(row, rows),
+            "method": row.method,
+            "start": row.warm_start or "none",
+            "seconds": seconds,
+            "gap": gap,
+        }
+        for row in rows
+        for seconds, gap in _gaps(row)
+    ]
+
+
+def scaling_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the time that each solve took to each target, or was given without."""
+    return [
+        {
+            "panel": f"{row.method}, n = {_per_device(row)}",
+            "p": row.p,
+            "n": row.n,
+            "target": name,
+            "seconds": next((s for s, gap in _gaps(row) if gap <= target), _end(row)),
+            "reached": any(gap <= target for _, gap in _gaps(row)),
+        }
+        for row in rows
+        if row.seconds is not None
+        for name, target in TARGETS.items()
+    ]
+
+
+def method_name(row: Row) -> str:
+    """Return the method with the costs that it was shown."""
+    return row.method if row.costs == "true" else f"{row.method}, {row.costs} costs"
+
+
+def bound_rate(row: Row) -> float:
+    """Return the bubble rate that no schedule of the row's instance undercuts, by the row's own bound."""
+    if row.bound is None or row.work is None:
+        return 0.0
+    return max(0, row.bound - row.work) / row.bound
+
+
+def _problem(row: Row, rows: Sequence[Row]) -> str:
+    """Name the problem, with its size where several have the same name."""
+    sizes = {(other.p, other.n) for other in rows if other.problem == row.problem}
+    return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
+
+
+def _rated(row: Row, **names: str) -> Point:
+    return {**names, "bubble_rate": row.bubble_rate, "work": row.work, "bound": row.bound}
+
+
+def _frontier(
+    rows: Sequence[Row], x: Callable[[Row], float], looser: Callable[[float, float], bool]
+) -> list[Point]:
+    """Return the rows' points; what is proven at a looser constraint holds at a tighter one too."""
+    return [
+        {
+            "panel": _problem(row, rows),
+            "x": x(row),
+            "method": method_name(row),
+            "bubble_rate": row.bubble_rate,
+            "bound_rate": max(
+                bound_rate(other)
+                for other in rows
+                if _but_for_the_axis(other) == _but_for_the_axis(row) and looser(x(other), x(row))
+            ),
+        }
+        for row in rows
+    ]
+
+
+def _but_for_the_axis(row: Row) -> tuple[object, ...]:
+    """Return what rows of one frontier have in common."""
+    return row.problem, row.p, row.n, row.placement, row.objective, row.uneven
+
+
+def _memory_factor(row: Row) -> float:
+    if row.memory != "smallest":
+        return _multiple(row.memory, "p", "memory")
+    # it holds one microbatch: an activation of each stage of one direction
+    return Placement(row.placement, row.p).stages_per_device / row.p
+
+
+def _multiple(label: str, unit: str, key: str) -> float:
+    if not label.endswith(unit):
+        raise InputError(f"the figure needs multiples of {unit}, e.g. 0.5{unit}", key=key, value=label)
+    return float(label.removesuffix(unit))
+
+
+def _per_device(row: Row) -> str:
+    return f"{row.n // row.p} p" if row.n % row.p == 0 else str(row.n)
+
+
+def _end(row: Row) -> float:
+    """Return the time that a solve was given: one that gave up early would not have reached more."""
+    return max(row.seconds or 0.0, row.time_limit or 0.0)
+
+
+def _gaps(row: Row) -> Iterator[tuple[float, float]]:
+    """Yield seconds and gap from the first schedule on, and once more where the solve ended."""
+    trace = json.loads(row.trace) if row.trace else []
+    gap = None
+    for seconds, cost, bound in trace:
+        if cost is not None:
+            gap = 1.0 if bound is None else (cost - bound) / cost
+            yield seconds, gap
+    if row.gap is not None and row.seconds is not None:
+        yield row.seconds, row.gap

@@ -1,0 +1,159 @@
+"""Changes of an instance that an experiment's axes ask for, by their text form."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import median_low
+from typing import Any
+
+from ...core.activations import limits_of_activations
+from ...core.errors import InputError
+from ...core.instance import Instance, Objective
+from ...core.instance_file import check_keys, instance_from_dict, instance_to_dict
+from ...core.integers import check_int
+from ...core.operation import OpKind
+
+OWN = "own"
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([pxf])")
+_KINDS = ("forward", "backward", "weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one value of an axis does to an instance; `label` is its text in the rows."""
+
+    label: str
+    apply: Callable[[Instance], Instance]
+
+
+def parse_devices(value: Any) -> Change:
+    """Read a number of devices, which needs an instance whose stages are alike."""
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    count = check_int("devices", value, 1)
+    return Change(str(count), lambda instance: _resized(instance, "devices", count))
+
+
+def parse_microbatches(value: Any) -> Change:
+    """Read a number of microbatches, or a multiple of the devices such as ``3p``."""
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    if isinstance(value, str):
+        factor = _amount(value, "p", "3p, a number, or own")
+        return Change(value, lambda i: _resized(i, "microbatches", math.floor(factor * i.devices)))
+    count = check_int("microbatches", value, 1)
+    return Change(str(count), lambda instance: _resized(instance, "microbatches", count))
+
+
+def parse_uneven(value: Any) -> Change:
+    """Read ``{first = 0.5, last = 1.5}``: factors of all durations of the first and the last stage."""
+    check_keys(value, (), ("first", "last"))
+    for key, factor in value.items():
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 100:
+            raise InputError("must be a factor above 0, at most 100", key=key, value=factor)
+    label = " ".join(f"{key} {factor:g}" for key, factor in value.items())
+    return Change(label, lambda i: _scaled(i, value.get("first", 1), value.get("last", 1)))
+
+
+def parse_comm(value: Any) -> Change:
+    """Read ticks, ``0.25f`` (of the mean forward time), ``2x`` (the instance's own times 2) or ``own``."""
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    if isinstance(value, str):
+        factor = _amount(value, "fx", "0.25f, 2x, a number of ticks, or own")
+        scaled = _comm_of_forward if value.endswith("f") else _comm_of_own
+        return Change(value, lambda instance: _with_comm(instance, scaled(instance, factor)))
+    ticks = check_int("comm", value, 0)
+    return Change(str(ticks), lambda instance: _with_comm(instance, ticks))
+
+
+def parse_memory(value: Any) -> Change:
+    """Read a limit: in units, ``2p`` activations, ``0.5x`` of its own, ``smallest``, ``none`` or ``own``.
+
+    ``2p`` are 2 p forward activations of one stage, as everywhere: see `limits_of_activations`.
+    ``smallest`` is the smallest limit at which there is a schedule.
+    """
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    if value == "none":
+        return Change(value, lambda instance: _with_limit(instance, None))
+    if value == "smallest":
+        return Change(value, lambda i: _with_limit(i, [i.smallest_limit(d) for d in range(i.devices)]))
+    if isinstance(value, str):
+        factor = _amount(value, "px", "2p, 0.5x, smallest, none, own, or a number")
+        limits = _limits_of_activations if value.endswith("p") else _limits_of_own
+        return Change(value, lambda instance: _with_limit(instance, limits(instance, factor)))
+    units = check_int("memory", value, 0)
+    return Change(str(units), lambda instance: _with_limit(instance, units))
+
+
+def parse_objective(value: Any) -> Change:
+    """Read ``device_span``, ``makespan``, or ``own``: what the file says, of a setting device_span."""
+    if value == OWN:
+        return Change(OWN, lambda instance: instance)
+    if value not in list(Objective):
+        raise InputError(f"must be one of {', '.join(Objective)}, {OWN}", value=value)
+    return Change(value, lambda instance: replace(instance, objective=value))
+
+
+def with_median_durations(instance: Instance) -> Instance:
+    """Return the instance with the median duration of each kind at every stage."""
+    medians = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}
+    return replace(instance, costs=replace(instance.costs, **medians))
+
+
+def _amount(text: str, units: str, rule: str) -> Fraction:
+    match = _AMOUNT.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise InputError(f"must be {rule}", value=text)
+    return Fraction(match[1])
+
+
+def _resized(instance: Instance, key: str, count: int) -> Instance:
+    return instance_from_dict({**instance_to_dict(instance), key: count})
+
+
+def _scaled(instance: Instance, first: float, last: float) -> Instance:
+    factors = [1.0] * instance.stages
+    factors[0] *= first
+    factors[-1] *= last
+    durations: dict[str, Any] = {
+        kind: [max(1, round(f * t)) for f, t in zip(factors, getattr(instance.costs, kind), strict=True)]
+        for kind in _KINDS
+    }
+    return replace(instance, costs=replace(instance.costs, **durations))
+
+
+def _with_comm(instance: Instance, comm: Any) -> Instance:
+    return replace(instance, costs=replace(instance.costs, comm=comm))
+
+
+def _comm_of_forward(instance: Instance, factor: Fraction) -> int:
+    forward = [instance.duration(OpKind.F, stage) for stage in range(instance.stages)]
+    return round(factor * sum(forward) / len(forward))
+
+
+def _comm_of_own(instance: Instance, factor: Fraction) -> list[list[int]]:
+    devices = range(instance.devices)
+    return [[round(factor * instance.comm(a, b)) for b in devices] for a in devices]
+
+
+def _with_limit(instance: Instance, limit: Any) -> Instance:
+    if instance.memory is None:
+        raise InputError("the instance says nothing about memory, so a limit has no meaning")
+    return replace(instance, memory=replace(instance.memory, limit=limit))
+
+
+def _limits_of_activations(instance: Instance, factor: Fraction) -> list[int]:
+    return list(limits_of_activations(instance, math.floor(factor * instance.devices)))
+
+
+def _limits_of_own(instance: Instance, factor: Fraction) -> list[int]:
+    own = [instance.memory_limit(d) for d in range(instance.devices)]
+    if None in own:
+        raise InputError("the instance has no limit of its own that could be multiplied")
+    return [math.floor(factor * limit) for limit in own if limit is not None]

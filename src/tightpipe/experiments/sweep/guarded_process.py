@@ -1,0 +1,189 @@
+"""A solve in a process of its own that is killed when it takes too much memory or time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import IO
+
+import psutil
+
+from ...solving.ensure_compiled import ensure_compiled
+from .row import Value
+
+_GIB = 2**30
+_LOOK = 0.2  # seconds between two looks at the process
+_SHARE = 0.9  # of the machine's memory that all solves together may take
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a solve is killed.
+
+    Parameters
+    ----------
+    seconds
+        Wall time.
+    memory
+        GiB of resident memory, of the process and its children; None for the share of the machine
+        that is left to `threads` of its cores.
+    threads
+        Threads of the solve.
+    """
+
+    seconds: float
+    memory: float | None
+    threads: int
+
+    @property
+    def bytes(self) -> int:
+        """The memory limit on this machine."""
+        if self.memory is not None:
+            return int(self.memory * _GIB)
+        share = min(1.0, self.threads / (os.cpu_count() or 1))
+        return int(psutil.virtual_memory().total * _SHARE * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a task: columns of its row, and its packed schedule."""
+
+    values: dict[str, Value]
+    schedule: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What the process has told so far."""
+
+    trace: list[list[float | int | None]] = field(default_factory=list)
+    values: dict[str, Value] | None = None
+    schedule: bytes | None = None
+
+    def read(self, stream: IO[str]) -> None:
+        for line in stream:
+            answer = json.loads(line)
+            if "trace" in answer:
+                self.trace.append(answer["trace"])
+                continue
+            self.values = answer["values"]
+            packed = answer["schedule"]
+            self.schedule = None if packed is None else base64.b64decode(packed)
+
+
+def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = None) -> Outcome:
+    """Run a task's payload; whatever happens to its process becomes an outcome.
+
+    Setting `stop` kills the process.
+    """
+    ensure_compiled()  # here, so that a solve on a new machine does not spend its hard limit on it
+    answers = _Answers()
+    with tempfile.TemporaryFile("w+", errors="replace") as complaints, _process(complaints) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(target=answers.read, args=(process.stdout,))
+        reader.start()
+        _tell(process, payload)
+        killed = _watch(process, limits, stop)
+        reader.join()
+        error = killed or _fault(process.returncode, complaints)
+    where: dict[str, Value] = {
+        "trace": json.dumps(answers.trace) if answers.trace else None,
+        "host": platform.node(),
+        "cores": os.cpu_count(),
+        "python_version": platform.python_version(),
+        "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    if killed is None and answers.values is not None:
+        return Outcome({"state": "done", "error": None, **answers.values, **where}, answers.schedule)
+    return Outcome({"state": "failed", "error": error, **where})
+
+
+@contextmanager
+def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start the process as the leader of a group, and leave none of the group behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tightpipe.experiments.sweep.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        text=True,
+        start_new_session=True,  # Ctrl-C in the terminal is for the sweep, which ends its solves itself
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            _kill(process)
+
+
+def _tell(process: subprocess.Popen[str], payload: str) -> None:
+    """Write the payload and leave the pipe open: its end is the sign that this process has died.
+
+    A process that has died before it reads is found dead by `_watch`.
+    """
+    assert process.stdin is not None
+    try:
+        process.stdin.write(payload + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        with suppress(BrokenPipeError):  # of what is still in the buffer
+            process.stdin.close()
+
+
+def _watch(process: subprocess.Popen[str], limits: Limits, stop: threading.Event | None) -> str | None:
+    """Wait for the end of the process; kill it where it must be, and say why."""
+    deadline, most = time.monotonic() + limits.seconds, limits.bytes
+    while True:
+        try:
+            process.wait(_LOOK)
+            return None
+        except subprocess.TimeoutExpired:
+            reason = None
+        if stop is not None and stop.is_set():
+            reason = "stopped"
+        elif time.monotonic() > deadline:
+            reason = f"killed at its hard limit of {limits.seconds:g} s"
+        elif _memory(process.pid) > most:
+            reason = f"killed at its memory limit of {most / _GIB:.3g} GiB"
+        if reason is not None:
+            _kill(process)
+            process.wait()
+            return reason
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _memory(pid: int) -> int:
+    """Return the resident memory of a process and its descendants, in bytes."""
+    total = 0
+    with suppress(psutil.Error):  # one of them has just ended
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            total += each.memory_info().rss
+    return total
+
+
+def _fault(status: int, complaints: IO[str]) -> str:
+    """Say how a process ended that gave no answer."""
+    complaints.seek(0)
+    lines = [line.strip() for line in complaints if line.strip()]
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (by the system, for lack of memory?)" if name == "SIGKILL" else ""
+        return f"crashed: {name}{hint}"
+    return lines[-1] if lines else f"ended with status {status} and no answer"

@@ -1,0 +1,21 @@
+"""The loop that follows every message of a schedule onto its link."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.simulate_kernel import departure
+from ..kernels.arrays import Ints
+from ..kernels.compiled import compiled_with_arrays
+
+
+@compiled_with_arrays
+def departures(end: Ints, offsets: Ints, receiver: Ints, occupancy: int) -> Ints:
+    """Return when each operation's result leaves its device."""
+    devices = len(offsets) - 1
+    left = end.copy()
+    for device in range(devices):
+        last = np.full(devices, -occupancy, np.int64)
+        for i in range(offsets[device], offsets[device + 1]):
+            left[i] = departure(end[i], receiver[i], last, occupancy)
+    return left

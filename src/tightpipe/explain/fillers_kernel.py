@@ -1,0 +1,56 @@
+"""The loop that looks for operations that could have run in the gaps of a device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..kernels.arrays import Ints
+from ..kernels.compiled import compiled_with_arrays
+from .arrivals import NOTHING
+
+
+@compiled_with_arrays
+def search_gaps(
+    heads: Ints,
+    opens: Ints,
+    stops: Ints,
+    limits: Ints,
+    start: Ints,
+    end: Ints,
+    joined: Ints,
+    arrived: Ints,
+    delta: Ints,
+    during: Ints,
+    iteration: Ints,
+    flush: bool,
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Return the arrays of `Fillers`, in the same sequence; `fillers` makes the arguments."""
+    fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
+    fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]
+    for g in range(len(heads)):
+        head, closes = heads[g], start[heads[g]]
+        peak = during[head]  # of what runs between the gap and row j
+        for j in range(head + 1, stops[g]):
+            if flush and iteration[j] != iteration[head]:
+                break
+            ready = max(opens[g], arrived[j])
+            if ready < closes and joined[j] == 0 and joined[j - 1] == 0:
+                if delta[j] > 0 and limits[g] >= 0 and peak + delta[j] > limits[g]:
+                    if ready < blocked_from[g]:
+                        blocked[g], blocked_from[g] = j, ready
+                        frees[g] = _last_above(during, head, j, limits[g] - delta[j])
+                else:
+                    allowed_from[g] = min(allowed_from[g], ready)
+                    if ready + end[j] - start[j] <= closes and ready < fits_from[g]:
+                        fits[g], fits_from[g] = j, ready
+            peak = max(peak, during[j])
+    return fits, fits_from, allowed_from, blocked, blocked_from, frees
+
+
+@compiled_with_arrays
+def _last_above(during: Ints, first: int, stop: int, room: int) -> int:
+    """Return the last row before `stop` while which the memory is above `room`."""
+    for row in range(stop - 1, first - 1, -1):
+        if during[row] > room:
+            return row
+    return first

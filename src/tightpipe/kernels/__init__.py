@@ -1,0 +1,1 @@
+"""How inner loops are compiled, and where what is compiled is kept."""

@@ -1,0 +1,1 @@
+"""Every method and every bound by name, and the functions that run them."""

@@ -1,0 +1,21 @@
+"""The bounds that refute one cost after the other, in the sequence in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..core.instance import Instance
+from ..core.options import Options
+from ..core.result import Bound
+
+BoundSearch = Callable[[Instance, int, Options, int], Bound]
+
+
+def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
+    """Return the bounds by search, each with its share of the time left."""
+    from tightpipe.solver.bounds.energetic import energetic_bound
+    from tightpipe.solver.bounds.fluid import fluid_bound
+    from tightpipe.solver.bounds.refute import refutation_bound
+    from tightpipe.solver.bounds.shaving import shaving_bound
+
+    return (energetic_bound, 0.2), (shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)

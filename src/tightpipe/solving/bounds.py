@@ -1,0 +1,86 @@
+"""Lower bounds of an instance: by formula, and by searches under a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tightpipe.solver.bounds import all_bounds
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.modelled import is_modelled
+
+from ..core.contradiction import refuse_contradiction
+from ..core.errors import InfeasibleError
+from ..core.instance import Instance
+from ..core.metrics import cost
+from ..core.options import Options
+from ..core.result import Bound
+from .bound_searches import bound_searches
+from .ensure_compiled import ensure_compiled
+from .starts import warm_starts
+
+
+def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | None = None) -> Bound:
+    """Return the best lower bound of an instance's cost: no schedule of it costs less.
+
+    Bounds by formula come first. Within the time limit, searches then refute costs below that of the best
+    heuristic.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    time_limit
+        Wall seconds for the searches; 0 for the formulas alone, None for no limit.
+    workers
+        Threads; None takes the machine's cores.
+
+    Returns
+    -------
+    Bound
+        Its `value` in ticks, with the name of the bound and the argument that proves it.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule at all.
+    InputError
+        If an option is out of range.
+    """
+    return max(bounds_within(instance, Options(time_limit, workers)), key=_value)
+
+
+def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
+    """Yield all bounds of an instance: by formula, then each better one by search within the time limit.
+
+    The searches refute costs below that of the best heuristic, and apply where the exact models do.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule at all.
+    """
+    reason = instance.infeasibility()
+    if reason is not None:
+        raise InfeasibleError(reason)
+    searches = bound_searches()
+    ensure_compiled()
+    clock = Clock(options.time_limit)
+    formulas = all_bounds(instance)
+    yield from formulas
+    starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
+    if not starts:
+        return
+    _, start = starts[0]
+    upper, best = cost(start), max(formulas, key=_value)
+    for search, share in searches:
+        refuse_contradiction(start, best.value, best.proof)
+        if best.value == upper:
+            break
+        bound = search(instance, upper, clock.part(share).limit(options), best.value)
+        if bound.value > best.value:
+            best = bound
+            yield bound
+
+
+def _value(bound: Bound) -> int:
+    return bound.value

@@ -1,0 +1,96 @@
+"""All inner loops compiled and loaded before a clock starts; compiled once for a user and a version."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from ..kernels.compiled import LOOPS, Loop
+
+_STAMP = "complete.json"  # which loops are called from Python; written last, so that it vouches for the rest
+_loaded: set[str] = set()
+
+
+def ensure_compiled() -> None:
+    """Compile all inner loops unless the cache has them, and load those of the modules that are in use.
+
+    What is timed comes after. Processes that find the cache empty at the same time wait for the first.
+    """
+    for name in _called() - _loaded:
+        loop = _loops().get(name)
+        if loop is not None:
+            _load(loop)
+            _loaded.add(name)
+
+
+def _loops() -> dict[str, Loop]:
+    return {loop.name: loop for loop in LOOPS}
+
+
+def _load(loop: Loop) -> None:
+    for signature in loop.dispatcher._cache.signatures():
+        loop.dispatcher.compile(signature)
+
+
+@cache
+def _called() -> frozenset[str]:
+    """Return the names of the loops that are called from Python; all of them are compiled by then."""
+    from ..kernels.cache import cache_folder, is_disabled, remove_old_folders  # loads numba
+
+    if is_disabled():
+        return frozenset()
+    folder = cache_folder()
+    if not (folder / _STAMP).is_file():
+        with _alone(folder):
+            if not (folder / _STAMP).is_file():
+                _compile(folder)
+    with suppress(OSError):
+        os.utime(folder)  # in use
+    remove_old_folders()
+    return _read(folder / _STAMP)
+
+
+def _read(stamp: Path) -> frozenset[str]:
+    with suppress(OSError, ValueError):
+        return frozenset(json.loads(stamp.read_text()))
+    return frozenset()
+
+
+def _compile(folder: Path) -> None:
+    from ..exercise import exercise  # loads every solver
+
+    _say("compiling the inner loops, once: it takes one to three minutes")
+    exercise()
+    partial = folder / f"{_STAMP}.{os.getpid()}"
+    with suppress(OSError):  # a full disk: the next process tries again
+        partial.write_text(json.dumps(sorted(loop.name for loop in LOOPS if loop.called)))
+        partial.replace(folder / _STAMP)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process compiles into the folder."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / "lock")
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            _say("another process is compiling the inner loops: waiting for it")
+            lock.acquire()
+    except (OSError, NotImplementedError):  # a file system without locks: to compile twice does no harm
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _say(text: str) -> None:
+    print(f"tightpipe: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,92 @@
+"""What people see on stderr while something goes on: a bar, or what is being done."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from ..core.options import Progress as Watcher
+from ..core.result import LogEntry
+from .console import MISSING
+
+
+def _state(entry: LogEntry) -> str:
+    cost = MISSING if entry.cost is None else entry.cost
+    bound = MISSING if entry.bound is None else entry.bound
+    return f"cost {cost} bound {bound}"
+
+
+class _Bar:
+    """A progress bar on stderr; without a terminal one plain line per finished step."""
+
+    def __init__(self, total: int, seconds: float | None) -> None:
+        self._total, self._done, self._budget = total, 0, seconds
+        self._name, self._last = "", LogEntry(0.0, None, None)
+        self._begin = time.monotonic()
+        self._console = Console(file=sys.stderr)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=total, left="")
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def begin(self, name: str) -> Watcher:
+        """Name the step in work; the watcher that is returned shows its incumbent and bound."""
+        self._name, self._last = name, LogEntry(0.0, None, None)
+        self._refresh()
+        return self._watch
+
+    def finish(self, text: str, seconds_left: float | None) -> None:
+        """Count the step as done and write a line about it."""
+        self._done += 1
+        self._budget, self._begin = seconds_left, time.monotonic()
+        self._console.print(
+            f"[{self._done}/{self._total}] {text}", highlight=False, markup=False, soft_wrap=True
+        )
+        self._refresh()
+
+    def _watch(self, entry: LogEntry) -> None:
+        self._last = entry
+        self._refresh()
+
+    def _refresh(self) -> None:
+        left = ""
+        if self._budget is not None:
+            seconds = max(0.0, self._budget - (time.monotonic() - self._begin))
+            left = (
+                f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
+            )
+        text = f"{self._name}: {_state(self._last)}"
+        self._progress.update(self._task, completed=self._done, description=text, left=left)
+
+
+@contextmanager
+def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
+    """Show progress over `total` steps that take at most `seconds` (None: unknown)."""
+    with _Bar(total, seconds) as bar:
+        yield bar
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Say on stderr what goes on until it ends, where that is a terminal."""
+    with Console(file=sys.stderr).status(text):
+        yield

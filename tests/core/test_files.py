@@ -1,0 +1,240 @@
+"""Files: regular ones are replaced in one step, links followed, pipes and devices written to, - is standard."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import not_as_root
+from command_line import Done, call
+
+from tightpipe import InputError
+from tightpipe.core.files import check_writable, read_text, write_bytes, write_text
+
+TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
+SMALL: dict[str, Any] = {
+    "devices": 2,
+    "microbatches": 4,
+    "forward": 10,
+    "backward": 12,
+    "weight": 8,
+    "comm": 1,
+}
+
+
+def run(*arguments: str | Path, stdin: str = "", cwd: Path | None = None) -> Done:
+    command = [TIGHTPIPE, *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=cwd)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def schedule(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The text of a schedule file."""
+    folder = tmp_path_factory.mktemp("schedule")
+    (folder / "instance.json").write_text(json.dumps(SMALL))
+    done = call("solve", folder / "instance.json", "--method", "greedy-v", "-o", folder / "schedule.json")
+    assert done.returncode == 0, done.stderr
+    return (folder / "schedule.json").read_text()
+
+
+def test_a_regular_file_is_replaced_and_keeps_its_permissions(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    target.chmod(0o640)
+    with target.open() as reader:
+        write_text(target, "new")
+        assert reader.read() == "old"  # who reads meanwhile, reads the old content whole
+    assert target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    target, link, second = there / "real.txt", tmp_path / "link.txt", tmp_path / "second.txt"
+    target.write_text("old")
+    link.symlink_to(Path("there") / "real.txt")
+    second.symlink_to(link)
+    before = target.stat().st_ino
+    write_text(second, "new")
+    assert (link.is_symlink(), second.is_symlink(), target.is_symlink()) == (True, True, False)
+    assert target.read_text() == "new"
+    assert target.stat().st_ino != before  # replaced, not written over
+    assert sorted(tmp_path.iterdir()) == [link, second, there]
+    assert list(there.iterdir()) == [target]
+
+
+def test_a_link_that_leads_nowhere_gets_its_target(tmp_path: Path) -> None:
+    link = tmp_path / "link.txt"
+    link.symlink_to("later.txt")
+    check_writable(link)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert (tmp_path / "later.txt").read_text() == "new"
+
+
+def test_a_named_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    check_writable(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_bytes(pipe, b"through the pipe")
+    reader.join()
+    assert read == [b"through the pipe"]
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_device_stays_a_device() -> None:
+    write_text("/dev/null", "nothing")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("none/a.txt", "there is no such folder"),
+        ("file/a.txt", "there is no such folder"),
+        ("folder", "it is a folder"),
+        ("to_folder", "it is a folder"),
+        ("nowhere", "there is no such folder"),
+        ("circle", "Too many levels of symbolic links"),
+        ("n" * 300, "File name too long"),
+    ],
+)
+def test_what_cannot_be_written_is_named_and_left_alone(name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to_folder").symlink_to("folder")
+    (tmp_path / "nowhere").symlink_to("none/a.txt")
+    (tmp_path / "circle").symlink_to("circle")
+    before = sorted(tmp_path.rglob("*"))
+    for attempt in (check_writable, lambda path: write_text(path, "new")):
+        with pytest.raises(InputError, match=f"cannot be written: .*{why}") as error:
+            attempt(tmp_path / name)
+        assert error.value.source == str(tmp_path / name)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@not_as_root
+def test_what_is_read_only_is_refused(tmp_path: Path) -> None:
+    kept, folder = tmp_path / "kept.txt", tmp_path / "folder"
+    kept.write_text("old")
+    kept.chmod(0o400)
+    folder.mkdir(mode=0o500)
+    for path, why in ((kept, "it is read-only"), (folder / "new.txt", "the folder is read-only")):
+        with pytest.raises(InputError, match=why):
+            write_text(path, "new")
+    assert kept.read_text() == "old"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_device_is_named() -> None:
+    with pytest.raises(InputError, match="/dev/full: cannot be written: No space left on device"):
+        write_text("/dev/full", "new")
+
+
+def test_standard_input_is_read_once_and_known_ever_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Übung\r\n".encode())))
+    assert [read_text("-"), read_text("-")] == ["Übung\n", "Übung\n"]
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="-: cannot be read: standard input is closed"):
+        read_text("-")
+
+
+def test_a_file_named_like_standard_output_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text("./-", "new")
+    assert (tmp_path / "-").read_text() == read_text("./-") == "new"
+
+
+@pytest.mark.parametrize("output", ["-", "/dev/stdout"])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_solve_from_standard_input_to_standard_output(output: str, more: list[str], tmp_path: Path) -> None:
+    done = run(
+        "solve", "-", "--method", "greedy-v", "-o", output, *more, stdin=json.dumps(SMALL), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)  # the schedule and nothing else
+    assert (data["method"], data["cost"]) == ("greedy-v", 244)
+    assert "244" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert run("validate", "-", stdin=done.stdout).returncode == 0
+
+
+def test_a_schedule_goes_through_a_link_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "instance.json").write_text(json.dumps(SMALL))
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    link = tmp_path / "link.json"
+    done = call("solve", tmp_path / "instance.json", "--method", "greedy-v", "-o", link)
+    assert done.returncode == 0, done.stderr
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text())["cost"] == 244
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        (["lower"], b'{"'),
+        (["overlap"], b'{"'),
+        (["export", "--target", "torch-csv"], b"0F0"),
+        (["plot"], b"\x89PNG"),
+        (["report", "--no-relax"], b"<!doctype html>"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_commands_read_standard_input_and_write_standard_output(
+    arguments: list[str], begins: bytes, schedule: str, tmp_path: Path
+) -> None:
+    command = [TIGHTPIPE, *arguments, "-", "-o", "-", "--json"]
+    done = subprocess.run(command, input=schedule.encode(), capture_output=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.lower().startswith(begins.lower())
+    assert json.loads(done.stderr.splitlines()[-1])["output"] == "-"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_warm_start_is_taken_from_standard_input(schedule: str, tmp_path: Path) -> None:
+    (tmp_path / "instance.json").write_text(json.dumps(SMALL))
+    arguments = ["solve", tmp_path / "instance.json", "--method", "cpsat", "--time-limit", "0"]
+    done = run(*arguments, "--warm-start", "-", "--json", stdin=schedule)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cost"] == 244
+
+
+def test_a_reader_that_has_left_is_one_line(schedule: str) -> None:
+    command = [TIGHTPIPE, "export", "-", "--target", "csv", "-o", "-"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write(schedule)
+    process.stdin.close()
+    assert process.stderr.read() == "tightpipe: -: cannot be written: Broken pipe\n"
+    assert process.wait() == 2
+
+
+def test_fresh_rows_go_where_the_link_leads(tmp_path: Path) -> None:
+    link, real = tmp_path / "table.csv", tmp_path / "there" / "real.csv"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    arguments = ("compare", "--settings", "toy-4x8", "--methods", "greedy-v", "-o", link)
+    for more in ([], ["--fresh"]):
+        done = call(*arguments, *more)
+        assert done.returncode == 0, done.stderr
+    assert link.is_symlink()
+    assert real.read_text().count("\n") == Path(f"{real}.bak").read_text().count("\n") == 2

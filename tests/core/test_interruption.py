@@ -1,0 +1,318 @@
+"""Signals: work ends early, what was found is written and told, and the exit status says which signal it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tightpipe
+from tightpipe import Instance, Memory, Status, load_schedule, solve, validate
+from tightpipe.cli import main
+from tightpipe.core.instance_file import save_instance
+from tightpipe.core.interruption import (
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    ended_by_signals,
+    held_back,
+    reason_of,
+)
+from tightpipe.core.metrics import cost
+from tightpipe.core.options import Options
+from tightpipe.experiments import compare
+from tightpipe.experiments.row_store import RowStore
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.solver.bounds import refute
+from tightpipe.solver.clock import Clock
+from tightpipe.solver.cpsat import targets
+from tightpipe.solver.cpsat.decide import Decision
+from tightpipe.solver.cpsat.search import Found, _together
+from tightpipe.solver.progress import Incumbent
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
+HARD = Instance.uniform(
+    devices=6, microbatches=20, forward=10, backward=17, weight=9, comm=1, memory=Memory(2, -1, -1, 24)
+)
+SIGNALS = [(signal.SIGINT, INTERRUPTED, 130), (signal.SIGTERM, TERMINATED, 143)]
+COMMAND = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # whoever runs the tests
+    "import sys; from tightpipe.cli import main; print('ready', file=sys.stderr, flush=True); main()"
+)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    """Start the command line and wait until it is about to begin."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while process.stderr.readline() not in ("ready\n", ""):
+        pass
+    return process
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command that got a signal has left."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def end(process: subprocess.Popen[str], number: signal.Signals, seconds: float) -> Ended:
+    time.sleep(seconds)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=120)
+    return Ended(process.returncode, stdout, stderr)
+
+
+@pytest.fixture
+def hard(tmp_path: Path) -> Path:
+    save_instance(HARD, tmp_path / "hard.json")
+    return tmp_path / "hard.json"
+
+
+@pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
+@pytest.mark.parametrize(
+    "method",
+    [["best"], ["cpsat"], ["improve"], ["milp"], ["milp", "--backend", "cbc"]],
+    ids=" ".join,
+)
+def test_a_solve_that_is_ended_at_any_time_writes_its_schedule_and_says_why(
+    method: list[str], number: signal.Signals, reason: str, status: int, hard: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "schedule.json"
+    for seconds in (random.uniform(0.3, 6.0), 12.0, 24.0):
+        process = start("solve", hard, "--method", *method, "--time-limit", "600", "-o", output, "--json")
+        ended = end(process, number, seconds)
+        assert ended.status == status, ended.stderr
+        if ended.stdout:
+            break
+        # it was still loading: nothing had begun, which is one line and no file
+        assert reason in ended.stderr
+        assert len(ended.stderr.strip().splitlines()) == 1
+        assert not output.exists()
+    told, written = json.loads(ended.stdout), load_schedule(output)
+    assert (told["reason"], told["status"]) == (reason, "feasible")
+    assert (told["cost"], told["output"]) == (written.cost, str(output))
+    assert written.cost == cost(written.schedule)
+    assert validate(HARD, written.schedule) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hard.json", "schedule.json"]
+
+
+@pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
+def test_a_signal_while_the_instance_is_read_leaves_nothing(
+    number: signal.Signals, reason: str, status: int, tmp_path: Path
+) -> None:
+    process = start("solve", "-", "-o", tmp_path / "schedule.json", "--json")
+    ended = end(process, number, 0.5)
+    assert (ended.status, ended.stdout) == (status, "")
+    assert reason in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
+def test_bounds_found_before_a_signal_are_told(
+    number: signal.Signals, reason: str, status: int, hard: Path
+) -> None:
+    ended = end(start("bound", hard, "--time-limit", "600", "--json"), number, 5.0)
+    assert ended.status == status, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["reason"] == reason
+    assert told["best"] == max(bound["value"] for bound in told["bounds"])
+
+
+@pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
+def test_a_command_that_keeps_nothing_says_one_line_at_a_signal(
+    number: signal.Signals,
+    reason: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tightpipe.cli.preparing.ensure_compiled", lambda: signal.raise_signal(number))
+    monkeypatch.setattr(sys, "argv", ["tightpipe", "compile"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == status
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err == f"tightpipe: {reason}; what was finished is kept, the same command continues\n"
+
+
+def test_a_signal_while_the_schedule_goes_into_a_pipe_waits_for_its_reader(
+    hard: Path, tmp_path: Path
+) -> None:
+    pipe, read = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    process = start("solve", hard, "--method", "greedy-v", "-o", pipe)
+    time.sleep(4.0)  # it has its schedule and waits for somebody to read it
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    process.communicate(timeout=60)
+    reader.join()
+    assert process.returncode == 143
+    assert json.loads(read[0])["method"] == "greedy-v"
+
+
+def test_a_second_signal_does_not_wait_for_a_reader(hard: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    process = start("solve", hard, "--method", "greedy-v", "-o", tmp_path / "pipe")
+    time.sleep(4.0)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert end(process, signal.SIGINT, 0.0).status == 130
+
+
+@pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
+def test_both_signals_raise_what_their_reason_stands_for(
+    number: signal.Signals, reason: str, status: int
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt) as error, ended_by_signals():
+        signal.raise_signal(number)
+    assert reason_of(error.value) == reason
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_comes_twice_is_raised_once() -> None:
+    with ended_by_signals():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ended_by_signals(), held_back():
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_what_is_begun_is_finished() -> None:
+    finished = list[bool]()
+
+    def work() -> None:
+        with ended_by_signals(), held_back():
+            signal.raise_signal(signal.SIGTERM)
+            finished.append(True)
+
+    with pytest.raises(Terminated):
+        work()
+    assert finished
+
+
+def test_the_compiler_is_not_interrupted() -> None:
+    finished: list[float] = []
+    compiler: dict[str, Any] = {
+        "__name__": "numba.core",
+        "signal": signal,
+        "time": time,
+        "finished": finished,
+    }
+    exec(
+        "def compile_it():\n signal.raise_signal(signal.SIGTERM)\n time.sleep(0.1)\n finished.append(0.1)",
+        compiler,
+    )
+
+    def work() -> None:
+        with ended_by_signals():
+            compiler["compile_it"]()
+            time.sleep(10)
+
+    with pytest.raises(Terminated):
+        work()
+    assert finished
+
+
+def test_a_solve_ended_among_the_heuristics_keeps_the_best_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(_: Instance) -> Any:
+        raise Terminated
+
+    stopped = replace(HEURISTICS["greedy-v"], make=terminated)
+    module = sys.modules["tightpipe.solving.starts"]
+    monkeypatch.setattr(module, "HEURISTICS", {"list": HEURISTICS["list"], "greedy-v": stopped})
+    result = solve(HARD, "improve", time_limit=600)
+    assert (result.status, result.reason) == (Status.FEASIBLE, TERMINATED)
+    assert result.cost == solve(HARD, "list").cost
+
+
+def test_a_solve_ended_before_its_search_keeps_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def solver(instance: Instance, options: Options, start: Any) -> Any:
+        told.append((options.time_limit, start))
+        if len(told) == 1:
+            raise Terminated
+        return solve(instance, "list")
+
+    monkeypatch.setattr(sys.modules["tightpipe.solver.improve"], "improve", solver)
+    result = solve(HARD, "improve", time_limit=600)
+    assert result.reason == TERMINATED
+    assert told[1] == (0.0, told[0][1])
+
+
+def test_a_signal_is_told_whatever_cp_sat_has_found_meanwhile() -> None:
+    whole = Found(None, None, exhausted=True)
+    assert _together([whole], TERMINATED).reason == TERMINATED
+    assert _together([whole], "the memory cap was hit").reason == ""
+
+
+def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule, asked = solve(HARD, "greedy-v").schedule, list[int]()
+    assert schedule is not None
+
+    def decide(_: Instance, target: int, *__: Any) -> Decision:
+        asked.append(target)
+        return Decision(True, schedule, TERMINATED)
+
+    monkeypatch.setattr(targets, "decide", decide)
+    incumbent = Incumbent(schedule, 1, None, Clock(60), lambda _: None)
+    assert targets.ask_targets(HARD, Options(60), incumbent, Clock(60), 1.0) == TERMINATED
+    assert len(asked) == 1
+
+
+def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refute, "decide", lambda *_: Decision(None, reason=TERMINATED))
+    with pytest.raises(Terminated):
+        refute.refutation_bound(HARD, 2000, Options(60))
+
+
+def test_a_terminated_solve_is_no_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def terminated(instance: Instance, *_: Any, **__: Any) -> Any:
+        return replace(tightpipe.solve(instance, "list"), reason=TERMINATED)
+
+    monkeypatch.setattr(compare, "solve", terminated)
+    settings = compare.choose_settings("toy-4x8")
+    tasks = compare.plan(settings, ["2p"], ["list"], HARD.objective, Options(5))
+    store = RowStore(tmp_path / "rows.csv", compare.COLUMNS)
+    with pytest.raises(Terminated):
+        list(compare.run(tasks, store, lambda _: lambda _: None))
+    assert store.rows() == []

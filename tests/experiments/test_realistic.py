@@ -1,0 +1,87 @@
+"""The suite of realistic instances: data, rows that continue, and what the report makes of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tightpipe import InputError
+from tightpipe.core.options import Options
+from tightpipe.experiments.realistic import (
+    COLUMNS,
+    METHODS,
+    choose_realistic,
+    missing_realistic,
+    plan_realistic,
+    run_realistic,
+)
+from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
+from tightpipe.experiments.row_store import RowStore
+from tightpipe.settings import load_realistic, with_median_costs
+
+
+def test_the_suite_is_what_its_head_says() -> None:
+    suite = load_realistic()
+    assert len(suite) == 30
+    for name, entry in suite.items():
+        instance = entry.instance()
+        assert 4 <= instance.devices <= 16, name
+        assert instance.infeasibility() is None, name
+        assert 1.1 <= entry.backward / entry.forward <= 2.0, name
+    nodes = suite["nodes-16x32"].instance()
+    assert nodes.comm(7, 8) > nodes.comm(6, 7) == nodes.comm(8, 9)
+    head = suite["head-4x8"].instance()
+    assert head.duration(0, 7) > head.duration(0, 1) > head.duration(0, 0)
+
+
+def test_median_costs_are_uniform() -> None:
+    instance = with_median_costs(load_realistic()["slopes-8x16"].instance())
+    assert {instance.duration(0, s) for s in range(instance.stages)} == {1000}
+    assert {instance.memory_limit(d) for d in range(8)} == {12 * 74}
+
+
+def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
+    store = RowStore(tmp_path / "rows.csv", COLUMNS)
+    tasks = plan_realistic(["recompute-4x12-tight"], Options(time_limit=2, workers=1))
+    first = run_realistic(tasks[:1], store, lambda _: lambda _: None)
+    assert [task.method for task, _ in first] == [METHODS[0]]
+    left = missing_realistic(tasks, store)
+    assert [task.method for task in left] == list(METHODS[1:])
+    for task, result in run_realistic(left, store, lambda _: lambda _: None):
+        assert result.cost is not None, task
+    assert missing_realistic(tasks, store) == []
+    rows = store.rows()
+    assert avoided(rows, "improve")["recompute-4x12-tight"] > 0
+    assert "improve avoids" in realistic_markdown(rows)
+
+
+def test_an_unknown_name_is_bad_input() -> None:
+    with pytest.raises(InputError, match="must be all, or of recompute-4x8"):
+        choose_realistic("recompute-4x8,nothing")
+
+
+def test_the_share_avoided_is_measured_against_the_best_bound() -> None:
+    def row(method: str, cost: str, bound: str) -> dict[str, str]:
+        return {"setting": "a", "method": method, "cost": cost, "bound": bound}
+
+    rows = [row("greedy-v", "120", "90"), row("cpsat", "110", "100"), row("improve", "105", "")]
+    assert avoided(rows, "improve") == {"a": 0.75}
+    assert avoided(rows, "cpsat") == {"a": 0.5}
+    closed = [row("greedy-v", "100", "100"), row("improve", "100", "")]
+    assert avoided(closed, "improve") == {}
+
+
+def test_the_figure_shows_every_share_and_says_why_one_is_missing(tmp_path: Path) -> None:
+    rows = [
+        {"setting": setting, "method": method, "cost": cost, "bound": "100"}
+        for setting, costs in {
+            "worse": ("150", "110", "105", "100", ""),
+            "done": ("120", "100", "100", "100", "100"),
+        }.items()
+        for method, cost in zip(METHODS, costs, strict=True)
+    ]
+    draw_avoided(rows, str(tmp_path / "figure.svg"))
+    shown = {text.strip() for text in re.findall(r"<!--(.*?)-->", (tmp_path / "figure.svg").read_text())}
+    assert {"−400%", "no schedule of best", "greedy-v is proven optimal: nothing to avoid", "done"} <= shown

@@ -1,0 +1,249 @@
+"""Compiled loops: keyed by all sources, compiled once by one process before any clock, complete."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from numba import njit
+from numba.core.caching import CompileResultCacheImpl
+
+import tightpipe
+from tightpipe import Instance, exercise, solve
+from tightpipe.core.interruption import INTERRUPTED
+from tightpipe.core.options import Options
+from tightpipe.core.result import Result
+from tightpipe.kernels import cache as kernel_cache
+from tightpipe.kernels.compiled import compiled
+from tightpipe.solving.ensure_compiled import _read
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(tightpipe.__file__).parent
+TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
+
+
+def environment(cache: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "NUMBA_CACHE_DIR": str(cache), **more}
+
+
+def python(code: str, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@contextmanager
+def compiling(cache: Path) -> Iterator[subprocess.Popen[str]]:
+    run = [TIGHTPIPE, "compile"]
+    with subprocess.Popen(run, env=environment(cache), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder that two processes at once have filled, after one that Ctrl-C has ended."""
+    folder = tmp_path_factory.mktemp("cache")
+    with compiling(folder) as process:
+        assert process.stderr is not None
+        assert "compiling the inner loops, once" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    assert (process.returncode, said.count("\n")) == (130, 1)
+    assert said.startswith("tightpipe: interrupted")
+    assert list(folder.rglob("complete.json")) == []
+    with compiling(folder) as one, compiling(folder) as other:
+        said_by = [process.communicate()[1] for process in (one, other)]
+    assert one.returncode == other.returncode == 0
+    assert sorted(said_by) == [
+        "tightpipe: another process is compiling the inner loops: waiting for it\n",
+        "tightpipe: compiling the inner loops, once: it takes one to three minutes\n",
+    ]
+    return folder
+
+
+def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
+    """In a process of its own: other tests compile as well."""
+    run = [sys.executable, str(ROOT / "tests/every_loop.py")]
+    done = subprocess.run(run, env=environment(cache), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    counted = json.loads(done.stdout)
+    assert counted["loops"] > 50
+    assert counted["misses"] == {}
+
+
+def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
+    code = """
+from tightpipe import Instance, solve
+from tightpipe.kernels.compiled import LOOPS
+from tightpipe.solving.ensure_compiled import ensure_compiled
+from tightpipe.solving.methods import find_method
+instance = Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8, comm=1)
+find_method("best").load()
+ensure_compiled()
+before = {loop.name: len(loop.signatures) for loop in LOOPS}
+solve(instance, "best", time_limit=1)
+print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures) > before[loop.name]])
+"""
+    loaded, late = python(code, NUMBA_CACHE_DIR=str(cache)).split(maxsplit=1)
+    assert int(loaded) > 10
+    assert late == "[]"
+
+
+DEPARTURE = """
+import numpy as np
+from tightpipe.explain.arrivals_kernel import departures
+print(departures(np.array([5]), np.array([0, 1]), np.array([-1]), 0)[0], departures.misses)
+"""
+
+
+def test_an_edit_of_a_loop_reaches_loops_of_other_files(tmp_path: Path) -> None:
+    package = tmp_path / "tightpipe"
+    shutil.copytree(ROOT / "src/tightpipe", package)
+    for folder in ("solver", "heuristics"):
+        shutil.copytree(ROOT / folder, package / folder)
+    environ = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert python(DEPARTURE, **environ) == "5 1"
+    assert python(DEPARTURE, **environ) == "5 0"
+    helper = package / "core/simulate_kernel.py"
+    before = helper.read_text()
+    helper.write_text(before.replace("        return end\n", "        return end + 1000\n"))
+    assert python(DEPARTURE, **environ) == "1005 1"
+    helper.write_text(before)
+    assert python(DEPARTURE, **environ) == "5 0"
+
+
+def test_sources_that_change_after_they_were_read_are_not_cached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kernel_cache, "_roots", lambda: [tmp_path])
+    assert kernel_cache.cache_folder.__wrapped__().parent == tmp_path
+    monkeypatch.setattr(kernel_cache, "LOADED_AT", 0.0)
+    assert kernel_cache.cache_folder.__wrapped__().parent != tmp_path
+
+
+def names_of_loops(tree: ast.Module) -> set[str]:
+    """Names that the compiled functions of a module read, annotations aside."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and any("compiled" in ast.dump(d) for d in node.decorator_list):
+            names |= {n.id for line in node.body for n in ast.walk(line) if isinstance(n, ast.Name)}
+    return names
+
+
+def test_what_loops_import_is_part_of_the_key() -> None:
+    hashed = kernel_cache.sources()
+    modules = {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in hashed}
+    assert {"solver.windows.box", "solver.windows.propagate", "simulate", "operation"} <= modules
+    for path in hashed:
+        tree = ast.parse(path.read_text())
+        package = ["tightpipe", *path.relative_to(PACKAGE).parent.parts]
+        read = names_of_loops(tree)
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and read & {alias.name for alias in node.names}:
+                base = package[: len(package) - node.level + 1] if node.level else []
+                module = ".".join([*base, node.module or ""])
+                assert module.removeprefix("tightpipe.") in modules, f"{path.name} reads {module}"
+
+
+def test_every_compiled_function_is_in_a_file_of_the_key() -> None:
+    hashed = {path.relative_to(PACKAGE) for path in kernel_cache.sources()}
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        assert "njit(" not in text or path.name == "cache.py", path
+        if "\n@compiled" in text:
+            assert path.relative_to(PACKAGE) in hashed
+
+
+FOLDER = "from tightpipe.kernels.cache import cache_folder; print(cache_folder())"
+
+
+def test_the_cache_is_the_users_or_where_numba_is_told(tmp_path: Path) -> None:
+    home = {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""}
+    assert Path(python(FOLDER, **home)).parent == tmp_path / "tightpipe"
+    told = {**home, "NUMBA_CACHE_DIR": str(tmp_path / "told")}
+    assert Path(python(FOLDER, **told)).parent == tmp_path / "told" / "tightpipe"
+
+
+def test_without_a_home_loops_are_compiled_all_the_same(tmp_path: Path) -> None:
+    home = {"XDG_CACHE_HOME": "/dev/null/none", "NUMBA_CACHE_DIR": "", "TMPDIR": str(tmp_path)}
+    assert python(DEPARTURE, **home) == "5 1"
+    assert python(DEPARTURE, **home) == "5 0"
+    shared = Path(python(FOLDER, **home)).parent
+    assert shared == tmp_path / f"tightpipe-{os.getuid()}"
+    assert shared.stat().st_mode & 0o077 == 0  # what lies there is run
+    shutil.rmtree(shared)
+    shared.write_text("in the way")
+    assert python(DEPARTURE, **home) == "5 1"
+    assert list(tmp_path.iterdir()) == [shared]
+
+
+def test_folders_of_earlier_versions_are_removed_but_for_those_used_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for age in range(5):
+        folder = tmp_path / f"loops-{age}"
+        folder.mkdir()
+        os.utime(folder, (1e9 - age, 1e9 - age))
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path / "loops-0")
+    kernel_cache.remove_old_folders()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loops-0", "loops-1", "loops-2", "other"]
+
+
+def test_a_damaged_cache_is_a_miss(tmp_path: Path) -> None:
+    environ = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert python(DEPARTURE, **environ) == "5 1"
+    for path in tmp_path.rglob("*.nb[ic]"):
+        path.write_bytes(path.read_bytes()[:10])
+    assert python(DEPARTURE, **environ) == "5 1"
+    assert python(DEPARTURE, **environ) == "5 0"
+
+
+def test_other_peoples_functions_keep_numbas_own_cache() -> None:
+    loop = compiled(replaced)
+    assert isinstance(loop.dispatcher._cache, kernel_cache._Cache)
+    assert not isinstance(njit(cache=True)(replaced)._cache, kernel_cache._Cache)
+    assert kernel_cache._Locator not in CompileResultCacheImpl._locator_classes
+
+
+def replaced(value: int) -> int:
+    return value + 1
+
+
+def test_loops_run_as_plain_python_where_numba_is_told_so() -> None:
+    code = """
+from tightpipe import Instance, solve
+instance = Instance.uniform(devices=2, microbatches=2, forward=10, backward=12, weight=8, placement="linear")
+print(solve(instance, "1f1b").status)
+"""
+    assert python(code, NUMBA_DISABLE_JIT="1") in ("feasible", "optimal")
+
+
+def test_ctrl_c_ends_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(instance: Instance, options: Options, start: object) -> Result:
+        return replace(solve(instance, "list"), reason=INTERRUPTED)
+
+    monkeypatch.setattr(import_module("tightpipe.solver.improve"), "improve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        exercise.exercise()
+
+
+def test_a_stamp_that_cannot_be_read_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "complete.json").write_text("{")
+    assert _read(tmp_path / "complete.json") == frozenset()
