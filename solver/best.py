@@ -14,7 +14,7 @@ from tightpipe.core.options import Options
 from tightpipe.core.result import LogEntry, Result
 from tightpipe.core.schedule import Schedule
 
-from .bounds.fluid import fluid_bound
+from .bounds.searches.fluid import fluid_bound
 from .clock import Clock
 from .cpsat import solve_cpsat
 from .improve import improve

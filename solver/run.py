@@ -11,8 +11,8 @@ from tightpipe.core.options import Options
 from tightpipe.core.result import Proof, Result, Status
 from tightpipe.core.schedule import Schedule
 
-from .bounds import best_bound
-from .bounds.energetic import energetic_bound
+from .bounds.formulas import best_bound
+from .bounds.searches.energetic import energetic_bound
 from .clock import Clock
 from .modelled import is_modelled
 from .progress import Incumbent

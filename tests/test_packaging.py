@@ -109,6 +109,58 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
         assert all(room not in (node.module or "").split(".") for node in top), name
 
 
+SOLVER_FLOORS = [
+    {"clock", "memory", "modelled", "queues", "bounds.formulas"},
+    {"windows", "progress", "start"},
+    {"orders", "bounds.searches"},
+    {"run"},
+    {"cpsat", "milp"},
+    {"improve"},
+    {"best"},
+]
+"""The rooms of solver/ from the ground up."""
+
+
+def solver_room(module: str) -> str:
+    """Return the room of a module of solver/: its first name, in bounds/ its first two."""
+    inside = module.removeprefix("tightpipe.solver.").split(".")
+    return ".".join(inside[: 2 if inside[0] == "bounds" else 1])
+
+
+def solver_floor(module: str) -> int:
+    return next(floor for floor, rooms in enumerate(SOLVER_FLOORS) if solver_room(module) in rooms)
+
+
+def files_of_solver() -> list[tuple[str, Path, str]]:
+    """Each module of solver/ that may import others, its path, and the package that it lies in."""
+    found = []
+    for name, path, package in files_of_rooms():
+        if name.startswith("solver/") and name not in ("solver/__init__.py", "solver/bounds/__init__.py"):
+            module = package if path.stem == "__init__" else f"{package}.{path.stem}"
+            found.append((module, path, package))
+    return found
+
+
+def test_imports_inside_the_solver_point_to_lower_floors() -> None:
+    breaches = []
+    for module, path, package in files_of_solver():
+        for other in imported_modules(path, package):
+            if not other.startswith("tightpipe.solver.") or solver_room(other) == solver_room(module):
+                continue
+            if solver_floor(other) >= solver_floor(module):
+                breaches.append(f"{module} imports {other}")
+    assert breaches == []
+
+
+def test_only_one_room_loads_cpsat() -> None:
+    loading = {
+        solver_room(module)
+        for module, path, package in files_of_solver()
+        if any(other.startswith("ortools.sat") for other in imported_modules(path, package))
+    }
+    assert loading == {"cpsat"}
+
+
 def test_compiled_loops_are_recognised_by_the_name_of_their_file() -> None:
     for name, path, _ in files_of_rooms():
         loops = [

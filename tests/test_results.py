@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tightpipe.settings import load_settings
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.formulas import best_bound
 
 RESULTS = Path(__file__).parents[1] / "results"
 

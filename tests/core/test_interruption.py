@@ -34,9 +34,8 @@ from tightpipe.core.options import Options
 from tightpipe.experiments import compare
 from tightpipe.experiments.row_store import RowStore
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.bounds import refute
 from tightpipe.solver.clock import Clock
-from tightpipe.solver.cpsat import targets
+from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
 from tightpipe.solver.cpsat.search import Found, _together
 from tightpipe.solver.progress import Incumbent
@@ -300,9 +299,9 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refute, "decide", lambda *_: Decision(None, reason=TERMINATED))
+    monkeypatch.setattr(refutation, "decide", lambda *_: Decision(None, reason=TERMINATED))
     with pytest.raises(Terminated):
-        refute.refutation_bound(HARD, 2000, Options(60))
+        refutation.refutation_bound(HARD, 2000, Options(60))
 
 
 def test_a_terminated_solve_is_no_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

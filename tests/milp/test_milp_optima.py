@@ -11,7 +11,7 @@ from tightpipe import Instance, Status, retime, validate
 from tightpipe.core.metrics import cost
 from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp
 

@@ -21,7 +21,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.options import Options
 from tightpipe.core.result import LogEntry
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.milp import cbc, solve_milp
 from tightpipe.solver.milp import milp_method as solve_module

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from tightpipe.solver.bounds import work_bound
+from tightpipe.solver.bounds.formulas import work_bound
 
 
 @pytest.fixture
 def from_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let searches for bounds begin at the largest work, not at a formula that may leave them nothing to do."""
     for name in ("destructive", "energetic"):
-        monkeypatch.setattr(sys.modules[f"tightpipe.solver.bounds.{name}"], "best_bound", work_bound)
+        monkeypatch.setattr(sys.modules[f"tightpipe.solver.bounds.searches.{name}"], "best_bound", work_bound)

@@ -15,7 +15,7 @@ from exact_cases import (
 from tightpipe import Status, retime, validate
 from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.bounds import all_bounds
+from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.cpsat import refute, solve_cpsat
 
 OPTIONS = Options(time_limit=150, workers=2)  # far more than a quiet machine needs

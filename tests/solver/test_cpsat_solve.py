@@ -31,7 +31,7 @@ from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.operation import OpKind
 from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import cpsat_method as solve_module
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat

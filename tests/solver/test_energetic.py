@@ -15,9 +15,9 @@ from tightpipe.core.options import Options
 from tightpipe.core.result import Status
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import load_settings
-from tightpipe.solver.bounds import ramps_bound
-from tightpipe.solver.bounds.energetic import energetic_bound
-from tightpipe.solver.bounds.energetic_kernel import overload_of
+from tightpipe.solver.bounds.formulas import ramps_bound
+from tightpipe.solver.bounds.searches.energetic import energetic_bound
+from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
 from tightpipe.solving.starts import warm_starts

@@ -21,10 +21,10 @@ from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import load_settings
-from tightpipe.solver.bounds import best_bound
-from tightpipe.solver.bounds.fluid import Refuter, fluid_bound
-from tightpipe.solver.bounds.fluid_rows import FluidRows
-from tightpipe.solver.bounds.infeasible import UNIT, Inequalities, is_infeasible
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.bounds.searches.fluid import Refuter, fluid_bound
+from tightpipe.solver.bounds.searches.fluid_rows import FluidRows
+from tightpipe.solver.bounds.searches.infeasible import UNIT, Inequalities, is_infeasible
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, starts_of, words_of
 from tightpipe.solver.start import in_queue_order

@@ -19,7 +19,7 @@ from tightpipe.core.errors import DeadlockError
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.core.metrics import busy_times, cost
 from tightpipe.core.options import Options
-from tightpipe.solver.bounds import all_bounds
+from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solving.bounds import bounds_within
 from tightpipe.solving.methods import METHODS
 

@@ -14,14 +14,14 @@ from tightpipe import Instance
 from tightpipe.core.options import Options
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.result import Bound
-from tightpipe.solver.bounds import all_bounds
-from tightpipe.solver.bounds.energetic import energetic_bound
-from tightpipe.solver.bounds.fluid import Refuter, fluid_bound
-from tightpipe.solver.bounds.fluid_rows import FluidRows
-from tightpipe.solver.bounds.infeasible import is_infeasible
-from tightpipe.solver.bounds.refute import refutation_bound
-from tightpipe.solver.bounds.shaving import shaving_bound
+from tightpipe.solver.bounds.formulas import all_bounds
+from tightpipe.solver.bounds.searches.energetic import energetic_bound
+from tightpipe.solver.bounds.searches.fluid import Refuter, fluid_bound
+from tightpipe.solver.bounds.searches.fluid_rows import FluidRows
+from tightpipe.solver.bounds.searches.infeasible import is_infeasible
+from tightpipe.solver.bounds.searches.shaving import shaving_bound
 from tightpipe.solver.clock import Clock
+from tightpipe.solver.cpsat.refutation import refutation_bound
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import shaved_windows, windows_of
 

@@ -11,7 +11,7 @@ from tightpipe import Memory, retime
 from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import Setting, load_settings
-from tightpipe.solver.bounds import two_times_bound
+from tightpipe.solver.bounds.formulas import two_times_bound
 
 SETTINGS = load_settings()
 NOT_GREEDY = {"toy-4x8", "6.2B-8x24-swapped", "1.5B-8x32-late"}

@@ -13,9 +13,9 @@ BoundSearch = Callable[[Instance, int, Options, int], Bound]
 
 def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
     """Return the bounds by search, each with its share of the time left."""
-    from tightpipe.solver.bounds.energetic import energetic_bound
-    from tightpipe.solver.bounds.fluid import fluid_bound
-    from tightpipe.solver.bounds.refute import refutation_bound
-    from tightpipe.solver.bounds.shaving import shaving_bound
+    from tightpipe.solver.bounds.searches.energetic import energetic_bound
+    from tightpipe.solver.bounds.searches.fluid import fluid_bound
+    from tightpipe.solver.bounds.searches.shaving import shaving_bound
+    from tightpipe.solver.cpsat.refutation import refutation_bound
 
     return (energetic_bound, 0.2), (shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)

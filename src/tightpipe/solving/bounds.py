@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tightpipe.solver.bounds import all_bounds
+from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.clock import Clock
 from tightpipe.solver.modelled import is_modelled
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.modelled import refuse_unmodelled
 
 from ..core.contradiction import refuse_contradiction

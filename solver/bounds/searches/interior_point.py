@@ -11,7 +11,7 @@ from ortools.math_opt.python import mathopt
 
 from tightpipe.kernels.arrays import Floats, Ints
 
-from ..clock import LONGEST, Clock
+from ...clock import LONGEST, Clock
 
 
 @dataclass(frozen=True, slots=True)

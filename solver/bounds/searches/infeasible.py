@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..clock import Clock
+from ...clock import Clock
 from .interior_point import LinearProgram, duals_of, merged
 
 UNIT = 2**20  # of a variable: its bounds are integers in these parts

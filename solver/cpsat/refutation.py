@@ -7,9 +7,9 @@ from tightpipe.core.interruption import raise_again
 from tightpipe.core.options import Options
 from tightpipe.core.result import Bound, Proof
 
+from ..bounds.searches.destructive import Steps, destructive_bound
 from ..clock import Clock
-from ..cpsat.decide import decide
-from .destructive import Steps, destructive_bound
+from .decide import decide
 
 _STEPS = Steps(first=1 / 2, last=0, share=0.5)
 

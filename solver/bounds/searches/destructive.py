@@ -9,8 +9,8 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.options import Options
 from tightpipe.core.result import Bound, LogEntry, Proof
 
-from ..clock import Clock
-from . import best_bound
+from ...clock import Clock
+from ..formulas import best_bound
 
 Refute = Callable[[int, Clock], Proof | None]
 """Prove before the clock ends that no schedule costs at most a target; None where that stays open."""

@@ -6,9 +6,9 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.options import Options
 from tightpipe.core.result import Bound, Proof
 
-from ..clock import Clock
-from ..queues import queues_of
-from ..windows import shaved_windows
+from ...clock import Clock
+from ...queues import queues_of
+from ...windows import shaved_windows
 from .destructive import Steps, destructive_bound
 
 _STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)

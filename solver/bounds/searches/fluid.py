@@ -11,9 +11,9 @@ from tightpipe.core.options import Options
 from tightpipe.core.result import Bound, Proof
 from tightpipe.kernels.arrays import Ints
 
-from ..clock import Clock
-from ..queues import Queues, queues_of
-from ..windows import Windows, shaved, windows_of, windows_where
+from ...clock import Clock
+from ...queues import Queues, queues_of
+from ...windows import Windows, shaved, windows_of, windows_where
 from .destructive import Steps, destructive_bound
 from .energetic_kernel import overload_of
 from .fluid_rows import FluidRows

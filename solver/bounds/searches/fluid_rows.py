@@ -17,8 +17,8 @@ import numpy as np
 
 from tightpipe.core.operation import OpKind
 
-from ..queues import Queues
-from ..windows import Windows
+from ...queues import Queues
+from ...windows import Windows
 from .infeasible import UNIT, Inequalities
 
 Term = tuple[int, int]

@@ -10,8 +10,8 @@ from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled
 
-from ..queues import Queues
-from ..windows import Windows
+from ...queues import Queues
+from ...windows import Windows
 
 _NO_LIMIT = 2**61
 _NEVER = 2**61  # more than any work or time

@@ -8,10 +8,10 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.options import Options
 from tightpipe.core.result import Bound, LogEntry, Proof
 
-from ..clock import Clock
-from ..queues import Queues, queues_of
-from ..windows import Windows, windows_of
-from . import best_bound
+from ...clock import Clock
+from ...queues import Queues, queues_of
+from ...windows import Windows, windows_of
+from ..formulas import best_bound
 from .energetic_kernel import overload_of
 
 _SECONDS = 600.0  # where no limit is given

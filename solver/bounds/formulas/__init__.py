@@ -1,0 +1,44 @@
+"""Proven lower bounds of the cost by closed formulas, which take no noticeable time."""
+
+from collections.abc import Callable
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.result import Bound
+
+from .chain import chain_bound
+from .ramps import cooldown_bound, ramps_bound, warmup_bound
+from .two_times import two_times_bound
+from .work import work_bound
+
+BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
+    work_bound,
+    chain_bound,
+    warmup_bound,
+    cooldown_bound,
+    ramps_bound,
+    two_times_bound,
+)
+"""The bounds that take no noticeable time, weakest argument first."""
+
+
+def all_bounds(instance: Instance) -> list[Bound]:
+    """Return every bound of `BOUNDS` for an instance that has a schedule."""
+    return [bound(instance) for bound in BOUNDS]
+
+
+def best_bound(instance: Instance) -> Bound:
+    """Return the largest bound of `BOUNDS`; the simplest argument where several are equal."""
+    return max(all_bounds(instance), key=lambda bound: bound.value)
+
+
+__all__ = [
+    "BOUNDS",
+    "all_bounds",
+    "best_bound",
+    "chain_bound",
+    "cooldown_bound",
+    "ramps_bound",
+    "two_times_bound",
+    "warmup_bound",
+    "work_bound",
+]
