@@ -21,13 +21,13 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance, Objective
 from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
+from tightpipe.kernels.arrays import Ints, Records
 
 from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
@@ -42,17 +42,17 @@ _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((Tr
 class Attempt(NamedTuple):
     """An order that a pass found; `bubble` (that of the device span) and `end` are in ticks."""
 
-    order: NDArray[np.int64]  # (p, 6n, 3)
+    order: Ints  # (p, 6n, 3)
     bubble: int
     end: int
-    spare: NDArray[np.int64]  # (p,): how far each device's bubble stays below the largest
+    spare: Ints  # (p,): how far each device's bubble stays below the largest
 
 
 class _Problem(NamedTuple):
     """The instance as records, before any operation is placed."""
 
-    stages: NDArray[np.void]
-    devices: NDArray[np.void]
+    stages: Records
+    devices: Records
     microbatches: int
 
 
@@ -102,7 +102,7 @@ def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
     return best
 
 
-def _attempt(problem: _Problem, policy: Policy, spare: NDArray[np.int64]) -> Attempt | None:
+def _attempt(problem: _Problem, policy: Policy, spare: Ints) -> Attempt | None:
     stages, devices = problem.stages.copy(), problem.devices.copy()
     devices["spare"] = spare
     works, order = run_pass(stages, devices, problem.microbatches, policy)
@@ -112,7 +112,7 @@ def _attempt(problem: _Problem, policy: Policy, spare: NDArray[np.int64]) -> Att
     return Attempt(order, bubble, int(devices["time"].max()), bubble - devices["bubble"])
 
 
-def _problem(instance: Instance, limits: NDArray[np.int64]) -> _Problem:
+def _problem(instance: Instance, limits: Ints) -> _Problem:
     p, numbers = instance.devices, arrays_of(instance)
     stages, devices = np.zeros(2 * p, STAGE), np.zeros(p, DEVICE)
     stages["home"] = numbers.device[0]
@@ -127,14 +127,14 @@ def _problem(instance: Instance, limits: NDArray[np.int64]) -> _Problem:
     return _Problem(stages, devices, instance.microbatches)
 
 
-def _deltas(instance: Instance) -> NDArray[np.int64]:
+def _deltas(instance: Instance) -> Ints:
     """Return the memory deltas of F, B and W, shape (3, 2p)."""
     if instance.memory is None:
         return np.repeat(_UNIT, instance.stages, axis=1)
     return np.asarray(arrays_of(instance).delta[_FBW])
 
 
-def _limits_to_try(instance: Instance) -> Iterator[NDArray[np.int64]]:
+def _limits_to_try(instance: Instance) -> Iterator[Ints]:
     """Yield the instance's limits, or, where it has none, no limit and 2p, 2.5p and 3p activations."""
     p = instance.devices
     if instance.memory_limit(0) is not None:
@@ -160,19 +160,19 @@ def _reason(instance: Instance) -> str:
     return f"{said}; the smallest limit at which it has one is {smallest}"
 
 
-def _shown(limits: NDArray[np.int64]) -> str:
+def _shown(limits: Ints) -> str:
     numbers = limits.tolist()
     return f"{numbers[0]}" if len(set(numbers)) == 1 else f"{numbers} (per device)"
 
 
-def _works(instance: Instance, limits: NDArray[np.int64]) -> bool:
+def _works(instance: Instance, limits: Ints) -> bool:
     """Whether any policy finds a schedule within these limits."""
     problem = _problem(instance, limits)
     no_spare = np.zeros(len(limits), np.int64)
     return any(_attempt(problem, policy, no_spare) is not None for policy in _POLICIES)
 
 
-def _smallest_limit(instance: Instance, enough: NDArray[np.int64]) -> int | None:
+def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
     """Try all limits up to one that works; None where they are too many or differ between devices.
 
     A pass can fail at a limit between two at which it works, so nothing less than all of them tells.
@@ -187,7 +187,7 @@ def _smallest_limit(instance: Instance, enough: NDArray[np.int64]) -> int | None
     return next(limit for limit in candidates if _works(instance, np.full(p, limit)))
 
 
-def _enough_memory(instance: Instance, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
     """Scale `limits` until a pass works, by bisection; None if none does.
 
     What is returned works, and a little less does not. Still less may: see `_smallest_limit`.
@@ -196,7 +196,7 @@ def _enough_memory(instance: Instance, limits: NDArray[np.int64]) -> NDArray[np.
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
     largest = int(limits.max())
 
-    def scaled(target: int) -> NDArray[np.int64]:
+    def scaled(target: int) -> Ints:
         """Scale so that the largest limit becomes `target`; more than everything at once is no use."""
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])

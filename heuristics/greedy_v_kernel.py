@@ -8,11 +8,12 @@ full. An operation that is not ready, or does not fit, is skipped; a round witho
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -58,17 +59,17 @@ class Policy(NamedTuple):
 
 
 class _State(NamedTuple):
-    stages: Any  # (2p,) of STAGE
-    devices: Any  # (p,) of DEVICE
-    end: Any  # (2, 2p, n): end of each F and B, `_NOT_YET` while not placed
-    pending: Any  # (p, 2n): stages of the device's B's so far, for their W's
-    order: Any  # (p, 6n, 3)
-    worst: Any  # (1,): largest bubble so far, at least 0
+    stages: Records  # (2p,) of STAGE
+    devices: Records  # (p,) of DEVICE
+    end: Ints  # (2, 2p, n): end of each F and B, `_NOT_YET` while not placed
+    pending: Ints  # (p, 2n): stages of the device's B's so far, for their W's
+    order: Ints  # (p, 6n, 3)
+    worst: Ints  # (1,): largest bubble so far, at least 0
     microbatches: int
 
 
 @compiled_with_arrays
-def run_pass(stages: Any, devices: Any, microbatches: int, policy: Any) -> tuple[bool, Any]:
+def run_pass(stages: Records, devices: Records, microbatches: int, policy: Policy) -> tuple[bool, Ints]:
     """Place all operations; `stages` and `devices` are updated.
 
     Returns
@@ -97,7 +98,7 @@ def run_pass(stages: Any, devices: Any, microbatches: int, policy: Any) -> tuple
 
 
 @compiled_with_arrays
-def _warm_up(state: Any) -> None:
+def _warm_up(state: _State) -> None:
     """Send the first microbatch down and back up; meanwhile start more F's, as many as memory holds."""
     p = len(state.devices)
     for device in range(p):
@@ -111,7 +112,7 @@ def _warm_up(state: Any) -> None:
 
 
 @compiled_with_arrays
-def _has_time_for_more(state: Any, device: int) -> bool:
+def _has_time_for_more(state: _State, device: int) -> bool:
     """Whether `device` can run another lower F before the first microbatch is back, and keep room for it."""
     me, lower = state.devices[device], state.stages[device]
     upper = state.stages[me.upper]
@@ -121,7 +122,7 @@ def _has_time_for_more(state: Any, device: int) -> bool:
 
 
 @compiled_with_arrays
-def _level(state: Any) -> None:
+def _level(state: _State) -> None:
     """Give each device as many F's as the one before it, and one more upper F, down the V."""
     p = len(state.devices)
     upper_turn = False
@@ -136,7 +137,7 @@ def _level(state: Any) -> None:
 
 
 @compiled_with_arrays
-def _is_behind(state: Any, device: int) -> bool:
+def _is_behind(state: _State, device: int) -> bool:
     """Whether `device` lacks F's, in total or upper ones, against the one before it."""
     stages, devices = state.stages, state.devices
     upper = stages[devices[device].upper].count[_F]
@@ -146,7 +147,7 @@ def _is_behind(state: Any, device: int) -> bool:
 
 
 @compiled_with_arrays
-def _rounds(state: Any, policy: Any) -> bool:
+def _rounds(state: _State, policy: Policy) -> bool:
     """Place one B on every device, then an F where one is ready, until nothing more can be placed."""
     left = len(state.stages) * state.microbatches
     while left > 0:
@@ -158,7 +159,7 @@ def _rounds(state: Any, policy: Any) -> bool:
 
 
 @compiled_with_arrays
-def _round_of_backwards(state: Any, policy: Any) -> int:
+def _round_of_backwards(state: _State, policy: Policy) -> int:
     """Choose lower or upper B for all devices first; then place them along their chains."""
     p = len(state.devices)
     lower_turn = np.zeros(p, np.bool_)
@@ -178,7 +179,7 @@ def _round_of_backwards(state: Any, policy: Any) -> int:
 
 
 @compiled_with_arrays
-def _is_lower_turn(state: Any, device: int) -> bool:
+def _is_lower_turn(state: _State, device: int) -> bool:
     uppers = state.stages[state.devices[device].upper].count[_B]
     if state.stages[device].count[_B] >= uppers:
         return False
@@ -186,23 +187,22 @@ def _is_lower_turn(state: Any, device: int) -> bool:
 
 
 @compiled_with_arrays
-def _round_of_forwards(state: Any, policy: Any) -> int:
+def _round_of_forwards(state: _State, policy: Policy) -> int:
     placed = 0
     for device in range(len(state.devices)):
         stage = _next_forward(state, device)
         if stage < 0:
             continue
-        me = state.devices[device]
-        while not _has_room(me, state.stages[stage]) and _has_pending(state, device):
+        while not _has_room(state, stage) and _has_pending(state, device):
             _put_weight(state, device)
-        if _has_room(me, state.stages[stage]):
+        if _has_room(state, stage):
             _fill(state, _F, stage, policy.before_forward)
             placed += _put(state, _F, stage)
     return placed
 
 
 @compiled_with_arrays
-def _next_forward(state: Any, device: int) -> int:
+def _next_forward(state: _State, device: int) -> int:
     """Return the stage of the F to place on `device`, the upper one if it is ready; -1 for none."""
     upper = state.devices[device].upper
     lowers, uppers = state.stages[device].count[_F], state.stages[upper].count[_F]
@@ -216,7 +216,7 @@ def _next_forward(state: Any, device: int) -> int:
 
 
 @compiled_with_arrays
-def _fill(state: Any, kind: int, stage: int, may_delay: bool) -> None:
+def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
     """Place W's before an operation while they fit; with `may_delay` one more where idling would hurt."""
     device = state.stages[stage].home
     me = state.devices[device]
@@ -233,7 +233,7 @@ def _fill(state: Any, kind: int, stage: int, may_delay: bool) -> None:
 
 
 @compiled_with_arrays
-def _arrival(state: Any, kind: int, stage: int) -> int:
+def _arrival(state: _State, kind: int, stage: int) -> int:
     """Return when the next F or B of `stage` can start for its predecessor's sake, `_NOT_YET` if unknown."""
     me, last = state.stages[stage], len(state.stages) - 1
     m = me.count[kind]
@@ -247,19 +247,21 @@ def _arrival(state: Any, kind: int, stage: int) -> int:
 
 
 @compiled_with_arrays
-def _has_room(device: Any, stage: Any) -> bool:
-    """Whether the device's memory holds an F of the stage."""
-    return bool(device.memory + stage.delta[_F] <= device.limit)
+def _has_room(state: _State, stage: int) -> bool:
+    """Whether the memory of the stage's device holds one more F of the stage."""
+    here = state.stages[stage]
+    me = state.devices[here.home]
+    return bool(me.memory + here.delta[_F] <= me.limit)
 
 
 @compiled_with_arrays
-def _has_pending(state: Any, device: int) -> bool:
+def _has_pending(state: _State, device: int) -> bool:
     me = state.devices[device]
     return bool(me.filled < state.stages[device].count[_B] + state.stages[me.upper].count[_B])
 
 
 @compiled_with_arrays
-def _put_weight(state: Any, device: int) -> None:
+def _put_weight(state: _State, device: int) -> None:
     """Place the oldest pending W, which always can run."""
     me = state.devices[device]
     stage = state.pending[device, me.filled]
@@ -268,14 +270,14 @@ def _put_weight(state: Any, device: int) -> None:
 
 
 @compiled_with_arrays
-def _put(state: Any, kind: int, stage: int) -> bool:
+def _put(state: _State, kind: int, stage: int) -> bool:
     """Place the next F or B of `stage`; return whether one is left, is ready and fits into memory."""
     here = state.stages[stage]
     me, m = state.devices[here.home], here.count[kind]
     if m >= state.microbatches:
         return False
     arrival = _arrival(state, kind, stage)
-    if arrival == _NOT_YET or (kind == _F and not _has_room(me, here)):
+    if arrival == _NOT_YET or (kind == _F and not _has_room(state, stage)):
         return False
     if kind == _B:
         before = state.stages[here.home].count[_B] + state.stages[me.upper].count[_B]
@@ -286,7 +288,7 @@ def _put(state: Any, kind: int, stage: int) -> bool:
 
 
 @compiled_with_arrays
-def _append(state: Any, kind: int, stage: int, start: int) -> None:
+def _append(state: _State, kind: int, stage: int, start: int) -> None:
     here = state.stages[stage]
     me = state.devices[here.home]
     if me.placed > 0:

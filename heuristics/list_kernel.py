@@ -6,11 +6,12 @@ is its place in one order of all microbatches that every device shares: the rout
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -60,20 +61,22 @@ class Rule(NamedTuple):
 
 
 class _State(NamedTuple):
-    queues: Any  # (Q,) of QUEUE, the stages of route 0 first
-    devices: Any  # (p,) of DEVICE
-    local: Any  # (p, Q / p): the queues of each device, by stage
-    arrival: Any  # (2, Q, n / routes): when an F or B may start, `_NEVER` until its predecessor started
-    hold: Any  # (p, n): by rank, memory held until its B's end
-    need: Any  # (p, n): by rank, memory that the F's still to come take
-    todo: Any  # (p, n): by rank, B's still to start
-    admitted: Any  # (p, n): by rank, whether an F has started
-    order: Any  # (p, 3nQ / (p routes), 3)
+    queues: Records  # (Q,) of QUEUE, the stages of route 0 first
+    devices: Records  # (p,) of DEVICE
+    local: Ints  # (p, Q / p): the queues of each device, by stage
+    arrival: Ints  # (2, Q, n / routes): when an F or B may start, `_NEVER` until its predecessor started
+    hold: Ints  # (p, n): by rank, memory held until its B's end
+    need: Ints  # (p, n): by rank, memory that the F's still to come take
+    todo: Ints  # (p, n): by rank, B's still to start
+    admitted: Bools  # (p, n): by rank, whether an F has started
+    order: Ints  # (p, 3nQ / (p routes), 3)
     routes: int
 
 
 @compiled_with_arrays
-def run_list(queues: Any, devices: Any, local: Any, microbatches: int, routes: int, rule: Any) -> Any:
+def run_list(
+    queues: Records, devices: Records, local: Ints, microbatches: int, routes: int, rule: Rule
+) -> Ints:
     """Schedule everything; `queues` and `devices` are updated.
 
     Returns
@@ -95,7 +98,7 @@ def run_list(queues: Any, devices: Any, local: Any, microbatches: int, routes: i
 
 
 @compiled_with_arrays
-def _new_state(queues: Any, devices: Any, local: Any, microbatches: int, routes: int) -> Any:
+def _new_state(queues: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> _State:
     p, n = len(devices), microbatches
     per_route = n // routes
     arrival = np.full((2, len(queues), per_route), _NEVER, np.int64)
@@ -115,7 +118,7 @@ def _new_state(queues: Any, devices: Any, local: Any, microbatches: int, routes:
 
 
 @compiled_with_arrays
-def _next_to_decide(devices: Any) -> int:
+def _next_to_decide(devices: Records) -> int:
     best = 0
     for device in range(1, len(devices)):
         if devices[device].wake < devices[best].wake:
@@ -124,7 +127,7 @@ def _next_to_decide(devices: Any) -> int:
 
 
 @compiled_with_arrays
-def _decide(state: Any, device: int, rule: Any) -> tuple[int, int, int]:
+def _decide(state: _State, device: int, rule: Rule) -> tuple[int, int, int]:
     """Choose what `device` starts now: kind and queue; queue -1 and when to decide again for nothing."""
     me = state.devices[device]
     backward = _best_backward(state, device, rule)
@@ -149,7 +152,7 @@ def _decide(state: Any, device: int, rule: Any) -> tuple[int, int, int]:
 
 
 @compiled_with_arrays
-def _best_backward(state: Any, device: int, rule: Any) -> int:
+def _best_backward(state: _State, device: int, rule: Rule) -> int:
     """Return the queue of the ready B that goes first, -1 if none is ready."""
     local, queues, now = state.local[device], state.queues, state.devices[device].wake
     for i in range(len(local)):
@@ -160,7 +163,7 @@ def _best_backward(state: Any, device: int, rule: Any) -> int:
 
 
 @compiled_with_arrays
-def _best_forward(state: Any, device: int, rule: Any) -> int:
+def _best_forward(state: _State, device: int, rule: Rule) -> int:
     """Return the queue of the ready F that goes first among those that may start, -1 if there is none."""
     local, queues, now = state.local[device], state.queues, state.devices[device].wake
     for i in range(len(local)):
@@ -171,7 +174,7 @@ def _best_forward(state: Any, device: int, rule: Any) -> int:
 
 
 @compiled_with_arrays
-def _may_start(state: Any, queue: int, rule: Any) -> bool:
+def _may_start(state: _State, queue: int, rule: Rule) -> bool:
     """Whether the device stays safe with the next F of `queue`, and keeps the rule's reserve."""
     here = state.queues[queue]
     me, needed = state.devices[here.home], here.delta[_F]
@@ -193,7 +196,7 @@ def _may_start(state: Any, queue: int, rule: Any) -> bool:
 
 
 @compiled_with_arrays
-def _oldest_pending(state: Any, device: int) -> int:
+def _oldest_pending(state: _State, device: int) -> int:
     """Return the queue whose next W belongs to the oldest microbatch, the deepest first; -1 for none."""
     best, least = -1, _NEVER
     local, queues = state.local[device], state.queues
@@ -206,7 +209,7 @@ def _oldest_pending(state: Any, device: int) -> int:
 
 
 @compiled_with_arrays
-def _next_arrival(state: Any, device: int, kind: int) -> int:
+def _next_arrival(state: _State, device: int, kind: int) -> int:
     """Return when the next F or B becomes ready that is not yet, as far as known."""
     best, local, queues = _NEVER, state.local[device], state.queues
     now = state.devices[device].wake
@@ -218,7 +221,7 @@ def _next_arrival(state: Any, device: int, kind: int) -> int:
 
 
 @compiled_with_arrays
-def _start(state: Any, kind: int, queue: int) -> None:
+def _start(state: _State, kind: int, queue: int) -> None:
     """Start the next operation of `queue` now and tell the device that waits for it."""
     here = state.queues[queue]
     me, k = state.devices[here.home], here.count[kind]
@@ -240,7 +243,7 @@ def _start(state: Any, kind: int, queue: int) -> None:
 
 
 @compiled_with_arrays
-def _account(state: Any, kind: int, queue: int, k: int) -> None:
+def _account(state: _State, kind: int, queue: int, k: int) -> None:
     """Book the memory of an F or B, by the rank of its microbatch."""
     here = state.queues[queue]
     me, rank, size = state.devices[here.home], k * state.routes + here.route, here.delta[_F]
@@ -260,7 +263,7 @@ def _account(state: Any, kind: int, queue: int, k: int) -> None:
 
 
 @compiled_with_arrays
-def _announce(state: Any, kind: int, queue: int, k: int, end: int) -> None:
+def _announce(state: _State, kind: int, queue: int, k: int, end: int) -> None:
     """Set when the operation that waits for this one may start, and wake its device for it."""
     stages = len(state.queues) // state.routes
     last = state.queues[queue].stage == stages - 1

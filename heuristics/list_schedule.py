@@ -26,7 +26,6 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightpipe.core.errors import InfeasibleError
 from tightpipe.core.instance import Instance, Objective
@@ -35,6 +34,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
+from tightpipe.kernels.arrays import Ints, Records
 
 from .list_kernel import DEVICE, QUEUE, Rule, run_list
 
@@ -69,9 +69,9 @@ class _Run(NamedTuple):
 class _Problem(NamedTuple):
     """The instance as records, before any operation is started."""
 
-    queues: NDArray[np.void]
-    devices: NDArray[np.void]
-    local: NDArray[np.int64]
+    queues: Records
+    devices: Records
+    local: Ints
 
 
 def list_order(instance: Instance) -> Order:

@@ -11,10 +11,9 @@ and reorder).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled_with_arrays
 
 PERIOD = 6  #: slots between microbatches: two F's, two B's, two W's
@@ -25,7 +24,7 @@ _PASSES = 4
 
 
 @compiled_with_arrays
-def reordered(block: Any, microbatches: int, backward: int) -> Any:
+def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
     """Return the reordered table, shape (devices, slots); -1 is idle.
 
     Parameters
@@ -50,7 +49,7 @@ def reordered(block: Any, microbatches: int, backward: int) -> Any:
 
 
 @compiled_with_arrays
-def steady_peak(block: Any, backward: int) -> int:
+def steady_peak(block: Ints, backward: int) -> int:
     """Return the most activations that a device holds while the block repeats."""
     lifetime = block.max() // PERIOD + 2
     table = _repeated(block, 2 * lifetime, backward)
@@ -60,7 +59,7 @@ def steady_peak(block: Any, backward: int) -> int:
 
 
 @compiled_with_arrays
-def _repeated(block: Any, microbatches: int, backward: int) -> Any:
+def _repeated(block: Ints, microbatches: int, backward: int) -> Ints:
     devices = block.shape[1]
     # the W's of a device may all come after its last B
     slots = block.max() + PERIOD * microbatches + 2 * microbatches + 2
@@ -76,7 +75,7 @@ def _repeated(block: Any, microbatches: int, backward: int) -> Any:
 
 
 @compiled_with_arrays
-def _place_weights(table: Any, after: Any) -> None:
+def _place_weights(table: Ints, after: Ints) -> None:
     """Fill idle slots behind slot `after` of each device with the W's that are due."""
     for device in range(len(table)):
         due = 0
@@ -91,7 +90,7 @@ def _place_weights(table: Any, after: Any) -> None:
 
 
 @compiled_with_arrays
-def _drop_weights(table: Any, after: Any) -> None:
+def _drop_weights(table: Ints, after: Ints) -> None:
     for device in range(len(table)):
         for slot in range(after[device] + 1, table.shape[1]):
             if table[device, slot] == WEIGHT:
@@ -99,7 +98,7 @@ def _drop_weights(table: Any, after: Any) -> None:
 
 
 @compiled_with_arrays
-def _last_forwards(table: Any) -> Any:
+def _last_forwards(table: Ints) -> Ints:
     last = np.zeros(len(table), np.int64)
     for device in range(len(table)):
         for slot in range(table.shape[1]):
@@ -109,7 +108,7 @@ def _last_forwards(table: Any) -> Any:
 
 
 @compiled_with_arrays
-def _pull_forward(table: Any, microbatches: int, backward: int) -> None:
+def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
     """Move each pass to the earliest idle slot that its predecessors and the peak memory allow."""
     devices, slots = table.shape
     memory, takes = _memory(table, backward), _memory_taken(backward)
@@ -137,7 +136,7 @@ def _pull_forward(table: Any, microbatches: int, backward: int) -> None:
 
 
 @compiled_with_arrays
-def _pull_backwards(table: Any, microbatches: int, after: Any) -> None:
+def _pull_backwards(table: Ints, microbatches: int, after: Ints) -> None:
     """Move the B's behind each device's last F to the earliest idle slots; no memory limit can bind there."""
     devices, slots = table.shape
     end = np.zeros((_PASSES, devices, microbatches), np.int64)
@@ -158,13 +157,13 @@ def _pull_backwards(table: Any, microbatches: int, after: Any) -> None:
 
 
 @compiled_with_arrays
-def _memory_taken(backward: int) -> Any:
+def _memory_taken(backward: int) -> Ints:
     """Return what each pass, W, and the second half of a fused backward adds to the activations held."""
     return np.array([1, 1, 0, 0, -1, 0]) if backward == 1 else np.array([1, 1, -1, -1, 0, 0])
 
 
 @compiled_with_arrays
-def _memory(table: Any, backward: int) -> Any:
+def _memory(table: Ints, backward: int) -> Ints:
     """Return the activations held on each device once the pass of each slot has started, (devices, slots)."""
     takes = _memory_taken(backward)
     memory = np.zeros_like(table)
@@ -178,7 +177,7 @@ def _memory(table: Any, backward: int) -> Any:
 
 
 @compiled_with_arrays
-def _ready(end: Any, which: int, device: int, m: int) -> int:
+def _ready(end: Ints, which: int, device: int, m: int) -> int:
     """Return the first slot after the pass's predecessor along the V, and after the microbatch before."""
     devices = end.shape[1]
     ready = end[which, device, m - 1] if m > 0 else 0
@@ -192,7 +191,7 @@ def _ready(end: Any, which: int, device: int, m: int) -> int:
 
 
 @compiled_with_arrays
-def _due(table: Any, device: int, m: int) -> int:
+def _due(table: Ints, device: int, m: int) -> int:
     """Return the first slot for the device's W number `m`: after as many B's, and after the W before."""
     backwards, weights, due = 0, 0, 0
     for slot in range(table.shape[1]):
@@ -210,7 +209,7 @@ def _due(table: Any, device: int, m: int) -> int:
 
 
 @compiled_with_arrays
-def _earliest(table: Any, device: int, ready: int, slot: int, length: int) -> int:
+def _earliest(table: Ints, device: int, ready: int, slot: int, length: int) -> int:
     """Return the first of the slots ``ready..slot`` where a pass of this length that is at `slot` fits."""
     for to in range(ready, slot):
         if table[device, to] == _IDLE and (length == 1 or to + 1 == slot or table[device, to + 1] == _IDLE):
@@ -219,7 +218,7 @@ def _earliest(table: Any, device: int, ready: int, slot: int, length: int) -> in
 
 
 @compiled_with_arrays
-def _earliest_within(table: Any, memory: Any, device: int, ready: int, slot: int, peak: int) -> int:
+def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, slot: int, peak: int) -> int:
     """Return the first idle slot of ``ready..slot`` from which on there is memory for one more activation."""
     to = slot
     for candidate in range(slot - 1, ready - 1, -1):
@@ -231,7 +230,7 @@ def _earliest_within(table: Any, memory: Any, device: int, ready: int, slot: int
 
 
 @compiled_with_arrays
-def _move(table: Any, device: int, slot: int, to: int, length: int) -> None:
+def _move(table: Ints, device: int, slot: int, to: int, length: int) -> None:
     which = table[device, slot]
     table[device, slot : slot + length] = _IDLE
     table[device, to] = which

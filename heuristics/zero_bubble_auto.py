@@ -10,7 +10,6 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.instance_arrays import arrays_of
@@ -18,6 +17,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 from tightpipe.core.simulate import simulate
+from tightpipe.kernels.arrays import Ints
 
 from .family import check_placement
 from .zero_bubble_auto_kernel import Problem, Variant, run_variant
@@ -55,12 +55,12 @@ def _problem(instance: Instance) -> Problem:
     )
 
 
-def _per_device(instance: Instance, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _per_device(instance: Instance, numbers: Ints) -> Ints:
     """Sum an array (4, stages) over the stages of each device: (3, devices)."""
     return np.asarray(numbers[list(_SPLIT)].reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
 
 
-def _order(instance: Instance, kinds: NDArray[np.int64]) -> Order:
+def _order(instance: Instance, kinds: Ints) -> Order:
     """Name the operations of an array (devices, 3n) of kinds; microbatches come in order in each."""
     microbatch = np.zeros_like(kinds)
     for kind in _SPLIT:

@@ -7,11 +7,12 @@ is full. Within a device microbatches come in order, so a sequence of kinds says
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled_with_arrays
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -24,11 +25,11 @@ class Problem(NamedTuple):
     The published greedy, made for equal devices, has none.
     """
 
-    duration: Any  # (3, p)
-    delta: Any  # (3, p)
-    lag: Any  # (3, p): from the neighbour's operation that one waits for
-    limit: Any  # (p,)
-    handicap: Any  # (p,)
+    duration: Ints  # (3, p)
+    delta: Ints  # (3, p)
+    lag: Ints  # (3, p): from the neighbour's operation that one waits for
+    limit: Ints  # (p,)
+    handicap: Ints  # (p,)
     microbatches: int
 
 
@@ -41,16 +42,16 @@ class Variant(NamedTuple):
 
 
 class _State(NamedTuple):
-    count: Any  # (3, p): operations placed; the next one's microbatch
-    end: Any  # (2, p, n): of F and B
-    time: Any  # (p,): end of the device's last operation
-    memory: Any  # (p,)
-    idle: Any  # (p,): since the device's first F, less the handicap
-    kinds: Any  # (p, 3n): the result
+    placed: Ints  # (3, p): operations placed; the next one's microbatch
+    end: Ints  # (2, p, n): of F and B
+    time: Ints  # (p,): end of the device's last operation
+    memory: Ints  # (p,)
+    idle: Ints  # (p,): since the device's first F, less the handicap
+    kinds: Ints  # (p, 3n): the result
 
 
 @compiled_with_arrays
-def run_variant(problem: Any, variant: Any) -> Any:
+def run_variant(problem: Problem, variant: Variant) -> Ints:
     """Return the kinds of the operations of each device in sequence, shape (p, 3n)."""
     p, n = len(problem.limit), problem.microbatches
     state = _State(
@@ -71,7 +72,7 @@ def run_variant(problem: Any, variant: Any) -> Any:
 
 
 @compiled_with_arrays
-def _warm_up(problem: Any, variant: Any, state: Any) -> None:
+def _warm_up(problem: Problem, variant: Variant, state: _State) -> None:
     """Place the first microbatch's F's, the F's that run until its B's arrive, and these B's."""
     p = len(state.time)
     for device in range(p):
@@ -85,7 +86,7 @@ def _warm_up(problem: Any, variant: Any, state: Any) -> None:
 
 
 @compiled_with_arrays
-def _extra_forwards(problem: Any, variant: Any, state: Any) -> Any:
+def _extra_forwards(problem: Problem, variant: Variant, state: _State) -> Ints:
     """Count the F's to run on each device between the first one and the first B."""
     p, most = len(state.time), problem.microbatches - 1
     extra = np.zeros(p, np.int64)
@@ -109,7 +110,7 @@ def _extra_forwards(problem: Any, variant: Any, state: Any) -> Any:
 
 
 @compiled_with_arrays
-def _round_of_forwards(problem: Any, variant: Any, state: Any) -> None:
+def _round_of_forwards(problem: Problem, variant: Variant, state: _State) -> None:
     p = len(state.time)
     wanted = np.zeros(p, np.bool_)
     for device in range(p - 1, -1, -1):
@@ -125,12 +126,12 @@ def _round_of_forwards(problem: Any, variant: Any, state: Any) -> None:
 
 
 @compiled_with_arrays
-def _wants_forward(problem: Any, variant: Any, state: Any, device: int) -> bool:
+def _wants_forward(problem: Problem, variant: Variant, state: _State, device: int) -> bool:
     """Whether to run an F before the device's next B."""
     p, n = len(state.time), problem.microbatches
-    if state.count[_F, device] == n:
+    if state.placed[_F, device] == n:
         return False
-    ahead = device < p - 1 and state.count[_F, device] >= state.count[_F, device + 1] + 2
+    ahead = device < p - 1 and state.placed[_F, device] >= state.placed[_F, device + 1] + 2
     if not (variant.prioritise_b and ahead):
         return True
     after = device + 1
@@ -148,10 +149,10 @@ def _wants_forward(problem: Any, variant: Any, state: Any, device: int) -> bool:
 
 
 @compiled_with_arrays
-def _room_time(problem: Any, state: Any, device: int) -> int:
+def _room_time(problem: Problem, state: _State, device: int) -> int:
     """Return how long the W's take that have to run before the next F for memory's sake."""
     excess = state.memory[device] + problem.delta[_F, device] - problem.limit[device]
-    pending = state.count[_B, device] - state.count[_W, device]
+    pending = state.placed[_B, device] - state.placed[_W, device]
     time = 0
     while excess > 0 and pending > 0:
         time += problem.duration[_W, device]
@@ -161,7 +162,7 @@ def _room_time(problem: Any, state: Any, device: int) -> int:
 
 
 @compiled_with_arrays
-def _make_room(problem: Any, state: Any, device: int) -> None:
+def _make_room(problem: Problem, state: _State, device: int) -> None:
     """Place W's until an F fits.
 
     They suffice: no more activations are in flight than after the warm-up, whose memory was checked.
@@ -171,16 +172,16 @@ def _make_room(problem: Any, state: Any, device: int) -> None:
 
 
 @compiled_with_arrays
-def _round_of_backwards(problem: Any, variant: Any, state: Any) -> None:
+def _round_of_backwards(problem: Problem, variant: Variant, state: _State) -> None:
     for device in range(len(state.time) - 1, -1, -1):
         _fill(problem, variant, state, _B, device)
-        if device == 0 and state.count[_F, 0] == problem.microbatches:
+        if device == 0 and state.placed[_F, 0] == problem.microbatches:
             _put_weights(problem, state, 0)  # nobody waits for the B's of device 0
         _put(problem, state, _B, device)
 
 
 @compiled_with_arrays
-def _fill(problem: Any, variant: Any, state: Any, kind: int, device: int) -> None:
+def _fill(problem: Problem, variant: Variant, state: _State, kind: int, device: int) -> None:
     """Place W's until the next operation of `kind` arrives; one may overrun if idling would cost more."""
     arrival = _arrival(problem, state, kind, device)
     weight = problem.duration[_W, device]
@@ -193,39 +194,39 @@ def _fill(problem: Any, variant: Any, state: Any, kind: int, device: int) -> Non
 
 
 @compiled_with_arrays
-def _arrival(problem: Any, state: Any, kind: int, device: int) -> int:
+def _arrival(problem: Problem, state: _State, kind: int, device: int) -> int:
     """Return when the neighbour's result for the next operation of `kind` is there; 0 without one."""
     sender = device - 1 if kind == _F else device + 1
     if kind == _W or sender < 0 or sender == len(state.time):
         return 0
-    return int(state.end[kind, sender, state.count[kind, device]] + problem.lag[kind, device])
+    return int(state.end[kind, sender, state.placed[kind, device]] + problem.lag[kind, device])
 
 
 @compiled_with_arrays
-def _free_idle(state: Any, device: int) -> int:
+def _free_idle(state: _State, device: int) -> int:
     """Return how long a device may idle before its idle time is the largest of all."""
     return int(max(0, state.idle.max()) - state.idle[device])
 
 
 @compiled_with_arrays
-def _has_pending(state: Any, device: int) -> bool:
-    return bool(state.count[_W, device] < state.count[_B, device])
+def _has_pending(state: _State, device: int) -> bool:
+    return bool(state.placed[_W, device] < state.placed[_B, device])
 
 
 @compiled_with_arrays
-def _put_weights(problem: Any, state: Any, device: int) -> None:
+def _put_weights(problem: Problem, state: _State, device: int) -> None:
     while _has_pending(state, device):
         _put(problem, state, _W, device)
 
 
 @compiled_with_arrays
-def _put(problem: Any, state: Any, kind: int, device: int) -> None:
+def _put(problem: Problem, state: _State, kind: int, device: int) -> None:
     start = max(state.time[device], _arrival(problem, state, kind, device))
-    if state.count[_F, device] > 0:
+    if state.placed[_F, device] > 0:
         state.idle[device] += start - state.time[device]
     state.time[device] = start + problem.duration[kind, device]
     if kind != _W:
-        state.end[kind, device, state.count[kind, device]] = state.time[device]
+        state.end[kind, device, state.placed[kind, device]] = state.time[device]
     state.memory[device] += problem.delta[kind, device]
-    state.kinds[device, state.count[:, device].sum()] = kind
-    state.count[kind, device] += 1
+    state.kinds[device, state.placed[:, device].sum()] = kind
+    state.placed[kind, device] += 1

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,26 @@ def test_compiled_loops_are_recognised_by_the_name_of_their_file() -> None:
             if ast.unparse(decorator).startswith("compiled")
         ]
         assert bool(loops) == name.endswith("_kernel.py"), name
+
+
+UNTYPED = {f"solver/windows/{name}_kernel.py" for name in ("links", "propagate", "shave", "window_state")}
+"""Files of compiled loops whose arrays have no types yet."""
+
+
+def annotations(tree: ast.Module) -> Iterator[str]:
+    """Yield what stands behind the names of parameters, results and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.returns is not None:
+            yield ast.unparse(node.returns)
+        elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield ast.unparse(node.annotation)
+
+
+def test_compiled_loops_say_what_arrays_they_take() -> None:
+    for name, path, _ in files_of_rooms():
+        if name.endswith("_kernel.py") and name not in UNTYPED:
+            vague = [words for words in annotations(ast.parse(path.read_text())) if "Any" in words]
+            assert vague == [], name
 
 
 def test_validator_shares_no_code_with_simulator_or_solvers() -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 
 from tightpipe.kernels.compiled import compiled
 
+GeneratorState = NDArray[np.uint64]  # shape (1,), not 0
+
 
 @compiled
-def draw(random: Any) -> float:
-    """Return a number in [0, 1) by Marsaglia's xorshift; `random` is its state, shape (1,), not 0."""
+def draw(random: GeneratorState) -> float:
+    """Return a number in [0, 1) by Marsaglia's xorshift, and move the generator on."""
     x = random[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
@@ -21,6 +22,6 @@ def draw(random: Any) -> float:
 
 
 @compiled
-def draw_normal(random: Any) -> float:
+def draw_normal(random: GeneratorState) -> float:
     """Return a number of mean 0 and variance 1 (Box and Muller 1958)."""
     return float(np.sqrt(-2.0 * np.log(1.0 - draw(random))) * np.cos(2.0 * np.pi * draw(random)))

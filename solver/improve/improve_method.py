@@ -9,7 +9,6 @@ from functools import partial
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
@@ -27,12 +26,15 @@ from ..queues import Queues, queues_of
 from ..run import run_search
 from ..start import in_queue_order
 from .anneal_kernel import anneal
-from .dispatch_kernel import dispatch, first_weights, yard_for
+from .dispatch_kernel import dispatch, first_weights
+from .dispatch_state import dispatch_state_for
+from .draws_kernel import GeneratorState
+from .event_graph import EventGraph, event_graph_of, with_fixed
 from .fold import Fold, fold
 from .neighbourhood import search_neighbourhoods
-from .network import Network, Words, items_of, network_of, order_of_items, with_fixed, words_for
 from .paths_kernel import cost_of, load
 from .tune_kernel import tune
+from .words import Words, items_of, order_of_items, words_for
 
 _RULES = 0.25  # share of the search for a dispatching rule
 _RULES_WARM = 0.5  # temperatures are in mean durations of an operation
@@ -55,9 +57,9 @@ _LEAST_BATCH = 25
 class _Tuner:
     """One search for a rule, with a generator and a best of its own."""
 
-    def __init__(self, queues: Queues, network: Network, unit: float, seed: int) -> None:
-        self.network = network
-        self.yard = yard_for(queues, network)
+    def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int) -> None:
+        self.graph = graph
+        self.state = dispatch_state_for(queues, graph)
         self.random = _generator(seed)
         self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
         self.cost = self.best = np.inf
@@ -65,35 +67,35 @@ class _Tuner:
     def tune(self, runs: int, warmth: float) -> None:
         """Try weights at a temperature in ticks."""
         self.cost, self.best = tune(
-            *(self.network, self.yard, self.random, runs, warmth, self.cost, self.best, self.weights)
+            *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights)
         )
 
     def item(self) -> Ints:
         """Return the words of the best rule."""
-        dispatch(self.network, self.yard, self.weights[1], np.inf)
-        return self.yard.item.copy()
+        dispatch(self.graph, self.state, self.weights[1], np.inf)
+        return self.state.item.copy()
 
 
 class _Walker:
     """One walk over words, with a generator and a best of its own."""
 
-    def __init__(self, network: Network, seed: int) -> None:
-        self.network = network
-        self.words: Words = words_for(network)
+    def __init__(self, graph: EventGraph, seed: int) -> None:
+        self.graph = graph
+        self.words: Words = words_for(graph)
         self.random = _generator(seed)
         self.cost = self.best = 0.0
         self.item: Ints = np.zeros(0, np.int64)
 
     def begin(self, item: Ints) -> None:
         """Start from these words."""
-        load(self.network, self.words, item)
+        load(self.graph, self.words, item)
         self.item = item.copy()
-        self.cost = self.best = cost_of(self.network, self.words, np.inf)
+        self.cost = self.best = cost_of(self.graph, self.words, np.inf)
 
     def walk(self, moves: int, warmth: float) -> None:
         """Try moves at a temperature in ticks."""
         self.cost, self.best = anneal(
-            *(self.network, self.words, self.random, moves, warmth, self.cost, self.best, self.item)
+            *(self.graph, self.words, self.random, moves, warmth, self.cost, self.best, self.item)
         )
 
 
@@ -160,7 +162,7 @@ class _Task:
 
     Parameters
     ----------
-    queues, network
+    queues, graph
         Of the words.
     saved
         Cost that the fewer microbatches take away, in ticks.
@@ -169,13 +171,13 @@ class _Task:
     """
 
     queues: Queues
-    network: Network
+    graph: EventGraph
     saved: int
     timed: Callable[[Order], Schedule | None]
 
     def offer(self, item: Ints, incumbent: Incumbent) -> None:
         """Re-time and validate words, and keep them if they cost less for the whole instance."""
-        schedule = self.timed(order_of_items(self.queues, self.network, item))
+        schedule = self.timed(order_of_items(self.queues, self.graph, item))
         if schedule is None:
             return
         violations = validate(schedule.instance, schedule)
@@ -186,13 +188,13 @@ class _Task:
 
 def _task(instance: Instance) -> _Task:
     queues = queues_of(instance)
-    return _Task(queues, network_of(queues), 0, partial(retime, instance))
+    return _Task(queues, event_graph_of(queues), 0, partial(retime, instance))
 
 
 def _folded_task(folded: Fold) -> _Task:
     queues = queues_of(folded.schedule.instance)
-    network = with_fixed(network_of(queues), folded.first, folded.end)
-    return _Task(queues, network, folded.saved, folded.unfold)
+    graph = with_fixed(event_graph_of(queues), folded.first, folded.end)
+    return _Task(queues, graph, folded.saved, folded.unfold)
 
 
 class _Search:
@@ -201,15 +203,15 @@ class _Search:
     def __init__(self, instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
         self.incumbent, self.seeds = incumbent, _seeds(options)
         self.task = _task(instance)
-        items = len(self.task.network.queue)
-        self.unit = float(self.task.network.duration[self.task.network.queue].mean())
+        items = len(self.task.graph.queue)
+        self.unit = float(self.task.graph.duration[self.task.graph.queue].mean())
         self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * items / _batch(items))
 
     def find_rule(self, pool: ThreadPoolExecutor) -> None:
         """Offer what the best dispatching rules do."""
         task = self.task
-        tuners = [_Tuner(task.queues, task.network, self.unit, seed) for seed in self.seeds]
-        runs, best = max(1, _batch(len(task.network.queue)) // _RUN_PER_MOVE), np.inf
+        tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self.seeds]
+        runs, best = max(1, _batch(len(task.graph.queue)) // _RUN_PER_MOVE), np.inf
         while self.budget.spent < _RULES and not self.incumbent.closed:
             cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.budget.spent / _RULES)
             list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners))
@@ -221,8 +223,8 @@ class _Search:
 
     def anneal(self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float) -> bool:
         """Anneal words, round after round, for a share of what is left; return whether that converged."""
-        walkers = [_Walker(task.network, seed) for seed in self.seeds]
-        item, items = items_of(task.queues, start.order), len(task.network.queue)
+        walkers = [_Walker(task.graph, seed) for seed in self.seeds]
+        item, items = items_of(task.queues, start.order), len(task.graph.queue)
         best, since, warmth, moves = np.inf, self.budget.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:
@@ -271,5 +273,5 @@ def _seeds(options: Options) -> list[int]:
     return [options.seed * 1024 + k for k in range(options.threads)]
 
 
-def _generator(seed: int) -> NDArray[np.uint64]:
+def _generator(seed: int) -> GeneratorState:
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

@@ -29,7 +29,7 @@ from ..start import in_queue_order
 from ..windows.queue_arrays import net_of
 from ..windows.window_state_kernel import open_box
 from ..windows.windows import Windows, settle
-from .network import items_of
+from .words import items_of
 
 _FIRST = 0.25  # of the schedule's time, the first neighbourhood, on all devices
 _EFFORT = 0.03  # deterministic time of CP-SAT for one neighbourhood: about a second

@@ -8,17 +8,19 @@ after device, an item only if its device's item before or its source has changed
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled
+
+from .event_graph import EventGraph
+from .words import Words
 
 NO_PATH = -(2**60)
 
 
 @compiled
-def load(network: Any, words: Any, item: Any) -> None:
+def load(graph: EventGraph, words: Words, item: Ints) -> None:
     """Take over words, which must not deadlock, and compute all paths."""
     for i in range(len(item)):
         words.item[i] = item[i]
@@ -26,13 +28,13 @@ def load(network: Any, words: Any, item: Any) -> None:
     words.path[:] = NO_PATH
     words.sent[:] = NO_PATH
     words.end[:] = 1
-    for device in range(len(network.limit)):
-        first, last = network.offsets[device], network.offsets[device + 1] - 1
-        update(network, words, device, first, last)
+    for device in range(len(graph.limit)):
+        first, last = graph.offsets[device], graph.offsets[device + 1] - 1
+        update(graph, words, device, first, last)
 
 
 @compiled
-def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[bool, int]:
+def update(graph: EventGraph, words: Words, device: int, low: int, high: int) -> tuple[bool, int]:
     """Compute the paths again after positions `low` to `high` of a device have changed.
 
     Returns
@@ -42,18 +44,18 @@ def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[
     changes
         Number of items whose paths have changed; `undo` takes it.
     """
-    _rewind(network, words, device, low)
+    _rewind(graph, words, device, low)
     words.wanted[device] = high
     changes, marks, possible, busy = 0, 0, True, True
     while busy and possible:
         busy, progress = False, False
-        for d in range(len(network.limit)):
-            i, stop = words.head[d], network.offsets[d + 1]
+        for d in range(len(graph.limit)):
+            i, stop = words.head[d], graph.offsets[d + 1]
             while i < stop and (words.changed[d] or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
-                source = network.source[x]
+                source = graph.source[x]
                 if source >= 0:
-                    there, at = network.home[source], words.place[source]
+                    there, at = graph.home[source], words.place[source]
                     if at >= words.head[there]:
                         busy = True
                         if at > words.wanted[there]:
@@ -65,21 +67,21 @@ def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[
                     if words.dirty[x]:
                         words.dirty[x] = False
                         words.pending[d] -= 1
-                    differs = _recompute(network, words, d, i, changes)
-                    words.changed[d] = differs or (words.changed[d] and network.links > 0)
+                    differs = _recompute(graph, words, d, i, changes)
+                    words.changed[d] = differs or (words.changed[d] and graph.links > 0)
                     if differs:
                         changes += 1
-                        after = network.target[x]
+                        after = graph.target[x]
                         if after >= 0 and not words.dirty[after]:
                             words.dirty[after] = True
-                            words.pending[network.home[after]] += 1
+                            words.pending[graph.home[after]] += 1
                             words.marked[marks] = after
                             marks += 1
                 i += 1
                 words.head[d] = i
                 progress = True
-        for d in range(len(network.limit)):
-            if words.head[d] < network.offsets[d + 1] and words.pending[d] > 0:
+        for d in range(len(graph.limit)):
+            if words.head[d] < graph.offsets[d + 1] and words.pending[d] > 0:
                 busy = True
         possible = progress or not busy
     for k in range(marks):
@@ -88,17 +90,17 @@ def update(network: Any, words: Any, device: int, low: int, high: int) -> tuple[
 
 
 @compiled
-def _rewind(network: Any, words: Any, device: int, low: int) -> None:
+def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     """Set the heads to the first items that the change may reach.
 
     What ends no later than the item before position `low` waits for nothing that comes after it.
     """
     since = 0
-    if low > network.offsets[device]:
+    if low > graph.offsets[device]:
         since = words.end[words.item[low - 1]]
-    for d in range(len(network.limit)):
+    for d in range(len(graph.limit)):
         words.pending[d], words.wanted[d], words.changed[d] = 0, -1, False
-        a, b = network.offsets[d], network.offsets[d + 1]
+        a, b = graph.offsets[d], graph.offsets[d + 1]
         while a < b:
             middle = (a + b) >> 1
             if words.end[words.item[middle]] > since:
@@ -110,31 +112,31 @@ def _rewind(network: Any, words: Any, device: int, low: int) -> None:
 
 
 @compiled
-def _recompute(network: Any, words: Any, device: int, i: int, k: int) -> bool:
+def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     """Compute the paths of the item at position `i`; keep the old ones as change `k` if they differ."""
     x = words.item[i]
-    ticks = network.duration[network.queue[x]]
+    ticks = graph.duration[graph.queue[x]]
     old, path = words.path_before[k], words.path[x]
-    if i == network.offsets[device]:
+    if i == graph.offsets[device]:
         old[:] = NO_PATH
-        old[network.frame[device]] = 0
+        old[graph.frame[device]] = 0
     else:
         before = words.path[words.item[i - 1]]
-        for f in range(network.frames):
+        for f in range(graph.frames):
             old[f] = before[f]
-    if network.source[x] >= 0:
-        sent, lag = words.sent[network.source[x]], network.lag[x]
-        for f in range(network.frames):
+    if graph.source[x] >= 0:
+        sent, lag = words.sent[graph.source[x]], graph.lag[x]
+        for f in range(graph.frames):
             arrives = sent[f] + lag
             old[f] = arrives if arrives > old[f] else old[f]
     differs, latest = 0, 0
-    for f in range(network.frames):
+    for f in range(graph.frames):
         new = old[f] + ticks
         old[f] = path[f]
         differs |= new ^ path[f]
         path[f] = new
         latest = new if new > latest else latest
-    if network.links > 0 and _send(network, words, device, i, k):
+    if graph.links > 0 and _send(graph, words, device, i, k):
         differs = 1
     if differs == 0:
         return False
@@ -144,18 +146,18 @@ def _recompute(network: Any, words: Any, device: int, i: int, k: int) -> bool:
 
 
 @compiled
-def _send(network: Any, words: Any, device: int, i: int, k: int) -> bool:
+def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     """Compute when the message of the item at position `i` leaves; keep the old times as change `k`."""
     x = words.item[i]
-    last = i - 1 if network.link[x] >= 0 else -1
-    while last >= network.offsets[device] and network.link[words.item[last]] != network.link[x]:
+    last = i - 1 if graph.link[x] >= 0 else -1
+    while last >= graph.offsets[device] and graph.link[words.item[last]] != graph.link[x]:
         last -= 1
-    waits = last >= network.offsets[device]
+    waits = last >= graph.offsets[device]
     differs = 0
-    for f in range(network.frames):
+    for f in range(graph.frames):
         new = words.path[x, f]
         if waits:
-            new = max(new, words.sent[words.item[last], f] + network.occupancy)
+            new = max(new, words.sent[words.item[last], f] + graph.occupancy)
         words.sent_before[k, f] = words.sent[x, f]
         differs |= new ^ words.sent[x, f]
         words.sent[x, f] = new
@@ -163,7 +165,7 @@ def _send(network: Any, words: Any, device: int, i: int, k: int) -> bool:
 
 
 @compiled
-def undo(words: Any, changes: int) -> None:
+def undo(words: Words, changes: int) -> None:
     """Restore the paths that the last `update` has changed."""
     for k in range(changes):
         x = words.undo[k]
@@ -174,25 +176,25 @@ def undo(words: Any, changes: int) -> None:
 
 
 @compiled
-def cost_of(network: Any, words: Any, enough: float) -> float:
+def cost_of(graph: EventGraph, words: Words, enough: float) -> float:
     """Return the least cost of the words, before rounding up; or a lower bound of it above `enough`.
 
     For `device_span` it is the largest mean weight of a cycle of devices, an edge from d to e weighing
     the longest path from the first start of d to the last end of e (Karp 1978, see `retime`).
     """
-    p = len(network.limit)
+    p = len(graph.limit)
     largest = 0
     for d in range(p):
-        x = words.item[network.offsets[d + 1] - 1]
-        largest = max(largest, words.path[x, network.frame[d]])
-    if network.frames == 1 or largest > enough:
+        x = words.item[graph.offsets[d + 1] - 1]
+        largest = max(largest, words.path[x, graph.frame[d]])
+    if graph.frames == 1 or largest > enough:
         return float(largest)
     walks = words.walk
     walks[0, :] = 0.0
     for k in range(p):
         walks[k + 1, :] = NO_PATH
         for d in range(p):
-            x, so_far = words.item[network.offsets[d + 1] - 1], walks[k, d]
+            x, so_far = words.item[graph.offsets[d + 1] - 1], walks[k, d]
             for e in range(p):
                 walk = so_far + words.path[x, e]
                 walks[k + 1, e] = walk if walk > walks[k + 1, e] else walks[k + 1, e]

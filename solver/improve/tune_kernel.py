@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tightpipe.kernels.compiled import compiled
 
-from .dispatch_kernel import FEATURES, WAITING, dispatch
-from .draws_kernel import draw, draw_normal
+from .dispatch_kernel import FEATURES, WAITING, Weights, dispatch
+from .dispatch_state import DispatchState
+from .draws_kernel import GeneratorState, draw, draw_normal
+from .event_graph import EventGraph
 
 _MOST = 3  # weights that a move changes
 _SMALLEST = 0.02  # a change is normal; its deviation is between these, evenly in its logarithm
@@ -18,16 +18,23 @@ _LARGEST = 2.0
 
 @compiled
 def tune(
-    network: Any, yard: Any, random: Any, moves: int, warmth: float, cost: float, best: float, weights: Any
+    graph: EventGraph,
+    state: DispatchState,
+    random: GeneratorState,
+    moves: int,
+    warmth: float,
+    cost: float,
+    best: float,
+    weights: Weights,
 ) -> tuple[float, float]:
     """Try changes of the weights at one temperature.
 
     Parameters
     ----------
-    network, yard
+    graph, state
         The problem, and room for runs.
     random
-        State of the generator, shape (1,), not 0.
+        State of the generator.
     moves
         Number of changes to try.
     warmth
@@ -47,7 +54,7 @@ def tune(
         _copy(now, other)
         _change(random, other)
         enough = cost - warmth * np.log(1.0 - draw(random))
-        new = dispatch(network, yard, other, enough)
+        new = dispatch(graph, state, other, enough)
         if new == np.inf:
             continue
         cost = new
@@ -59,7 +66,7 @@ def tune(
 
 
 @compiled
-def _change(random: Any, weights: Any) -> None:
+def _change(random: GeneratorState, weights: Weights) -> None:
     """Add to some weights; scale those of waiting, which stay above 0."""
     size = _SMALLEST * (_LARGEST / _SMALLEST) ** draw(random)
     for _ in range(1 + int(draw(random) * _MOST)):
@@ -72,7 +79,7 @@ def _change(random: Any, weights: Any) -> None:
 
 
 @compiled
-def _copy(old: Any, new: Any) -> None:
+def _copy(old: Weights, new: Weights) -> None:
     for role in range(len(old)):
         for feature in range(FEATURES):
             new[role, feature] = old[role, feature]

@@ -18,10 +18,12 @@ from tightpipe.core.options import Options
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.anneal_kernel import anneal
-from tightpipe.solver.improve.dispatch_kernel import dispatch, first_weights, yard_for
-from tightpipe.solver.improve.network import items_of, network_of, order_of_items, words_for
+from tightpipe.solver.improve.dispatch_kernel import dispatch, first_weights
+from tightpipe.solver.improve.dispatch_state import dispatch_state_for
+from tightpipe.solver.improve.event_graph import event_graph_of
 from tightpipe.solver.improve.paths_kernel import cost_of, load
 from tightpipe.solver.improve.tune_kernel import tune
+from tightpipe.solver.improve.words import items_of, order_of_items, words_for
 from tightpipe.solver.queues import queues_of
 
 ONE = Options(workers=1)
@@ -42,20 +44,20 @@ def serial(instance: Instance) -> Any:
 @given(instances(most_occupancy=20))
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
-    network = network_of(queues)
-    words, again = words_for(network), words_for(network)
+    graph = event_graph_of(queues)
+    words, again = words_for(graph), words_for(graph)
     item = items_of(queues, serial_order(instance))
-    load(network, words, item)
-    before = cost_of(network, words, np.inf)
+    load(graph, words, item)
+    before = cost_of(graph, words, np.inf)
     assert int(np.ceil(before - 1e-6)) == cost(serial(instance))
     random = np.array([7], np.uint64)
-    after, best = anneal(network, words, random, 500, 3.0, before, before, item)
-    load(network, again, words.item)
+    after, best = anneal(graph, words, random, 500, 3.0, before, before, item)
+    load(graph, again, words.item)
     assert np.array_equal(words.path, again.path)
     assert np.array_equal(words.sent, again.sent)
     assert np.array_equal(words.end, again.end)
-    assert after == cost_of(network, again, np.inf)
-    found = retime(instance, order_of_items(queues, network, item))
+    assert after == cost_of(graph, again, np.inf)
+    found = retime(instance, order_of_items(queues, graph, item))
     assert validate(instance, found) == []
     assert cost(found) == int(np.ceil(best - 1e-6)) <= cost(serial(instance))
 
@@ -66,17 +68,17 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     instance: Instance, seed: int
 ) -> None:
     queues = queues_of(instance)
-    network = network_of(queues)
-    yard = yard_for(queues, network)
+    graph = event_graph_of(queues)
+    state = dispatch_state_for(queues, graph)
     weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
-    says = dispatch(network, yard, weights, np.inf)
+    says = dispatch(graph, state, weights, np.inf)
     if says == np.inf:
         return
-    schedule = retime(instance, order_of_items(queues, network, yard.item))
+    schedule = retime(instance, order_of_items(queues, graph, state.item))
     assert validate(instance, schedule) == []
     assert cost(schedule) <= says
-    assert dispatch(network, yard, weights, says) == says
-    assert dispatch(network, yard, weights, says - 1) == np.inf
+    assert dispatch(graph, state, weights, says) == says
+    assert dispatch(graph, state, weights, says - 1) == np.inf
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 5, 8])
@@ -84,21 +86,21 @@ def test_a_rule_leaves_memory_to_the_oldest_microbatch(devices: int) -> None:
     free = v_instance(devices, 2 * devices, (10, 15, 7, 1), plain_memory(4 * devices))
     for limit in range(max(free.smallest_limit(d) for d in range(devices)), 4 * devices + 1):
         queues = queues_of(v_instance(devices, 2 * devices, (10, 15, 7, 1), plain_memory(limit)))
-        network = network_of(queues)
+        graph = event_graph_of(queues)
         for seed in range(20):
             weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
-            assert dispatch(network, yard_for(queues, network), weights, np.inf) < np.inf
+            assert dispatch(graph, dispatch_state_for(queues, graph), weights, np.inf) < np.inf
 
 
 def test_tuning_keeps_the_best_rule() -> None:
     instance = v_instance(8, 16, (10, 20, 9, 1), table_memory(8))
     queues = queues_of(instance)
-    network = network_of(queues)
-    yard = yard_for(queues, network)
+    graph = event_graph_of(queues)
+    state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
-    first = dispatch(network, yard, weights[0], np.inf)
-    _, best = tune(network, yard, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights)
-    assert dispatch(network, yard, weights[1], np.inf) == best < first
+    first = dispatch(graph, state, weights[0], np.inf)
+    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights)
+    assert dispatch(graph, state, weights[1], np.inf) == best < first
 
 
 def test_iterations_that_are_flushed_stay_apart(short: None) -> None:

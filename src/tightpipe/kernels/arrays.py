@@ -8,3 +8,4 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Records = NDArray[np.void]  # elements with named fields, which are read as attributes

@@ -1,0 +1,174 @@
+"""An instance as the arrays of its event graph, which the compiled searches read.
+
+An *item* is one operation, known as the k-th element of its first-in-first-out queue; items are numbered
+from 0, queue after queue. A device's *word* is the sequence in which it runs its items. The words of all
+devices lie one behind the other in one array, and a *position* is a place in it.
+
+The events are the ends of the items. An arc leads from an event to another that cannot come before it, and
+its weight is the least number of ticks between them. The instance fixes the arcs between devices, where an
+item waits for a message; they are in these arrays. Words add the arcs from each item to the next one of its
+device, and in that way become a schedule: every item ends at the length of the longest path to its event.
+What waits for an operation of its own device needs no arc: it follows that operation in the word. The word
+is also the sequence in which a device's messages leave.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints
+
+from ..queues import Queues
+
+NO_LIMIT = 2**62
+_NONE = -1
+
+
+class EventGraph(NamedTuple):
+    """What all words of an instance share; Q queues, N items, p devices, F frames, C kinds of credit.
+
+    A frame is what a span is measured over: each device for `device_span`, all of them together for
+    `makespan`. Credits are how a word keeps the precedences of its own device: an element of one queue gives
+    a credit that an element of another queue takes. W's take those that B's give, and the B of the last
+    stage, or the next stage on the same device, takes those of the stage before it.
+    """
+
+    duration: Ints  # (Q,) ticks of each item of a queue
+    delta: Ints  # (Q,) memory that each item of a queue adds
+    takes: Ints  # (Q,) kind of credit, -1 for none
+    gives: Ints  # (Q, 2) kinds of credit, -1 for none
+    credits: int  # C
+    limit: Ints  # (p,) memory, `NO_LIMIT` for none
+    offsets: Ints  # (p + 1,) device d runs positions offsets[d] to offsets[d + 1] - 1
+    block: int  # consecutive positions of a device that no item leaves: an iteration, where one is flushed
+    lowest: Ints  # (N,) of each position: the first to which its item may move
+    highest: Ints  # (N,) the last
+    frame: Ints  # (p,) of each device
+    frames: int  # F
+    queue: Ints  # (N,) of each item
+    home: Ints  # (N,) device of each item
+    source: Ints  # (N,) item of another device that an item waits for, -1 for none
+    target: Ints  # (N,) item of another device that waits for an item, -1 for none
+    lag: Ints  # (N,) ticks from when the source's message leaves until the item may start
+    link: Ints  # (N,) link on which an item's message may have to wait, -1 for none
+    links: int  # how many of them there are
+    occupancy: int  # ticks from one message of such a link to the next
+
+
+def event_graph_of(queues: Queues) -> EventGraph:
+    """Return the arrays of an instance."""
+    instance = queues.instance
+    count = np.array([queue.count for queue in queues.queues])
+    first = np.cumsum([0, *count])
+    device = np.array([queue.device for queue in queues.queues])
+    offsets = np.cumsum([0, *np.bincount(device, count, instance.devices).astype(np.int64)])
+    takes, gives, credits = _credits(queues)
+    source, target, lag = _messages(queues, first)
+    block = int(offsets[1]) // (instance.iterations if instance.flush else 1)
+    lowest = _first_of_block(offsets, block)
+    frame = _frames(instance)
+    queue = np.repeat(np.arange(len(count)), count)
+    return EventGraph(
+        duration=np.array([queue.duration for queue in queues.queues]),
+        delta=np.array([queue.delta for queue in queues.queues]),
+        takes=takes,
+        gives=gives,
+        credits=credits,
+        limit=_limits(instance),
+        offsets=offsets,
+        block=block,
+        lowest=lowest,
+        highest=lowest + block - 1,
+        frame=frame,
+        frames=int(frame.max()) + 1,
+        queue=queue,
+        home=device[queue],
+        source=source,
+        target=target,
+        lag=lag,
+        link=_links(queues, first),
+        links=len(queues.links()),
+        occupancy=instance.costs.link_occupancy,
+    )
+
+
+def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
+    """Return the arrays of the problem in which a range of each device's word stays as it is.
+
+    Parameters
+    ----------
+    graph
+        The problem, without flushes.
+    first, end
+        Positions within each device's word, shape (p,); no item moves from one side to the other.
+    """
+    lowest, highest = graph.lowest.copy(), graph.highest.copy()
+    for device in range(len(first)):
+        begin, last = graph.offsets[device : device + 2]
+        left, right = begin + first[device], begin + end[device]
+        highest[begin:left] = left - 1
+        lowest[left:right] = highest[left:right] = np.arange(left, right)
+        lowest[right:last] = right
+    return graph._replace(lowest=lowest, highest=highest)
+
+
+def _credits(queues: Queues) -> tuple[Ints, Ints, int]:
+    """Return the kind of credit that each queue takes, the kinds that it gives, and how many there are."""
+    size = len(queues.queues)
+    takes, gives, kinds = np.full(size, _NONE), np.full((size, 2), _NONE), 0
+    for giver, taker in _precedences_at_home(queues):
+        if takes[taker] == _NONE:
+            takes[taker], kinds = kinds, kinds + 1
+        gives[giver, int(gives[giver, 0] != _NONE)] = takes[taker]
+    return takes, gives, kinds
+
+
+def _precedences_at_home(queues: Queues) -> list[tuple[int, int]]:
+    """Return the pairs of queues of one device of which the second one waits for the first one."""
+    every = queues.queues
+    direct = [
+        (q, r)
+        for q, r, _ in queues.precedences()
+        if every[q].device == every[r].device and every[r].kind is not OpKind.W
+    ]
+    weights = [w for w, queue in enumerate(every) if queue.kind is OpKind.W]
+    return direct + [(b, w) for w in weights for b in queues.backwards_of(w)]
+
+
+def _messages(queues: Queues, first: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return of each item its source and its target on other devices, and the lag from its source."""
+    source, target, lag = (np.full(first[-1], value) for value in (_NONE, _NONE, 0))
+    for q, r, ticks in queues.precedences():
+        if queues.queues[q].device != queues.queues[r].device:
+            senders, receivers = np.arange(first[q], first[q + 1]), np.arange(first[r], first[r + 1])
+            source[receivers], target[senders], lag[receivers] = senders, receivers, ticks
+    return source, target, lag
+
+
+def _links(queues: Queues, first: Ints) -> Ints:
+    """Return of each item the link on which its message may have to wait."""
+    link = np.full(first[-1], _NONE)
+    for number, sending in enumerate(queues.links()):
+        for q, _, _ in sending:
+            link[first[q] : first[q + 1]] = number
+    return link
+
+
+def _first_of_block(offsets: Ints, block: int) -> Ints:
+    """Return of each position the first one of its block of `block` positions."""
+    begin = np.repeat(offsets[:-1], np.diff(offsets))
+    return begin + (np.arange(offsets[-1]) - begin) // block * block
+
+
+def _frames(instance: Instance) -> Ints:
+    makespan = instance.objective is Objective.MAKESPAN
+    return np.zeros(instance.devices, np.int64) if makespan else np.arange(instance.devices)
+
+
+def _limits(instance: Instance) -> Ints:
+    limits = (instance.memory_limit(device) for device in range(instance.devices))
+    return np.array([NO_LIMIT if limit is None else limit for limit in limits])
