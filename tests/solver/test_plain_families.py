@@ -1,0 +1,70 @@
+"""Each constraint family of the plain model is needed: without it, the model takes what is no schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
+from ortools.sat.python import cp_model
+
+from tightpipe import Instance, Operation, OpKind, retime, validate
+from tightpipe.core.metrics import cost
+from tightpipe.solver.cpsat.plain.constraints import Constraints
+from tightpipe.solver.cpsat.plain.model import PlainModel
+
+CASES = {
+    "forward_dependency": Case(TWO),
+    "backward_dependency": Case(TWO),
+    "weight_dependency": Case(TWO),
+    "busy_links": Case(BUSY),
+    "no_overlap": Case(TWO),
+    "memory": Case(ALONE),
+}
+BREAKS_TIES = {"first_in_first_out"}  # loses no cost: it leaves out schedules whose microbatches overtake
+
+
+def built(instance: Instance, without: Iterable[str] = ()) -> PlainModel:
+    with left_out(Constraints, without):
+        return PlainModel(instance, horizon_of(instance), 0, fifo=True)
+
+
+def solved(model: PlainModel) -> cp_model.CpSolver | None:
+    """The solver with a cheapest solution; None where the model has none."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    status = solver.solve(model.model)
+    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    return solver if status == cp_model.OPTIMAL else None
+
+
+def least(instance: Instance, without: Iterable[str] = ()) -> int:
+    return round(solved(built(instance, without)).objective_value)
+
+
+def test_every_family_has_a_case() -> None:
+    assert set(CASES) | BREAKS_TIES == families_of(Constraints)
+
+
+@pytest.mark.parametrize("known", [TWO, BUSY, ALONE], ids=lambda known: str(known.optimum))
+def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:
+    model = built(known.instance)
+    solver = solved(model)
+    schedule = retime(known.instance, model.order([solver.value(start) for start in model.start]))
+    assert validate(known.instance, schedule) == []
+    assert cost(schedule) == round(solver.objective_value) == known.optimum
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_without_a_family_costs_seem_possible_that_are_not(family: str) -> None:
+    known = CASES[family].known
+    assert least(known.instance, [family]) < known.optimum
+
+
+@pytest.mark.parametrize(("without", "cheapest"), [([], None), (["first_in_first_out"], TWO.optimum)])
+def test_microbatches_overtake_only_without_their_sequence(without: list[str], cheapest: int | None) -> None:
+    model = built(TWO.instance, without)
+    first, second = (model.variables.start[Operation(OpKind.F, 0, m)] for m in range(2))
+    model.model.add(second < first)
+    solver = solved(model)
+    assert (solver and round(solver.objective_value)) == cheapest
