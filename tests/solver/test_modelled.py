@@ -1,0 +1,44 @@
+"""Which rules of an instance a solver may leave out, and how it says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cases import uniform
+
+from tightpipe import InputError, Instance
+from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
+
+PLAIN = uniform(2, 4, (3, 4, 2))
+PAIRED = uniform(2, 4, (3, 4, 2), overlapped=6)
+FLUSHED = replace(PLAIN, iterations=2, flush=True)
+FLUSHLESS = replace(PLAIN, iterations=2, flush=False)
+
+
+@pytest.mark.parametrize(
+    ("instance", "flushes", "modelled"),
+    [
+        (PLAIN, False, True),
+        (PAIRED, True, False),
+        (FLUSHED, False, False),
+        (FLUSHED, True, True),
+        (FLUSHLESS, False, True),
+    ],
+)
+def test_pairs_are_left_out_and_flushes_where_a_solver_has_none(
+    instance: Instance, flushes: bool, modelled: bool
+) -> None:
+    assert is_modelled(instance, flushes=flushes) is modelled
+
+
+@pytest.mark.parametrize(("instance", "key"), [(PAIRED, "overlapped"), (FLUSHED, "iterations")])
+def test_a_refusal_names_the_solver_and_the_entry(instance: Instance, key: str) -> None:
+    with pytest.raises(InputError, match="milp does not") as error:
+        refuse_unmodelled("milp", instance)
+    assert error.value.key == key
+
+
+def test_what_is_modelled_is_not_refused() -> None:
+    refuse_unmodelled("milp", FLUSHLESS)
+    refuse_unmodelled("milp", FLUSHED, flushes=True)

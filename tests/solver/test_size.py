@@ -1,0 +1,47 @@
+"""Which CP-SAT models are not built."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import inf
+from types import SimpleNamespace
+
+import pytest
+from cases import uniform
+
+from tightpipe.solver.cpsat.size import lattice_bytes, lattice_refusal, plain_bytes
+from tightpipe.solver.memory import MemoryCap
+from tightpipe.solver.run import TOO_LARGE
+
+NO_CAP = MemoryCap(None)
+
+
+@pytest.mark.parametrize(
+    ("orders", "seconds", "refusal"),
+    [
+        (300_000, inf, ""),
+        (300_001, inf, TOO_LARGE),
+        (1000, 0.11, ""),
+        (1000, 0.1, TOO_LARGE),
+        (0, 0.0, TOO_LARGE),
+    ],
+)
+def test_a_lattice_is_built_while_its_orders_and_the_time_allow(
+    orders: int, seconds: float, refusal: str
+) -> None:
+    assert lattice_refusal(SimpleNamespace(undecided=orders), seconds, NO_CAP) == refusal
+
+
+def test_a_lattice_that_does_not_fit_into_memory_is_refused() -> None:
+    windows = SimpleNamespace(undecided=200_000)
+    roomy, small = (MemoryCap(gigabytes) for gigabytes in (1000.0, 0.9))
+    assert lattice_bytes(windows) == 900_000_000
+    assert lattice_refusal(windows, inf, roomy) == ""
+    assert "memory cap" in lattice_refusal(windows, inf, small)
+
+
+def test_the_plain_model_grows_with_the_pairs_of_operations_of_a_device() -> None:
+    instances = [uniform(2, n, (3, 4, 2), placement="linear") for n in (2, 5)]
+    pairs = [2 * len(list(combinations(range(3 * n), 2))) for n in (2, 5)]
+    small, large = map(plain_bytes, instances)
+    assert small * pairs[1] == large * pairs[0]
