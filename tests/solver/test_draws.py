@@ -1,0 +1,47 @@
+"""Random numbers of compiled code, against their definitions in integers of any size."""
+
+from __future__ import annotations
+
+from math import cos, log, pi, sqrt
+
+import numpy as np
+import pytest
+
+from tightpipe.solver.improve.dispatch_kernel import FEATURES, WAITING
+from tightpipe.solver.improve.draws_kernel import draw, draw_normal
+from tightpipe.solver.improve.tune_kernel import _change
+
+MASK = 2**64 - 1
+
+
+def xorshift(state: int) -> int:
+    """One step of Marsaglia's generator with the shifts 13, 7 and 17."""
+    state ^= state << 13 & MASK
+    state ^= state >> 7
+    return state ^ state << 17 & MASK
+
+
+@pytest.mark.parametrize("seed", [1, 7, 2**63, MASK])
+def test_draws_are_the_upper_bits_of_xorshift(seed: int) -> None:
+    random, state = np.array([seed], np.uint64), seed
+    for _ in range(100):
+        state = xorshift(state)
+        assert draw(random) == (state >> 11) / 2**53
+        assert int(random[0]) == state
+
+
+def test_normal_draws_are_those_of_box_and_muller() -> None:
+    random, again = (np.array([7], np.uint64) for _ in range(2))
+    for _ in range(100):
+        radius, angle = draw(again), draw(again)
+        assert draw_normal(random) == pytest.approx(sqrt(-2 * log(1 - radius)) * cos(2 * pi * angle))
+
+
+def test_a_change_of_weights_moves_few_of_them_and_keeps_waiting_a_cost() -> None:
+    random = np.array([7], np.uint64)
+    weights = np.full((4, FEATURES), 0.5)
+    for _ in range(1000):
+        before = weights.copy()
+        _change(random, weights)
+        assert 1 <= (weights != before).sum() <= 3
+        assert (weights[:, WAITING] > 0).all()
