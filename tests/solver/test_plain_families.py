@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 from families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
 from ortools.sat.python import cp_model
 
-from tightpipe import Instance, Operation, OpKind, retime, validate
+from tightpipe import Instance, Objective, Operation, OpKind, retime, validate
 from tightpipe.core.metrics import cost
+from tightpipe.solver.cpsat.plain import model as plain_model
 from tightpipe.solver.cpsat.plain.constraints import Constraints
 from tightpipe.solver.cpsat.plain.model import PlainModel
 
@@ -59,6 +62,14 @@ def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:
 def test_without_a_family_costs_seem_possible_that_are_not(family: str) -> None:
     known = CASES[family].known
     assert least(known.instance, [family]) < known.optimum
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+def test_without_spans_the_cost_is_that_of_nothing(objective: str) -> None:
+    instance = replace(TWO.instance, objective=Objective(objective))
+    assert least(instance) == TWO.optimum  # which starts and ends on the first device
+    with mock.patch.object(plain_model, "bound_spans"):
+        assert least(instance) == 0
 
 
 @pytest.mark.parametrize(("without", "cheapest"), [([], None), (["first_in_first_out"], TWO.optimum)])
