@@ -26,13 +26,14 @@ from typing import Any
 import click
 
 from tightpipe import InputError, Instance, Memory, Placement
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.files import write_text
 from tightpipe.core.interruption import raise_again
-from tightpipe.core.options import Options
 from tightpipe.core.result import LogEntry, Result
 from tightpipe.drawing import draw_gap_over_time
 from tightpipe.experiments.row_store import Row, RowStore
-from tightpipe.experiments.solve_columns import option_columns, result_columns
+from tightpipe.experiments.solve_columns import allowance_columns, result_columns
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp
@@ -122,7 +123,7 @@ class Task:
     instance: str
     method: str
     start: str
-    options: Options
+    allowance: Allowance
 
     def key_columns(self) -> Mapping[str, object]:
         """Return what makes two rows the same experiment."""
@@ -132,7 +133,7 @@ class Task:
             "start": self.start,
             "highspy_version": version("highspy"),
             "pulp_version": version("pulp"),
-            **option_columns(self.options, searches=True),
+            **allowance_columns(self.allowance, searches=True),
         }
 
     def row(self) -> dict[str, object]:
@@ -142,11 +143,11 @@ class Task:
         return unknown | self.key_columns() | self._answer()
 
     def _answer(self) -> dict[str, object]:
-        options = self.options
-        limits = [str(v) for v in (options.time_limit, options.workers, options.seed)]
+        allowed = self.allowance
+        limits = [str(v) for v in (allowed.time_limit, allowed.workers, allowed.seed)]
         command = [sys.executable, __file__, "--alone", self.instance, self.method, self.start, *limits]
         try:
-            most = 2 * (options.time_limit or 0) + _LATE
+            most = 2 * (allowed.time_limit or 0) + _LATE
             done = subprocess.run(command, capture_output=True, text=True, timeout=most)
         except subprocess.TimeoutExpired as error:
             return {"status": FAILED, "reason": f"killed after {error.timeout:g} s"}
@@ -164,11 +165,12 @@ def _solve_alone(name: str, method: str, start: str, limit: str, workers: str, s
     """
     instance, solver = ALL[name], SOLVERS[method]
     tiny = _linear(2, 2, (2, 3, 1, 1), 8)
-    solver(tiny, Options(5.0, 1), warm_starts(tiny)[-1][1])
+    solver(tiny, UNLIMITED.within(5.0), warm_starts(tiny)[-1][1])
     warm_start = warm_starts(instance)[0][1] if start == "best" else None
     before = sum(os.times()[:4])
     try:
-        result = solver(instance, Options(float(limit), int(workers), int(seed)), warm_start)
+        budget = Allowance(float(limit), int(workers), int(seed)).begin()
+        result = solver(instance, budget, warm_start)
     except InputError as error:
         return {"status": "refused", "reason": str(error)}
     found = {column: value for column, value in result_columns(result).items() if column in COLUMNS}
@@ -183,17 +185,17 @@ def _seconds_and_gap(entry: LogEntry) -> tuple[float, float]:
     return round(entry.seconds, 3), round((entry.cost - entry.bound) / entry.cost, 6)
 
 
-def plan(instances: str, options: Options) -> list[Task]:
+def plan(instances: str, allowance: Allowance) -> list[Task]:
     """Return the rows in the order in which they are computed; the method best has a start of its own."""
     if instances != "fixed":
         return [
-            Task(name, method, "best", replace(options, seed=options.seed + k))
+            Task(name, method, "best", replace(allowance, seed=allowance.seed + k))
             for name in SETS[instances]
             for method in ("CP-SAT lattice", "best")
             for k in range(_SEEDS if instances == "goals" and GOALS[name] < _LONG else 1)
         ]
     return [
-        Task(name, method, start, options)
+        Task(name, method, start, allowance)
         for name in SETS[instances]
         for method in SOLVERS
         for start in (STARTS if method != "best" else ("best",))
@@ -329,7 +331,7 @@ def _points(row: Row) -> list[dict[str, Any]]:
 
 def _run(tasks: Sequence[Task], store: RowStore) -> None:
     """Compute the rows one after another; a solve that Ctrl-C ended is no row."""
-    longest = [task.options.time_limit or 0.0 for task in tasks]
+    longest = [task.allowance.time_limit or 0.0 for task in tasks]
     with progress_bar(len(tasks), sum(longest)) as bar:
         for done, task in enumerate(tasks, 1):
             name = f"{task.instance}, {task.method} from {task.start}"
@@ -375,7 +377,7 @@ def main(
         print(json.dumps(_solve_alone(*alone)))
         return
     output = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
-    tasks = plan(instances, Options(time_limit, workers, seed))
+    tasks = plan(instances, Allowance(time_limit, workers, seed))
     store = RowStore(Path(output), COLUMNS)
     known = zip(tasks, _newest(tasks, store), strict=True)
     todo = [task for task, row in known if row is None or row["status"] == FAILED]

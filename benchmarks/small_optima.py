@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from tightpipe import Instance, Status, solve
-from tightpipe.core.options import Options
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.solver.cpsat.plain.model import PlainModel
 from tightpipe.solver.cpsat.search import search
 
@@ -40,7 +40,7 @@ def _proof(instance: Instance, cost: int, seconds: float) -> str:
         assert optimum(instance) == cost, instance
         return "brute"
     model = PlainModel(instance, cost - 1, 0, fifo=True)
-    found = search(model, Options(workers=1), seconds, lambda *_: None)
+    found = search(model, UNLIMITED.within(seconds), lambda *_: None)
     assert found.schedule is None, instance
     return "plain" if found.exhausted else "lattice"
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import comb, inf
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
-from tightpipe.core.result import LogEntry, Result
+from tightpipe.core.progress import Progress, ignore
+from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
 from .bounds.searches.fluid import fluid_bound
-from .clock import Clock
 from .cpsat import solve_cpsat
 from .improve import improve
 from .modelled import is_modelled
 from .progress import Incumbent
 from .run import TOO_LARGE, run_search
 
-Solver = Callable[[Instance, Options, Schedule | None, int | None], Result]
+Solver = Callable[[Instance, Budget, Schedule | None, int | None, Progress], Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,22 @@ class Step:
         return min(share * left, self.pace * pairs)
 
 
-def prove(instance: Instance, options: Options, start: Schedule | None, bound: int | None) -> Result:
+def prove(
+    instance: Instance,
+    budget: Budget,
+    start: Schedule | None,
+    bound: int | None,
+    progress: Progress,
+) -> Result:
     """Raise the bound by shaving and fluid progress; the schedule stays as it is."""
 
-    def search(incumbent: Incumbent, _: Clock) -> str:
+    def search(incumbent: Incumbent) -> str:
         upper = cost(incumbent.schedule)
-        bound = fluid_bound(instance, upper, options, incumbent.bound)
+        bound = fluid_bound(instance, upper, budget, incumbent.bound, progress)
         incumbent.prove(bound.value, bound.proof)
         return ""
 
-    return run_search("fluid", instance, options, start, bound, search)
+    return run_search("fluid", instance, budget, start, bound, progress, search)
 
 
 # a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
@@ -87,7 +93,12 @@ STEPS = (
 _LOOSE = 0.05  # of the first gap: a schedule that came nearer to its bound by more is easy to improve
 
 
-def solve_best(instance: Instance, options: Options, warm_start: Schedule | None = None) -> Result:
+def solve_best(
+    instance: Instance,
+    budget: Budget,
+    warm_start: Schedule | None = None,
+    progress: Progress = ignore,
+) -> Result:
     """Find the cheapest schedule and the best bound that all solvers together reach.
 
     Parameters
@@ -95,21 +106,23 @@ def solve_best(instance: Instance, options: Options, warm_start: Schedule | None
     instance
         The problem. What a solver does not model is left to those that do: CP-SAT neither overlaps
         operations nor flushes between iterations, the improvement does not overlap.
-    options
-        Time limit (for all of the work), threads, seed, memory cap, progress.
+    budget
+        For all of the work; each solver gets a part of its time.
     warm_start
         A valid schedule; without one, microbatch after microbatch is.
+    progress
+        Called with each new incumbent or bound.
 
     Raises
     ------
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    take_turns = partial(_take_turns, instance, options)
-    return run_search("best", instance, options, warm_start, None, take_turns, energetic=True)
+    take_turns = partial(_take_turns, instance, budget)
+    return run_search("best", instance, budget, warm_start, None, progress, take_turns, energetic=True)
 
 
-def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
+def _take_turns(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     """Run the steps, each from the best that is known; return why one of them fell short.
 
     That a model is too large for its step's time is no reason: the next step takes over.
@@ -118,12 +131,11 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
     first = cost(incumbent.schedule)
     least = first - _LOOSE * (first - incumbent.bound)
     for step in STEPS:
-        seconds = step.seconds(instance, clock.left, loose=cost(incumbent.schedule) < least)
+        seconds = step.seconds(instance, budget.left, loose=cost(incumbent.schedule) < least)
         if incumbent.closed or seconds <= 0 or not is_modelled(instance, flushes=step.flushes):
             continue
-        result = step.solver(
-            instance, _part(options, seconds, incumbent), incumbent.schedule, incumbent.bound
-        )
+        part = budget.within(seconds)
+        result = step.solver(instance, part, incumbent.schedule, incumbent.bound, incumbent.follow)
         if result.reason != TOO_LARGE:
             reason = result.reason or reason
         incumbent.offer(result.schedule)
@@ -131,13 +143,3 @@ def _take_turns(instance: Instance, options: Options, incumbent: Incumbent, cloc
         if was_stopped(reason):
             break
     return reason
-
-
-def _part(options: Options, seconds: float, incumbent: Incumbent) -> Options:
-    """Return the options of one step, which tells what it finds as it goes."""
-
-    def tell(entry: LogEntry) -> None:
-        incumbent.hear(entry.cost)
-        incumbent.prove(entry.bound, entry.proof)
-
-    return replace(options, time_limit=None if seconds == inf else seconds, progress=tell)

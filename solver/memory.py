@@ -1,4 +1,4 @@
-"""A cap on memory, as the clock is a limit on time."""
+"""A cap on memory, as the deadline is one on time."""
 
 from __future__ import annotations
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from tightpipe.core.contradiction import refuse_contradiction
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Progress
+from tightpipe.core.progress import Progress
 from tightpipe.core.result import LogEntry, Proof, Result, Status
 from tightpipe.core.schedule import Schedule
-
-from .clock import Clock
 
 
 class Incumbent:
@@ -23,20 +23,25 @@ class Incumbent:
         A proven bound.
     proof
         What the bound rests on; None where a caller gave it.
-    clock
-        Stamps the log.
+    begun
+        When the work began, in seconds of `time.perf_counter`: the log counts from then.
     tell
         Called with each new log entry.
     """
 
     def __init__(
-        self, schedule: Schedule, bound: int, proof: Proof | None, clock: Clock, tell: Progress
+        self, schedule: Schedule, bound: int, proof: Proof | None, begun: float, tell: Progress
     ) -> None:
         self.schedule, self.bound, self.proof = schedule, bound, proof
         self.log: list[LogEntry] = []
-        self._clock, self._tell = clock, tell
+        self._begun, self._tell = begun, tell
         self._cost = cost(schedule)
         self._write()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the work began."""
+        return perf_counter() - self._begun
 
     @property
     def closed(self) -> bool:
@@ -61,7 +66,7 @@ class Incumbent:
             Status.OPTIMAL if self.closed else Status.FEASIBLE,
             self.schedule,
             self.bound,
-            self._clock.elapsed,
+            self.elapsed,
             tuple(self.log),
             "" if self.closed and not was_stopped(reason) else reason,
             self.proof,
@@ -90,7 +95,12 @@ class Incumbent:
             self.bound, self.proof = bound, proof
             self._write()
 
+    def follow(self, entry: LogEntry) -> None:
+        """Log what a solver that was started from here tells, if it is better than what is known."""
+        self.hear(entry.cost)
+        self.prove(entry.bound, entry.proof)
+
     def _write(self) -> None:
-        entry = LogEntry(self._clock.elapsed, self._cost, self.bound, self.proof)
+        entry = LogEntry(self.elapsed, self._cost, self.bound, self.proof)
         self.log.append(entry)
         self._tell(entry)

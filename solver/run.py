@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import reason_of
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress
 from tightpipe.core.result import Proof, Result, Status
 from tightpipe.core.schedule import Schedule
 
 from .bounds.formulas import best_bound
 from .bounds.searches.energetic import energetic_bound
-from .clock import Clock
 from .modelled import is_modelled
 from .progress import Incumbent
 from .start import checked_start
 
-Search = Callable[[Incumbent, Clock], str]
+Search = Callable[[Incumbent], str]
 
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
 _SHARE_OF_BOUND = 0.15  # of the time; seconds at 32 devices
@@ -27,9 +28,10 @@ _SHARE_OF_BOUND = 0.15  # of the time; seconds at 32 devices
 def run_search(
     method: str,
     instance: Instance,
-    options: Options,
+    budget: Budget,
     start: Schedule | None,
     lower_bound: int | None,
+    progress: Progress,
     search: Search,
     *,
     energetic: bool = False,
@@ -42,10 +44,12 @@ def run_search(
     ----------
     method
         Name for the result.
-    instance, options, start
+    instance, budget, start
         As the solver was given them; without a start, microbatch after microbatch is.
     lower_bound
         A proven bound of the cost, used if it is better than those of `bounds`.
+    progress
+        Called with each new incumbent or bound.
     search
         Improves the incumbent and returns why it ended early, if it did.
     energetic
@@ -58,24 +62,24 @@ def run_search(
     InputError
         If the start is not a valid schedule of the instance.
     """
-    clock = Clock(options.time_limit)
+    begun = perf_counter()
     reason = instance.infeasibility()
     if reason is not None:
-        return Result(instance, method, Status.INFEASIBLE, None, None, clock.elapsed, reason=reason)
+        return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
     first = checked_start(instance, start)
     formula = best_bound(instance)
     known: tuple[int, Proof | None] = formula.value, formula.proof
     if lower_bound is not None and lower_bound > formula.value:
         known = lower_bound, None
-    incumbent = Incumbent(first, *known, clock, options.progress)
+    incumbent = Incumbent(first, *known, begun, progress)
     reason = ""
     try:
-        if energetic and lower_bound is None and is_modelled(instance) and clock.left > 0:
-            part = clock.part(_SHARE_OF_BOUND).limit(options)
-            bound = energetic_bound(instance, cost(first), part, formula.value)
+        if energetic and lower_bound is None and is_modelled(instance) and budget.left > 0:
+            part = budget.part(_SHARE_OF_BOUND)
+            bound = energetic_bound(instance, cost(first), part, formula.value, progress)
             incumbent.prove(bound.value, bound.proof)
-        if not incumbent.closed and clock.left > 0:
-            reason = search(incumbent, clock)
+        if not incumbent.closed and budget.left > 0:
+            reason = search(incumbent)
         return incumbent.result(method, reason)
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)

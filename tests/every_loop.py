@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, retime, simulate, solve
-from tightpipe.core.options import Options
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import Budget
 from tightpipe.core.placement import PLACEMENTS
+from tightpipe.core.progress import ignore
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS
@@ -46,7 +48,7 @@ def searched(instance: Instance, workers: int) -> None:
             solve(instance, name, time_limit=1, workers=workers)
         except InputError:
             assert instance.costs.overlapped or instance.iterations > 1
-    bounds_within(instance, Options(1.0, workers))
+    bounds_within(instance, Allowance(1.0, workers))
 
 
 def used(schedule: Schedule) -> None:
@@ -72,7 +74,7 @@ def main() -> None:
         for workers in (1, 2, 3):
             searched(hard, workers)
             for search, _ in bound_searches():
-                search(hard, 1000, Options(1.0, workers), 0)
+                search(hard, 1000, Budget(threads=workers).within(1.0), 0, ignore)
     json.dump(
         {"loops": len(LOOPS), "misses": {loop.name: loop.misses for loop in LOOPS if loop.misses}}, sys.stdout
     )

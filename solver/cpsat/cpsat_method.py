@@ -6,13 +6,13 @@ from collections.abc import Callable
 from math import inf
 from typing import Literal
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Proof, Result
 from tightpipe.core.schedule import Schedule
 
-from ..clock import Clock
 from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import queues_of
@@ -30,7 +30,8 @@ _SECONDS_PER_OPERATION = 2.5e-3  # building one operation of the plain model
 _GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is left
 _SHARE_OF_WINDOWS = 0.2  # of the time left
 _SHARE = 0.5  # of the time left that building may take
-_EFFORT_TO_MINIMISE = 0.4  # deterministic time, before targets are asked for
+# deterministic time, before targets are asked for; not seconds, so that one worker is reproducible
+_EFFORT_TO_MINIMISE = 0.4
 _MINIMISE_PER_SECOND = 0.024  # the same per second of a short time limit: most of it
 _EFFORT_PER_TARGET = 0.3  # at first
 
@@ -50,9 +51,10 @@ def fifo_is_valid(instance: Instance) -> bool:
 
 def solve_cpsat(
     instance: Instance,
-    options: Options,
+    budget: Budget,
     warm_start: Schedule | None = None,
     lower_bound: int | None = None,
+    progress: Progress = ignore,
     *,
     formulation: Formulation = "lattice",
     fifo: bool | None = None,
@@ -64,13 +66,14 @@ def solve_cpsat(
     ----------
     instance
         The problem.
-    options
-        Time limit, threads, seed, memory cap, progress. The time limit covers all of the work; Ctrl-C and
-        the memory cap end it early.
+    budget
+        For all of the work; Ctrl-C and the memory cap end it early.
     warm_start
         A valid schedule; it is the first incumbent. Without one, microbatch after microbatch is.
     lower_bound
         A proven bound of the cost, used if it is better than those of `bounds`.
+    progress
+        Called with each new incumbent or bound.
     formulation
         `lattice` closes far more; `plain` does not rest on identical microbatches.
     fifo
@@ -83,20 +86,18 @@ def solve_cpsat(
     InputError
         If the warm start is not a valid schedule of the instance.
     """
+    effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * budget.left)
 
-    def search_plain(incumbent: Incumbent, clock: Clock) -> str:
+    def search_plain(incumbent: Incumbent) -> str:
         in_sequence = fifo_is_valid(instance) if fifo is None else fifo
-        return _minimise(instance, options, incumbent, clock, _plain(in_sequence), inf)
+        return _minimise(instance, budget, incumbent, _plain(in_sequence), inf)
 
-    def search_lattice(incumbent: Incumbent, clock: Clock) -> str:
-        reason = ""
-        if minimise:
-            build, effort = _lattice(options.threads), _effort_to_minimise(options)
-            reason = _minimise(instance, options, incumbent, clock, build, effort)
-        return reason or ask_targets(instance, options, incumbent, clock, _EFFORT_PER_TARGET)
+    def search_lattice(incumbent: Incumbent) -> str:
+        reason = _minimise(instance, budget, incumbent, _lattice, effort) if minimise else ""
+        return reason or ask_targets(instance, budget, incumbent, _EFFORT_PER_TARGET)
 
     return run_search(
-        *("cpsat", instance, options, warm_start, lower_bound),
+        *("cpsat", instance, budget, warm_start, lower_bound, progress),
         search_plain if formulation == "plain" else search_lattice,
         energetic=formulation == "lattice",
         program="CP-SAT",
@@ -104,19 +105,11 @@ def solve_cpsat(
     )
 
 
-Build = Callable[[Instance, Incumbent, Clock, MemoryCap], SearchModel | str]
+Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
 """Returns the model, or why there is none: empty where the incumbent is now known to be optimal."""
 
 
-def _effort_to_minimise(options: Options) -> float:
-    """Return the deterministic time of minimising; not seconds, so that one worker is reproducible."""
-    limit = options.time_limit
-    return _EFFORT_TO_MINIMISE if limit is None else min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * limit)
-
-
-def _minimise(
-    instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, build: Build, effort: float
-) -> str:
+def _minimise(instance: Instance, budget: Budget, incumbent: Incumbent, build: Build, effort: float) -> str:
     """Search, again and again from a shorter horizon; return why it ended early, if not for its effort.
 
     The horizon decides orders before the search begins, so it is shorter than the incumbent's cost, and a
@@ -127,13 +120,13 @@ def _minimise(
         incumbent.hear(found)
         incumbent.prove(bound, Proof.CP_SAT)
 
-    while not incumbent.closed and clock.left > 0:
-        model = build(instance, incumbent, clock, MemoryCap(options.max_memory))
+    while not incumbent.closed and budget.left > 0:
+        model = build(instance, budget, incumbent)
         if isinstance(model, str):
             return model
         horizon = cost(incumbent.schedule)
         enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
-        found = search(model, options, max(clock.left, 0.01), report, enough=enough, effort=effort)
+        found = search(model, budget, report, enough=enough, effort=effort)
         incumbent.offer(found.schedule)
         incumbent.prove(found.bound, Proof.CP_SAT)
         if found.reason or cost(incumbent.schedule) > enough:
@@ -141,31 +134,28 @@ def _minimise(
     return ""
 
 
-def _lattice(threads: int) -> Build:
-    def build(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
-        queues = queues_of(instance)
-        hint = in_queue_order(incumbent.schedule)
-        incumbent.offer(hint)
-        better = cost(incumbent.schedule) - 1
-        windows = shaved_windows(queues, better, threads, clock.part(_SHARE_OF_WINDOWS))
-        if not windows.feasible:
-            incumbent.prove(better + 1, Proof.SHAVING)
-            return ""
-        if refusal := lattice_refusal(windows, clock.left * _SHARE, cap):
-            return refusal
-        model = LatticeModel(queues, windows, incumbent.bound)
-        model.add_hint(hint, cost(hint))
-        return model
-
-    return build
+def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
+    queues = queues_of(instance)
+    hint = in_queue_order(incumbent.schedule)
+    incumbent.offer(hint)
+    better = cost(incumbent.schedule) - 1
+    windows = shaved_windows(queues, better, budget.part(_SHARE_OF_WINDOWS))
+    if not windows.feasible:
+        incumbent.prove(better + 1, Proof.SHAVING)
+        return ""
+    if refusal := lattice_refusal(windows, budget.left * _SHARE, MemoryCap(budget.max_memory)):
+        return refusal
+    model = LatticeModel(queues, windows, incumbent.bound)
+    model.add_hint(hint, cost(hint))
+    return model
 
 
 def _plain(fifo: bool) -> Build:
-    def build(instance: Instance, incumbent: Incumbent, clock: Clock, cap: MemoryCap) -> SearchModel | str:
+    def build(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
         operations = 3 * instance.stages * instance.microbatches
-        if operations * _SECONDS_PER_OPERATION > clock.left * _SHARE:
+        if operations * _SECONDS_PER_OPERATION > budget.left * _SHARE:
             return TOO_LARGE
-        if refusal := cap.refusal(plain_bytes(instance)):
+        if refusal := MemoryCap(budget.max_memory).refusal(plain_bytes(instance)):
             return refusal
         hint = in_queue_order(incumbent.schedule)
         incumbent.offer(hint)

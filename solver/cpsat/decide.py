@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.options import Options
 from tightpipe.core.result import Proof
 from tightpipe.core.schedule import Schedule
 
-from ..clock import Clock
 from ..memory import MemoryCap
 from ..queues import queues_of
 from ..windows import Windows, shaved_windows
@@ -18,7 +17,7 @@ from .lattice.model import LatticeModel
 from .search import search
 from .size import lattice_refusal
 
-_SHARE = 0.3  # of the time limit that the windows may take
+_SHARE = 0.3  # of the time left that the windows may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Decision:
 
 
 def decide(
-    instance: Instance, target: int, options: Options, effort: float = inf, wider: Windows | None = None
+    instance: Instance, target: int, budget: Budget, effort: float = inf, wider: Windows | None = None
 ) -> Decision:
     """Look for a schedule of cost at most `target`, or prove that there is none.
 
@@ -60,27 +59,26 @@ def decide(
         A problem that has a schedule.
     target
         Cost in ticks.
-    options
-        Time limit (for all of the work), threads, seed, memory cap.
+    budget
+        For windows, model and search together.
     effort
         Deterministic time of the search, as in `search`.
     wider
         Feasible windows of a target that is no lower; those of the same target are not shaved again.
     """
-    clock = Clock(options.time_limit)
     queues = queues_of(instance)
     if wider is not None and wider.horizon == target:
         windows = wider
     else:
-        windows = shaved_windows(queues, target, options.threads, clock.part(_SHARE), wider=wider)
+        windows = shaved_windows(queues, target, budget.part(_SHARE), wider=wider)
     if not windows.feasible:
         return Decision(False, proof=Proof.SHAVING)
-    if refusal := lattice_refusal(windows, clock.left, MemoryCap(options.max_memory)):
+    if refusal := lattice_refusal(windows, budget.left, MemoryCap(budget.max_memory)):
         return Decision(None, reason=refusal)
     model = LatticeModel(queues, windows, 0, minimise=False)
-    if clock.left <= 0:
+    if budget.left <= 0:
         return Decision(None)
-    found = search(model, options, clock.left, lambda *_: None, effort=effort)
+    found = search(model, budget, lambda *_: None, effort=effort)
     if found.schedule is not None:
         return Decision(True, found.schedule, found.reason)
     if found.exhausted:
@@ -88,7 +86,7 @@ def decide(
     return Decision(None, reason=found.reason, windows=windows)
 
 
-def refute(instance: Instance, target: int, options: Options) -> bool | None:
+def refute(instance: Instance, target: int, budget: Budget) -> bool | None:
     """Whether it is proven that no schedule costs at most `target`: False when one does, None when open."""
-    possible = decide(instance, target, options).possible
+    possible = decide(instance, target, budget).possible
     return None if possible is None else not possible

@@ -16,15 +16,14 @@ from typing import Any, Protocol
 
 from ortools.sat.python import cp_model
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import reason_of, was_stopped
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 
-from ..clock import LONGEST
 from ..memory import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
@@ -108,24 +107,24 @@ class _Racer:
     ----------
     model
         What to solve.
-    seed
-        Of this search.
-    seconds, effort, report, enough
+    budget
+        Its seed is that of this search.
+    effort, report, enough
         As in `search`.
     """
 
     def __init__(
-        self, model: SearchModel, seed: int, seconds: float, effort: float, report: Report, enough: int
+        self, model: SearchModel, budget: Budget, effort: float, report: Report, enough: int
     ) -> None:
         self._model = model
         self._solver = cp_model.CpSolver()
         parameters = self._solver.parameters
-        parameters.max_time_in_seconds = min(seconds, LONGEST)
+        parameters.max_time_in_seconds = budget.seconds_for_solver
         if model.with_precedences:
             effort *= _WITH_PRECEDENCES
-        parameters.max_deterministic_time = min(effort, LONGEST)
+        parameters.max_deterministic_time = effort
         parameters.num_workers = 1
-        parameters.random_seed = seed
+        parameters.random_seed = budget.seed
         # CP-SAT's own handler does not tell that it was called and leaves Python's uninstalled
         parameters.catch_sigint_signal = False
         # presolve fixes next to nothing that the windows have not, and its model is searched no faster;
@@ -170,23 +169,20 @@ class _Racer:
 
 def search(
     model: SearchModel,
-    options: Options,
-    seconds: float,
+    budget: Budget,
     report: Report,
     *,
     enough: int = 0,
     effort: float = inf,
 ) -> Found:
-    """Run CP-SAT for at most `seconds`; a signal and the memory cap end the run early.
+    """Run CP-SAT until the deadline; a signal and the memory cap end the run early.
 
     Parameters
     ----------
     model
         What to solve.
-    options
-        Threads, seed, memory cap.
-    seconds
-        Wall time for the search.
+    budget
+        Each thread has a seed of its own, from that of the budget on.
     report
         Called with each new incumbent cost and bound (None for what is not known), one call at a time.
     enough
@@ -201,11 +197,8 @@ def search(
         with lock:
             report(upper, lower)
 
-    racers = [
-        _Racer(model, options.seed + k, seconds, effort, one_at_a_time, enough)
-        for k in range(options.threads)
-    ]
-    answers, stopped = _race(racers, MemoryCap(options.max_memory))
+    racers = [_Racer(model, budget.reseeded(k), effort, one_at_a_time, enough) for k in range(budget.threads)]
+    answers, stopped = _race(racers, MemoryCap(budget.max_memory))
     return _together(answers, stopped)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 
-from ..clock import Clock
 from ..progress import Incumbent
 from ..run import TOO_LARGE
 from ..windows import Windows
@@ -18,21 +15,17 @@ from .decide import decide
 _LITTLE = 1 / 16  # of the gap: what is left when the next questions are worth more effort
 
 
-def ask_targets(
-    instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, effort: float
-) -> str:
+def ask_targets(instance: Instance, budget: Budget, incumbent: Incumbent, effort: float) -> str:
     """Ask whether targets between bound and incumbent can be kept; return why it ended early.
 
     Parameters
     ----------
     instance
         The problem.
-    options
-        Threads, seed, memory cap.
+    budget
+        Its deadline ends the last question.
     incumbent
         What is known; a schedule that keeps a target replaces its schedule, a refuted target its bound.
-    clock
-        Ends the last question.
     effort
         Deterministic time of each question, as in `search`.
 
@@ -43,16 +36,16 @@ def ask_targets(
     varies by factors.
     """
     ceiling = cost(incumbent.schedule)
-    seed, asked = options.seed, False
+    asked = False
     left_open: dict[int, Windows] = {}
-    while not incumbent.closed and clock.left > 0:
+    while not incumbent.closed and budget.left > 0:
         best, bound = cost(incumbent.schedule), incumbent.bound
         if asked and min(ceiling, best) - bound <= _LITTLE * (best - bound):
-            ceiling, effort, seed = best, 2 * effort, seed + options.threads
+            ceiling, effort, budget = best, 2 * effort, budget.reseeded(budget.threads)
         ceiling = min(ceiling, best)
         target = bound + (ceiling - 1 - bound) // 2
         wider = left_open.get(min((above for above in left_open if above >= target), default=target))
-        decision = decide(instance, target, replace(clock.limit(options), seed=seed), effort, wider)
+        decision = decide(instance, target, budget, effort, wider)
         if decision.schedule is not None:
             incumbent.offer(decision.schedule)
         elif decision.possible is False:

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 from tightpipe.kernels.arrays import Ints
 
-from ..clock import Clock
 from ..modelled import is_modelled
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
@@ -100,7 +100,11 @@ class _Walker:
 
 
 def improve(
-    instance: Instance, options: Options, start: Schedule | None = None, lower_bound: int | None = None
+    instance: Instance,
+    budget: Budget,
+    start: Schedule | None = None,
+    lower_bound: int | None = None,
+    progress: Progress = ignore,
 ) -> Result:
     """Search for a cheaper schedule: a dispatching rule first, then annealing of the sequences of operations.
 
@@ -114,14 +118,15 @@ def improve(
     ----------
     instance
         The problem.
-    options
-        Time limit, threads, seed, progress. Every thread has its own walk; after each round all of
-        them start from the best. Without a time limit the number of moves is fixed, and with one
-        worker the result as well.
+    budget
+        Every thread has its own walk; after each round all of them start from the best. Without a
+        deadline the number of moves is fixed, and with one thread the result as well.
     start
         A valid schedule; without one, microbatch after microbatch is.
     lower_bound
         A proven bound of the cost, used if it is better than those of `bounds`: reaching it ends the search.
+    progress
+        Called with each new incumbent or bound.
 
     Returns
     -------
@@ -134,16 +139,16 @@ def improve(
         If the start is not a valid schedule of the instance.
     """
     return run_search(
-        *("improve", instance, options, start, lower_bound, partial(_search, instance, options)),
+        *("improve", instance, budget, start, lower_bound, progress, partial(_search, instance, budget)),
         energetic=True,
         program="CP-SAT",
         failures=(MemoryError, RuntimeError),
     )
 
 
-def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
-    search = _Search(instance, options, incumbent, clock)
-    with ThreadPoolExecutor(options.threads) as pool:
+def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
+    search = _Search(instance, budget, incumbent)
+    with ThreadPoolExecutor(budget.threads) as pool:
         search.find_rule(pool)
         if incumbent.closed:
             return ""
@@ -152,7 +157,7 @@ def _search(instance: Instance, options: Options, incumbent: Incumbent, clock: C
             search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
         converged = search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
     if converged and is_modelled(instance, flushes=False):
-        return search_neighbourhoods(instance, options, incumbent, clock)
+        return search_neighbourhoods(instance, budget, incumbent)
     return ""
 
 
@@ -200,22 +205,23 @@ def _folded_task(folded: Fold) -> _Task:
 class _Search:
     """What the parts of a search share."""
 
-    def __init__(self, instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> None:
-        self.incumbent, self.seeds = incumbent, _seeds(options)
+    def __init__(self, instance: Instance, budget: Budget, incumbent: Incumbent) -> None:
+        self.incumbent, self.seeds = incumbent, _seeds(budget)
         self.task = _task(instance)
         items = len(self.task.graph.queue)
         self.unit = float(self.task.graph.duration[self.task.graph.queue].mean())
-        self.budget = _Budget(clock, options.time_limit, _MOVES_PER_ITEM * items / _batch(items))
+        whole = incumbent.elapsed + budget.left
+        self.meter = _Meter(incumbent, whole, _MOVES_PER_ITEM * items / _batch(items))
 
     def find_rule(self, pool: ThreadPoolExecutor) -> None:
         """Offer what the best dispatching rules do."""
         task = self.task
         tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self.seeds]
         runs, best = max(1, _batch(len(task.graph.queue)) // _RUN_PER_MOVE), np.inf
-        while self.budget.spent < _RULES and not self.incumbent.closed:
-            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.budget.spent / _RULES)
+        while self.meter.spent < _RULES and not self.incumbent.closed:
+            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.meter.spent / _RULES)
             list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners))
-            self.budget.batches += 1
+            self.meter.batches += 1
             leader = min(tuners, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
@@ -225,26 +231,26 @@ class _Search:
         """Anneal words, round after round, for a share of what is left; return whether that converged."""
         walkers = [_Walker(task.graph, seed) for seed in self.seeds]
         item, items = items_of(task.queues, start.order), len(task.graph.queue)
-        best, since, warmth, moves = np.inf, self.budget.spent, _COLD * self.unit, 0
+        best, since, warmth, moves = np.inf, self.meter.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:
-            if self.incumbent.closed or self.budget.spent >= since + left:
+            if self.incumbent.closed or self.meter.spent >= since + left:
                 break
             for walker in walkers:
                 walker.begin(item)
-            begun, lasts = self.budget.spent, part * left
-            while self.budget.spent < begun + lasts and not self.incumbent.closed:
-                cooled = warmth * _COOLING ** -((self.budget.spent - begun) / lasts)
+            begun, lasts = self.meter.spent, part * left
+            while self.meter.spent < begun + lasts and not self.incumbent.closed:
+                cooled = warmth * _COOLING ** -((self.meter.spent - begun) / lasts)
                 list(pool.map(partial(_Walker.walk, moves=_batch(items), warmth=cooled), walkers))
-                self.budget.batches += 1
+                self.meter.batches += 1
                 moves += _batch(items)
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
                     best, item = leader.best, leader.item.copy()
                     if ceil(best - 1e-6) + task.saved < cost(self.incumbent.schedule):
                         task.offer(item, self.incumbent)
-            speed = moves / (self.budget.spent - since)
-            if not converged and self.budget.limit is not None and speed * left > _CONVERGED * items:
+            speed = moves / (self.meter.spent - since)
+            if not converged and self.meter.whole < inf and speed * left > _CONVERGED * items:
                 left, converged = _ANNEALED * left, True
             warmth = self.unit * min(_WARMEST, _WARM * (speed * ROUNDS[-1] * left / items) ** 0.5)
         return converged
@@ -255,22 +261,34 @@ def _batch(items: int) -> int:
 
 
 @dataclass
-class _Budget:
-    """How much of the search is done: by time where there is a limit, else by batches of moves."""
+class _Meter:
+    """How much of the search is done: by time where there is a deadline, else by batches of moves.
 
-    clock: Clock
-    limit: float | None
+    Parameters
+    ----------
+    incumbent
+        Knows since when the search goes on.
+    whole
+        Seconds that the search may take in all; infinite without a deadline.
+    planned
+        Batches of a search without a deadline.
+    batches
+        How many are done.
+    """
+
+    incumbent: Incumbent
+    whole: float
     planned: float
     batches: int = 0
 
     @property
     def spent(self) -> float:
-        """From 0 to 1."""
-        return self.batches / self.planned if self.limit is None else self.clock.elapsed / self.limit
+        """From 0 to 1, and beyond where the last batch ends late."""
+        return self.batches / self.planned if self.whole == inf else self.incumbent.elapsed / self.whole
 
 
-def _seeds(options: Options) -> list[int]:
-    return [options.seed * 1024 + k for k in range(options.threads)]
+def _seeds(budget: Budget) -> list[int]:
+    return [budget.seed * 1024 + k for k in range(budget.threads)]
 
 
 def _generator(seed: int) -> GeneratorState:

@@ -14,13 +14,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Ints
 
-from ..clock import Clock
 from ..cpsat.lattice.model import LatticeModel
 from ..cpsat.search import search
 from ..progress import Incumbent
@@ -36,23 +35,23 @@ _EFFORT = 0.03  # deterministic time of CP-SAT for one neighbourhood: about a se
 _GROW, _SHRINK = 1.1, 0.95  # after a neighbourhood that was searched to the end, or was not
 
 
-def search_neighbourhoods(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock) -> str:
-    """Improve the incumbent, neighbourhood after neighbourhood, until the clock ends; return why, if before.
+def search_neighbourhoods(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
+    """Improve the incumbent, neighbourhood after neighbourhood, until the deadline; return why, if before.
 
     A neighbourhood holds the operations that start within some time on some neighbouring devices; its
     size follows from how fast the ones before were searched.
     """
-    random = np.random.default_rng(options.seed)
+    random = np.random.default_rng(budget.seed)
     queues = queues_of(instance)
     share = _FIRST
-    while not incumbent.closed and clock.left > 0:
+    while not incumbent.closed and budget.left > 0:
         schedule = in_queue_order(incumbent.schedule)
-        windows = _windows(queues, schedule, _choose(queues, schedule, share, random), clock)
+        windows = _windows(queues, schedule, _choose(queues, schedule, share, random), budget)
         if not windows.feasible:
             continue
         model = LatticeModel(queues, windows, incumbent.bound)
-        options = replace(options, seed=options.seed + 1)
-        found = search(model, options, max(clock.left, 0.01), lambda *_: None, effort=_EFFORT)
+        budget = budget.reseeded(1)
+        found = search(model, budget, lambda *_: None, effort=_EFFORT)
         incumbent.offer(found.schedule)
         share = min(1.0, share * (_GROW if found.exhausted else _SHRINK))
         if found.reason:
@@ -75,7 +74,7 @@ def _choose(
     return free
 
 
-def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], clock: Clock) -> Windows:
+def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
     """Return the windows of a lower cost in which only free items may change places with each other."""
     horizon = cost(schedule) - 1
     net = net_of(queues, horizon)
@@ -91,7 +90,7 @@ def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], clock:
                 slot = net.slot[other]
                 windows.before[mine, slot] = np.maximum(windows.before[mine, slot], least)
                 windows.after[mine, slot] = np.minimum(windows.after[mine, slot], most)
-    return replace(windows, feasible=bool(np.all(net.idle >= 0)) and settle(net, box, clock))
+    return replace(windows, feasible=bool(np.all(net.idle >= 0)) and settle(net, box, budget))
 
 
 def _ranks(

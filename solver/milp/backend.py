@@ -6,9 +6,8 @@ from collections.abc import Callable
 from math import ceil, isfinite
 from typing import Protocol
 
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 
-from ..clock import Clock
 from .model import MilpModel, Value
 
 OBJECTIVE_GAP = 0.9  # costs are integers: a bound that is closer than 1 to a cost proves it
@@ -24,7 +23,7 @@ class Watch(Protocol):
         """Take a dual bound of the cost."""
 
 
-Backend = Callable[[MilpModel, Options, Clock, Watch], str]
+Backend = Callable[[MilpModel, Budget, Watch], str]
 """Runs a model until it is solved or no time is left; returns why it ended early, else "".
 
 A time limit is no reason, but Ctrl-C and a solver that fails are.

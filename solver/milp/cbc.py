@@ -6,10 +6,8 @@ import re
 
 import pulp
 
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 
-from ..clock import LONGEST, Clock
-from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import OUT_OF_TIME, ModelFiles, run_process
@@ -24,27 +22,24 @@ _INTEGER = re.compile(r"Optimal|Stopped(?!.*no integer solution)")
 _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 
-def run_cbc(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
+def run_cbc(model: MilpModel, budget: Budget, watch: Watch) -> str:
     """Solve with CBC, in one thread: with several it now and then waits forever; see `Backend`."""
     with Supervisor() as supervisor:
-        return _Run(model, options, clock, watch, supervisor).run()
+        return _Run(model, budget, watch, supervisor).run()
 
 
 class _Run:
     """One run, with its files in the supervisor's folder."""
 
-    def __init__(
-        self, model: MilpModel, options: Options, clock: Clock, watch: Watch, supervisor: Supervisor
-    ) -> None:
+    def __init__(self, model: MilpModel, budget: Budget, watch: Watch, supervisor: Supervisor) -> None:
         self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor
-        self.options, self.clock, self.watch = options, clock, watch
+        self.budget, self.watch = budget, watch
         self.pulp = pulp.COIN_CMD(path=pulp.PULP_CBC_CMD.pulp_cbc_path, msg=False)
 
     def run(self) -> str:
         """Return why CBC ended early, else ""."""
         self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
-        cap = MemoryCap(self.options.max_memory)
-        code, stopped = run_process(self._command(), self.supervisor, self.files, self.clock, cap, self._look)
+        code, stopped = run_process(self._command(), self.supervisor, self.files, self.budget, self._look)
         written = self.files.solution.exists()
         if written:
             self._take_solution()
@@ -56,9 +51,9 @@ class _Run:
         settings = {
             "mips": self.files.start,
             "timeMode": "elapsed",
-            "sec": f"{min(self.clock.left, LONGEST):.2f}",
-            "randomCbcSeed": self.options.seed,
-            "randomSeed": self.options.seed,
+            "sec": f"{self.budget.seconds_for_solver:.2f}",
+            "randomCbcSeed": self.budget.seed,
+            "randomSeed": self.budget.seed,
             "ratio": 0,
             "allow": OBJECTIVE_GAP,
         }

@@ -6,10 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 
-from ..clock import LONGEST, Clock
-from ..memory import MemoryCap
 from .backend import OBJECTIVE_GAP, Watch
 from .model import MilpModel
 from .process import OUT_OF_TIME, ModelFiles, run_process
@@ -18,20 +16,18 @@ from .supervisor import Supervisor
 _PROGRAM = Path(__file__).with_name("highs_program.py")
 
 
-def run_highs(model: MilpModel, options: Options, clock: Clock, watch: Watch) -> str:
+def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> str:
     """Solve with HiGHS; see `Backend`."""
     with Supervisor() as supervisor:
-        return _Run(model, options, clock, watch, supervisor).run()
+        return _Run(model, budget, watch, supervisor).run()
 
 
 class _Run:
     """One run, with its files in the supervisor's folder."""
 
-    def __init__(
-        self, model: MilpModel, options: Options, clock: Clock, watch: Watch, supervisor: Supervisor
-    ) -> None:
+    def __init__(self, model: MilpModel, budget: Budget, watch: Watch, supervisor: Supervisor) -> None:
         self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor
-        self.options, self.clock, self.watch = options, clock, watch
+        self.budget, self.watch = budget, watch
         self.read = 0
         self.status = ""
 
@@ -39,16 +35,15 @@ class _Run:
         """Return why HiGHS ended early, else ""."""
         start = {self.files.column(v): v.varValue for v in self.files.problem.variables()}
         settings = {
-            "time_limit": min(self.clock.left, LONGEST),
-            "threads": self.options.threads,
-            "random_seed": self.options.seed,
+            "time_limit": self.budget.seconds_for_solver,
+            "threads": self.budget.threads,
+            "random_seed": self.budget.seed,
             "mip_rel_gap": 0.0,
             "mip_abs_gap": OBJECTIVE_GAP,
         }
         self.files.start.write_text(json.dumps({"start": start, "options": settings}))
         command = [sys.executable, "-P", str(_PROGRAM), str(self.files.mps), str(self.files.start)]
-        cap = MemoryCap(self.options.max_memory)
-        code, stopped = run_process(command, self.supervisor, self.files, self.clock, cap, self._look)
+        code, stopped = run_process(command, self.supervisor, self.files, self.budget, self._look)
         if stopped:
             return "" if stopped == OUT_OF_TIME else stopped
         if self.status not in ("Optimal", "Time limit reached"):

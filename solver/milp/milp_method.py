@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pulp
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.errors import DeadlockError, InputError
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Proof, Result
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 
-from ..clock import Clock
 from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
@@ -29,14 +29,15 @@ from .model import MilpModel, Value
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
 _SECONDS_PER_BINARY = 2e-4  # building the rows of one order binary and handing them to the backend
 _SECONDS_FOR_WINDOWS = 10.0  # more would not make an instance small enough
-_SHARE = 0.5  # of the time limit that building may take
+_SHARE = 0.5  # of the time left that building may take
 
 
 def solve_milp(
     instance: Instance,
-    options: Options,
+    budget: Budget,
     warm_start: Schedule | None = None,
     lower_bound: int | None = None,
+    progress: Progress = ignore,
     *,
     backend: str = "highs",
 ) -> Result:
@@ -46,14 +47,15 @@ def solve_milp(
     ----------
     instance
         The problem.
-    options
-        Time limit, threads, seed, memory cap, progress. The time limit covers all of the work; Ctrl-C and
-        the memory cap end it early.
+    budget
+        For all of the work; Ctrl-C and the memory cap end it early.
     warm_start
         A valid schedule; it is the first incumbent, and its cost makes every big-M. Without one,
         microbatch after microbatch is.
     lower_bound
         A proven bound of the cost, used if it is better than those of `bounds`.
+    progress
+        Called with each new incumbent or bound.
     backend
         `highs`, or `cbc`, the program that comes with PuLP.
 
@@ -67,31 +69,31 @@ def solve_milp(
         raise InputError(f"must be one of {', '.join(BACKENDS)}", key="backend", value=backend)
     refuse_if_not_modelled(instance)
     return run_search(
-        *("milp", instance, options, warm_start, lower_bound),
-        lambda incumbent, clock: _run(instance, options, incumbent, clock, BACKENDS[backend]),
+        *("milp", instance, budget, warm_start, lower_bound, progress),
+        lambda incumbent: _run(instance, budget, incumbent, BACKENDS[backend]),
         program=backend,
         failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
     )
 
 
-def _run(instance: Instance, options: Options, incumbent: Incumbent, clock: Clock, backend: Backend) -> str:
+def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Backend) -> str:
     """Build and solve the model; return why it ended early."""
     queues = queues_of(instance)
-    windows = _windows(queues, incumbent, clock, options.threads)
-    if windows.undecided * _SECONDS_PER_BINARY > clock.left * _SHARE:
+    windows = _windows(queues, budget, incumbent)
+    if windows.undecided * _SECONDS_PER_BINARY > budget.left * _SHARE:
         return TOO_LARGE
     size = size_of(queues, windows.undecided)
-    if refusal := MemoryCap(options.max_memory).refusal(size.megabytes * 2**20):
+    if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
         return refusal
     model = MilpModel(queues, windows, incumbent.bound)
     model.set_start(in_queue_order(incumbent.schedule), cost(incumbent.schedule))
-    if clock.left <= 0:
+    if budget.left <= 0:
         return ""
     watch = _Watch(model, incumbent)
-    return backend(model, options, clock, watch) or watch.problem
+    return backend(model, budget, watch) or watch.problem
 
 
-def _windows(queues: Queues, incumbent: Incumbent, clock: Clock, threads: int) -> Windows:
+def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
     """Return the windows under the incumbent's cost.
 
     Raises
@@ -100,9 +102,8 @@ def _windows(queues: Queues, incumbent: Incumbent, clock: Clock, threads: int) -
         If the model that they leave is too large.
     """
     incumbent.offer(in_queue_order(incumbent.schedule))
-    windows = shaved_windows(
-        queues, cost(incumbent.schedule), threads, Clock(min(clock.left * _SHARE, _SECONDS_FOR_WINDOWS))
-    )
+    part = budget.part(_SHARE).within(_SECONDS_FOR_WINDOWS)
+    windows = shaved_windows(queues, cost(incumbent.schedule), part)
     refuse_if_too_large(size_of(queues, windows.undecided))
     return windows
 

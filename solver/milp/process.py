@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.interruption import reason_of
 
-from ..clock import Clock
 from ..memory import MemoryCap
 from .linear import Variable
 from .model import MilpModel
@@ -56,8 +56,7 @@ def run_process(
     command: list[str],
     supervisor: Supervisor,
     files: ModelFiles,
-    clock: Clock,
-    cap: MemoryCap,
+    budget: Budget,
     look: Callable[[], None],
 ) -> tuple[int, str]:
     """Run until the process ends or a limit is hit; return its exit status and why it was stopped, else "".
@@ -72,16 +71,14 @@ def run_process(
         Runs it.
     files
         The process writes to `log` and `errors`.
-    clock
-        The time limit, which the process has been told too.
-    cap
-        The memory cap, of which it knows nothing.
+    budget
+        Its deadline, which the process has been told too, and its memory cap, which it has not.
     look
         Called now and then, and once at the end, to read what the process has written.
     """
     process = supervisor.start(command, files.log, files.errors)
     try:
-        stopped = _watch(supervisor, process, clock, cap, look)
+        stopped = _watch(supervisor, process, budget, look)
     except KeyboardInterrupt as stop:
         stopped = reason_of(stop)
     if stopped:
@@ -91,12 +88,11 @@ def run_process(
     return supervisor.code or 0, stopped
 
 
-def _watch(
-    supervisor: Supervisor, process: int, clock: Clock, cap: MemoryCap, look: Callable[[], None]
-) -> str:
+def _watch(supervisor: Supervisor, process: int, budget: Budget, look: Callable[[], None]) -> str:
     """Wait for the end of the process, or until it has to be stopped; return why, else ""."""
-    while clock.left > 0:
-        if supervisor.ended(min(POLL, clock.left)):
+    cap = MemoryCap(budget.max_memory)
+    while budget.left > 0:
+        if supervisor.ended(min(POLL, budget.left)):
             return ""
         look()
         if cap.hit(process):

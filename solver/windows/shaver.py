@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tightpipe.core.budget import Budget
 from tightpipe.kernels.arrays import Ints
 
-from ..clock import Clock
 from ..queues import Queues
 from .shave_kernel import shave
 from .window_state_kernel import copy_of, meet
@@ -18,7 +18,7 @@ from .windows import Windows, settle, windows_of
 
 _FIRST_STEPS = 30
 _LAST_STEPS = 2**14
-_CHUNK = 128  # items between two looks at the clock
+_CHUNK = 128  # items between two looks at the time
 _LITTLE = 0.01  # of the open orders: what a sweep has to decide for the next to be as shallow
 
 
@@ -45,19 +45,19 @@ class Shaver:
         self._fruitful = np.ones(len(windows.net.queue), np.bool_)
         self._boxes = [windows.box, *(copy_of(windows.box) for _ in range(threads - 1))]
 
-    def run(self, clock: Clock, thorough: int = _LAST_STEPS) -> bool | None:
-        """Shave until the clock ends; True when refuted, False when nothing more follows, else None.
+    def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
+        """Shave until the deadline; True when refuted, False when nothing more follows, else None.
 
         Parameters
         ----------
-        clock
-            Looked at after every few hundred items.
+        budget
+            Its deadline is looked at after every few hundred items.
         thorough
             End as well before sweeps that work on more items for one supposition.
         """
         while self.feasible and self.steps <= thorough:
             open_before = self.windows.undecided
-            if not self.sweep(clock):
+            if not self.sweep(budget):
                 return None if self.feasible else True
             decided = open_before - self.windows.undecided
             if decided <= _LITTLE * open_before:
@@ -65,18 +65,18 @@ class Shaver:
                 self._fruitful[:] = True
         return not self.feasible
 
-    def sweep(self, clock: Clock) -> bool:
+    def sweep(self, budget: Budget) -> bool:
         """Shave every promising item once; whether that ended with windows that may hold a schedule."""
         with ThreadPoolExecutor(self.threads) as pool:
             for parts in self._parts():
-                if clock.left <= 0:
+                if budget.left <= 0:
                     return False
                 jobs = [
                     pool.submit(shave, self.windows.net, box, part, self.steps, self._fruitful)
                     for box, part in zip(self._boxes, parts, strict=True)
                 ]
                 stand = [job.result() for job in jobs]
-                if not all(stand) or not self._meet(clock):
+                if not all(stand) or not self._meet(budget):
                     self.feasible = False
                     return False
         return True
@@ -94,14 +94,14 @@ class Shaver:
             # contiguous, as strides would be another type, for which the loops are not compiled
             yield [np.ascontiguousarray(chunk[t :: self.threads]) for t in range(self.threads)]
 
-    def _meet(self, clock: Clock) -> bool:
+    def _meet(self, budget: Budget) -> bool:
         """Give every copy what the others have found; False on a contradiction."""
         if self.threads == 1:
             return True
         first, *others = self._boxes
         for box in others:
             meet(first, box)
-        if not settle(self.windows.net, first, clock):
+        if not settle(self.windows.net, first, budget):
             return False
         for box in others:
             box.value[:] = first.value
@@ -111,8 +111,7 @@ class Shaver:
 def shaved_windows(
     queues: Queues,
     horizon: int,
-    threads: int,
-    clock: Clock,
+    budget: Budget,
     thorough: int = 60,
     wider: Windows | None = None,
 ) -> Windows:
@@ -120,18 +119,18 @@ def shaved_windows(
 
     Parameters
     ----------
-    clock
-        Ends the work; windows hold whenever it ends.
+    budget
+        Its deadline ends the work; windows hold whenever it ends.
     thorough
         As for `Shaver.run`.
     wider
         As for `windows_of`.
     """
-    return shaved(windows_of(queues, horizon, clock, wider), threads, clock, thorough)
+    return shaved(windows_of(queues, horizon, budget, wider), budget, thorough)
 
 
-def shaved(windows: Windows, threads: int, clock: Clock, thorough: int) -> Windows:
-    """Return windows after shaving, which narrows them in place; threads, clock, thorough as for `Shaver`."""
-    shaver = Shaver(windows, threads)
-    shaver.run(clock, thorough)
+def shaved(windows: Windows, budget: Budget, thorough: int) -> Windows:
+    """Return windows after shaving, which narrows them in place; budget and thorough as for `Shaver`."""
+    shaver = Shaver(windows, budget.threads)
+    shaver.run(budget, thorough)
     return replace(windows, feasible=shaver.feasible)

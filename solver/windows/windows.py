@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.kernels.arrays import Ints
 
-from ..clock import Clock
 from ..queues import Queues
 from .propagate_kernel import propagate
 from .queue_arrays import Net, net_of
 from .window_state_kernel import COUNT, Box, clear, copy_of, meet, open_box, push_all
 
-_SLICE = 20_000  # items between two looks at the clock
+_SLICE = 20_000  # items between two looks at the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ class Windows:
 
 
 def windows_of(
-    queues: Queues, horizon: int, clock: Clock | None = None, wider: Windows | None = None
+    queues: Queues, horizon: int, budget: Budget = UNLIMITED, wider: Windows | None = None
 ) -> Windows:
     """Propagate the rules of the model under ``cost <= horizon`` until nothing more follows or time is up.
 
     Parameters
     ----------
-    clock
-        Ends the work; windows hold whenever it ends.
+    budget
+        Its deadline ends the work; windows hold whenever it ends.
     wider
         Feasible windows of these queues under a horizon that is no shorter: a start that saves most of the
         work. A frame lies in the longer one that starts with it, so what holds there holds here.
@@ -126,12 +126,12 @@ def windows_of(
     box = open_box(net, horizon)
     if wider is not None:
         meet(box, wider.box)
-    feasible = bool(np.all(net.idle >= 0)) and settle(net, box, clock)
+    feasible = bool(np.all(net.idle >= 0)) and settle(net, box, budget)
     return Windows(horizon, net, feasible, box)
 
 
 def windows_where(
-    windows: Windows, device: int, soonest: int, latest: int, clock: Clock | None = None
+    windows: Windows, device: int, soonest: int, latest: int, budget: Budget = UNLIMITED
 ) -> Windows:
     """Return what follows where the frame of `device` starts within a range.
 
@@ -141,7 +141,7 @@ def windows_where(
         Windows that may hold a schedule; they stay as they are.
     soonest, latest
         Start of the device's frame, in ticks.
-    clock
+    budget
         As for `windows_of`.
     """
     box = copy_of(windows.box)
@@ -149,13 +149,13 @@ def windows_where(
     least, most = part.frames
     least[device] = max(least[device], soonest)
     most[device] = min(most[device], latest)
-    return replace(part, feasible=settle(windows.net, box, clock))
+    return replace(part, feasible=settle(windows.net, box, budget))
 
 
-def settle(net: Net, box: Box, clock: Clock | None = None) -> bool:
+def settle(net: Net, box: Box, budget: Budget = UNLIMITED) -> bool:
     """Propagate from every item until nothing more follows or time is up; False on a contradiction."""
     push_all(box)
-    while box.state[COUNT] > 0 and (clock is None or clock.left > 0):
+    while box.state[COUNT] > 0 and budget.left > 0:
         if not propagate(net, box, _SLICE):
             return False
     clear(box)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .core.budget import UNLIMITED
 from .core.instance import Instance, Memory
 from .core.interruption import raise_again
 from .core.metrics import cost
-from .core.options import Options
 from .core.placement import PLACEMENTS
+from .core.progress import ignore
 from .explain import explain
 from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
@@ -25,11 +26,11 @@ def exercise() -> None:
         warm_starts(_tiny(placement, 16))
     # its best formula is below its optimum, so that no search ends before it has begun
     tiny = _tiny("v", 8)
-    for method, options in (("cpsat", Options(60.0, workers=1)), ("improve", Options(workers=1))):
-        raise_again(find_method(method).load()(tiny, options, "best").reason)
+    for method, budget in (("cpsat", UNLIMITED.within(60.0)), ("improve", UNLIMITED)):
+        raise_again(find_method(method).load()(tiny, budget, "best", ignore).reason)
     start = warm_starts(tiny)[0][1]
     for search, _ in bound_searches():
-        search(tiny, cost(start), Options(60.0, workers=1), 0)
+        search(tiny, cost(start), UNLIMITED.within(60.0), 0, ignore)
     explain(start, relax=False)
 
 

@@ -13,8 +13,8 @@ from experiments.test_studies import ROW
 from hypothesis import given
 
 from tightpipe import Instance, Status, solve
+from tightpipe.core.allowance import Allowance
 from tightpipe.core.metrics import busiest, busy_times, imbalance
-from tightpipe.core.options import Options
 from tightpipe.core.result import Result
 from tightpipe.experiments.compare import COLUMNS, choose_settings, plan, row_of
 from tightpipe.experiments.compare_report import markdown
@@ -93,7 +93,7 @@ def test_tables_have_it(tmp_path: Path) -> None:
     instance = uniform(4, 8, (10, 10, 10))
     uneven = replace(instance, costs=replace(instance.costs, forward=TIMES, backward=TIMES, weight=TIMES))
     assert result_columns(solve(uneven, "greedy-v"))["imbalance"] == "0.446809"
-    (task,) = plan(choose_settings("toy-4x8"), ["2p"], ["1f1b"], instance.objective, Options())
+    (task,) = plan(choose_settings("toy-4x8"), ["2p"], ["1f1b"], instance.objective, Allowance())
     row = row_of(task, solve(task.instance, "1f1b"))
     assert (row["memory_of_1f1b"], row["imbalance"]) == ("2.000000", "0.000000")
     written = {column: "" if row[column] is None else str(row[column]) for column in COLUMNS}

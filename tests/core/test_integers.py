@@ -11,8 +11,8 @@ import pytest
 from cases import serial_order
 
 from tightpipe import Costs, InputError, Instance, Memory, Placement, simulate, solve
+from tightpipe.core.allowance import Allowance
 from tightpipe.core.instance_file import instance_to_dict
-from tightpipe.core.options import Options
 
 PLAIN: dict[str, Any] = {
     "devices": 2,
@@ -71,7 +71,7 @@ def test_options_of_a_solve() -> None:
     instance = Instance.uniform(devices=2, microbatches=np.int64(4), forward=3, backward=4, weight=2)
     options = {"time_limit": np.int64(5), "workers": np.int32(1), "seed": np.uint8(3)}
     assert solve(instance, "list", **options).schedule is not None
-    assert Options(**options) == Options(5, 1, 3)
+    assert Allowance(**options) == Allowance(5, 1, 3)
 
 
 @pytest.mark.parametrize("release", [[7, 3], np.array([7, 3], np.int32), pd.Series([7, 3])], ids=type)

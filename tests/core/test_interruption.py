@@ -20,6 +20,8 @@ import pytest
 import tightpipe
 from tightpipe import Instance, Memory, Status, load_schedule, solve, validate
 from tightpipe.cli import main
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance_file import save_instance
 from tightpipe.core.interruption import (
     INTERRUPTED,
@@ -30,11 +32,10 @@ from tightpipe.core.interruption import (
     reason_of,
 )
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
+from tightpipe.core.progress import ignore
 from tightpipe.experiments import compare
 from tightpipe.experiments.row_store import RowStore
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
 from tightpipe.solver.cpsat.search import Found, _together
@@ -266,8 +267,8 @@ def test_a_solve_ended_among_the_heuristics_keeps_the_best_of_them(monkeypatch: 
 def test_a_solve_ended_before_its_search_keeps_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
 
-    def solver(instance: Instance, options: Options, start: Any) -> Any:
-        told.append((options.time_limit, start))
+    def solver(instance: Instance, budget: Budget, start: Any, **_: Any) -> Any:
+        told.append((budget.left, start))
         if len(told) == 1:
             raise Terminated
         return solve(instance, "list")
@@ -293,15 +294,15 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
         return Decision(True, schedule, TERMINATED)
 
     monkeypatch.setattr(targets, "decide", decide)
-    incumbent = Incumbent(schedule, 1, None, Clock(60), lambda _: None)
-    assert targets.ask_targets(HARD, Options(60), incumbent, Clock(60), 1.0) == TERMINATED
+    incumbent = Incumbent(schedule, 1, None, time.perf_counter(), ignore)
+    assert targets.ask_targets(HARD, UNLIMITED.within(60), incumbent, 1.0) == TERMINATED
     assert len(asked) == 1
 
 
 def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refutation, "decide", lambda *_: Decision(None, reason=TERMINATED))
     with pytest.raises(Terminated):
-        refutation.refutation_bound(HARD, 2000, Options(60))
+        refutation.refutation_bound(HARD, 2000, UNLIMITED.within(60))
 
 
 def test_a_terminated_solve_is_no_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -310,7 +311,7 @@ def test_a_terminated_solve_is_no_row(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     monkeypatch.setattr(compare, "solve", terminated)
     settings = compare.choose_settings("toy-4x8")
-    tasks = compare.plan(settings, ["2p"], ["list"], HARD.objective, Options(5))
+    tasks = compare.plan(settings, ["2p"], ["list"], HARD.objective, Allowance(5))
     store = RowStore(tmp_path / "rows.csv", compare.COLUMNS)
     with pytest.raises(Terminated):
         list(compare.run(tasks, store, lambda _: lambda _: None))

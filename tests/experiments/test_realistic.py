@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tightpipe import InputError
-from tightpipe.core.options import Options
+from tightpipe.core.allowance import Allowance
 from tightpipe.experiments.realistic import (
     COLUMNS,
     METHODS,
@@ -44,7 +44,7 @@ def test_median_costs_are_uniform() -> None:
 
 def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
     store = RowStore(tmp_path / "rows.csv", COLUMNS)
-    tasks = plan_realistic(["recompute-4x12-tight"], Options(time_limit=2, workers=1))
+    tasks = plan_realistic(["recompute-4x12-tight"], Allowance(time_limit=2, workers=1))
     first = run_realistic(tasks[:1], store, lambda _: lambda _: None)
     assert [task.method for task, _ in first] == [METHODS[0]]
     left = missing_realistic(tasks, store)

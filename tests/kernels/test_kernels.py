@@ -22,7 +22,6 @@ from numba.core.caching import CompileResultCacheImpl
 import tightpipe
 from tightpipe import Instance, exercise, solve
 from tightpipe.core.interruption import INTERRUPTED
-from tightpipe.core.options import Options
 from tightpipe.core.result import Result
 from tightpipe.kernels import cache as kernel_cache
 from tightpipe.kernels.compiled import compiled
@@ -236,7 +235,7 @@ print(solve(instance, "1f1b").status)
 
 
 def test_ctrl_c_ends_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(instance: Instance, options: Options, start: object) -> Result:
+    def interrupted(instance: Instance, *_: object, **__: object) -> Result:
         return replace(solve(instance, "list"), reason=INTERRUPTED)
 
     monkeypatch.setattr(import_module("tightpipe.solver.improve"), "improve", interrupted)

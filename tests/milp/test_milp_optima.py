@@ -8,15 +8,15 @@ from exact_cases import ONE_STAGE_COSTS, TINY_SHAPES, plain_memory, tiny_instanc
 from hypothesis import given, settings
 
 from tightpipe import Instance, Status, retime, validate
+from tightpipe.core.budget import Budget
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp
 
 BACKENDS: tuple[Any, ...] = ("highs", "cbc")
-OPTIONS = Options(time_limit=60, workers=2)
+SECONDS = 60
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -24,7 +24,7 @@ OPTIONS = Options(time_limit=60, workers=2)
 def test_common_set(name: str, backend: Any) -> None:
     instance, best = ONE_STAGE_COSTS[name]
     warm_start = retime(instance, HEURISTICS["zb-auto"].make(instance))
-    result = solve_milp(instance, OPTIONS, warm_start, backend=backend)
+    result = solve_milp(instance, Budget(threads=2).within(SECONDS), warm_start, backend=backend)
     assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
     assert validate(instance, result.schedule) == []
 
@@ -33,14 +33,14 @@ def test_common_set(name: str, backend: Any) -> None:
 @pytest.mark.parametrize("name", ["2x4 (10,10,10,0)", "2x4 (10,12,8,1)", "4x4 (10,12,8,1)"])
 def test_common_set_without_a_warm_start(name: str, backend: Any) -> None:
     instance, best = ONE_STAGE_COSTS[name]
-    result = solve_milp(instance, OPTIONS, backend=backend)
+    result = solve_milp(instance, Budget(threads=2).within(SECONDS), backend=backend)
     assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
 
 
 def test_optimum_above_every_analytic_bound() -> None:
     instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
     warm_start = retime(instance, HEURISTICS["greedy-v"].make(instance))
-    result = solve_milp(instance, OPTIONS, warm_start)
+    result = solve_milp(instance, Budget(threads=2).within(SECONDS), warm_start)
     assert best_bound(instance).value < result.bound == result.cost < cost(warm_start)
     assert result.bubble == 6
 
@@ -49,9 +49,9 @@ def test_optimum_above_every_analytic_bound() -> None:
 @pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
 def test_agrees_with_cpsat(shape: tuple[str, int, int], objective: str) -> None:
     instance = tiny_instance(shape, 3, objective, limited=True)
-    best = solve_cpsat(instance, OPTIONS).cost
+    best = solve_cpsat(instance, Budget(threads=2).within(SECONDS)).cost
     for backend in BACKENDS:
-        result = solve_milp(instance, OPTIONS, backend=backend)
+        result = solve_milp(instance, Budget(threads=2).within(SECONDS), backend=backend)
         assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), backend
 
 
@@ -59,8 +59,8 @@ def test_agrees_with_cpsat(shape: tuple[str, int, int], objective: str) -> None:
 @given(instances(max_devices=3, max_microbatches=3))
 def test_bound_is_below_optimum_is_below_warm_start(instance: Instance) -> None:
     warm_start = retime(instance, serial_order(instance))
-    exact = solve_cpsat(instance, Options(time_limit=5, workers=2), warm_start)
-    result = solve_milp(instance, Options(time_limit=2, workers=2), warm_start)
+    exact = solve_cpsat(instance, Budget(threads=2).within(5), warm_start)
+    result = solve_milp(instance, Budget(threads=2).within(2), warm_start)
     assert best_bound(instance).value <= result.bound <= exact.cost
     assert exact.bound <= result.cost <= cost(warm_start)
     assert validate(instance, result.schedule) == []

@@ -17,12 +17,11 @@ from exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 
 from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, simulate, validate
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.core.result import LogEntry
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.milp import cbc, solve_milp
 from tightpipe.solver.milp import milp_method as solve_module
 from tightpipe.solver.milp.backend import proven_cost
@@ -74,7 +73,7 @@ def test_a_schedule_over_the_memory_limit_is_none() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_time_returns_the_warm_start_with_its_bound(backend: Any) -> None:
     warm_start = simulate(HARD, serial_order(HARD))
-    result = solve_milp(HARD, Options(time_limit=0), warm_start, backend=backend)
+    result = solve_milp(HARD, UNLIMITED.within(0), warm_start, backend=backend)
     assert result.schedule.order == warm_start.order
     assert result.cost <= cost(warm_start)
     assert result.bound == best_bound(HARD).value
@@ -85,7 +84,7 @@ def test_no_time_returns_the_warm_start_with_its_bound(backend: Any) -> None:
 def test_the_time_limit_holds_and_the_warm_start_is_kept(backend: Any) -> None:
     warm_start = _serial(HARD)
     begun = time.perf_counter()
-    result = solve_milp(HARD, Options(time_limit=6, workers=2), warm_start, backend=backend)
+    result = solve_milp(HARD, Budget(threads=2).within(6), warm_start, backend=backend)
     assert time.perf_counter() - begun < 12
     assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(HARD, result.schedule) == []
@@ -94,14 +93,14 @@ def test_the_time_limit_holds_and_the_warm_start_is_kept(backend: Any) -> None:
 
 def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
     warm_start = _serial(HARD)
-    result = solve_milp(HARD, Options(), warm_start, lower_bound=cost(warm_start))
+    result = solve_milp(HARD, Budget(threads=2), warm_start, lower_bound=cost(warm_start))
     assert result.status is Status.OPTIMAL
     assert len(result.log) == 1
 
 
 def test_infeasible_memory_is_said() -> None:
     instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
-    result = solve_milp(instance, Options(time_limit=5))
+    result = solve_milp(instance, Budget(threads=2).within(5))
     assert (result.status, result.schedule) == (Status.INFEASIBLE, None)
     assert result.reason == instance.infeasibility()
 
@@ -110,14 +109,14 @@ def test_an_invalid_warm_start_is_refused() -> None:
     schedule = _serial(EASY)
     broken = Schedule(EASY, schedule.order, schedule.start + 1, schedule.end)
     with pytest.raises(InputError, match="warm start"):
-        solve_milp(EASY, Options(time_limit=5), broken)
+        solve_milp(EASY, Budget(threads=2).within(5), broken)
 
 
 def test_sizes_that_do_not_fit_are_refused_with_an_estimate() -> None:
     instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
     begun = time.perf_counter()
     with pytest.raises(InputError, match=r"order binaries.*constraints.*MB; the cap is 4096 MB") as error:
-        solve_milp(instance, Options(time_limit=60), _serial(instance))
+        solve_milp(instance, Budget(threads=2).within(60), _serial(instance))
     assert time.perf_counter() - begun < 20
     assert error.value.key == "instance"
 
@@ -136,10 +135,10 @@ def test_what_the_model_leaves_out_is_refused() -> None:
     costs = EASY.costs
     for key, entry in {"overlapped": {"overlapped": 20}, "link_occupancy": {"link_occupancy": 11}}.items():
         with pytest.raises(InputError) as error:
-            solve_milp(replace(EASY, costs=replace(costs, **entry)), Options(time_limit=5))
+            solve_milp(replace(EASY, costs=replace(costs, **entry)), Budget(threads=2).within(5))
         assert error.value.key == key
     with pytest.raises(InputError) as error:
-        solve_milp(replace(EASY, iterations=2), Options(time_limit=5))
+        solve_milp(replace(EASY, iterations=2), Budget(threads=2).within(5))
     assert error.value.key == "iterations"
 
 
@@ -150,7 +149,7 @@ def test_a_failure_leaves_the_warm_start(monkeypatch: Any, failure: BaseExceptio
 
     monkeypatch.setitem(solve_module.BACKENDS, "highs", die)
     warm_start = _serial(HARD)
-    result = solve_milp(HARD, Options(time_limit=20), warm_start)
+    result = solve_milp(HARD, Budget(threads=2).within(20), warm_start)
     assert result.status is Status.FEASIBLE
     assert result.cost <= cost(warm_start)
     assert result.reason
@@ -162,7 +161,7 @@ def test_a_process_that_dies_leaves_the_warm_start(monkeypatch: Any, backend: An
     real = module.run_process  # type: ignore[attr-defined]
     killed = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
     monkeypatch.setattr(module, "run_process", lambda _, *rest: real(killed, *rest))
-    result = solve_milp(HARD, Options(time_limit=20), _serial(HARD), backend=backend)
+    result = solve_milp(HARD, Budget(threads=2).within(20), _serial(HARD), backend=backend)
     assert result.status is Status.FEASIBLE
     assert "exit status -9" in result.reason
 
@@ -196,7 +195,7 @@ def test_a_process_that_is_killed_in_mid_solve_leaves_the_warm_start(
     module = sys.modules[f"tightpipe.solver.milp.{backend}"]
     real = module.run_process  # type: ignore[attr-defined]
     monkeypatch.setattr(module, "run_process", lambda *rest: real(*rest[:-1], see_and_kill))
-    result = solve_milp(HARD, Options(time_limit=60), _serial(HARD), backend=backend)
+    result = solve_milp(HARD, Budget(threads=2).within(60), _serial(HARD), backend=backend)
     assert result.status is Status.FEASIBLE
     assert validate(HARD, result.schedule) == []
     assert "exit status -9" in result.reason
@@ -213,8 +212,8 @@ def test_what_highs_found_before_it_was_killed_is_kept() -> None:
         if entry.cost is not None and entry.cost < start:
             _kill_solver()
 
-    options = Options(time_limit=120, workers=2, progress=kill_once_better)
-    result = solve_milp(instance, options, _serial(instance))
+    budget = Budget(threads=2).within(120)
+    result = solve_milp(instance, budget, _serial(instance), progress=kill_once_better)
     assert result.cost < start
     assert validate(instance, result.schedule) == []
     assert "exit status -9" in result.reason
@@ -235,7 +234,7 @@ def test_of_what_cbc_writes_whole_solutions_are_taken(
     told: list[Any] = []
     watch = SimpleNamespace(solution=told.append, bound=told.append)
     supervisor: Any = SimpleNamespace(folder=tmp_path)
-    run = cbc._Run(_model(EASY, _serial(EASY)), Options(), Clock(None), watch, supervisor)
+    run = cbc._Run(_model(EASY, _serial(EASY)), UNLIMITED, watch, supervisor)
     lines = f"{head} - objective value 510.00000000\n0 X0000000 1 0\n{last_line}"
     run.files.solution.write_text(lines)
     run._take_solution()
@@ -243,12 +242,12 @@ def test_of_what_cbc_writes_whole_solutions_are_taken(
 
 
 def test_wrong_claims_of_a_backend_are_not_believed(monkeypatch: Any) -> None:
-    def lie(model: Any, options: Any, clock: Any, watch: Any) -> str:
+    def lie(model: Any, budget: Any, watch: Any) -> str:
         watch.solution(lambda variable: 0.0)
         return ""
 
     monkeypatch.setitem(solve_module.BACKENDS, "highs", lie)
-    result = solve_milp(HARD, Options(time_limit=20), _serial(HARD))
+    result = solve_milp(HARD, Budget(threads=2).within(20), _serial(HARD))
     assert result.status is Status.FEASIBLE
     assert result.reason.startswith("the backend returned an")
 
@@ -263,11 +262,11 @@ def test_dual_bounds_are_rounded_with_a_tolerance(dual: float, cost: int | None)
 ENDED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
-solve_milp(hard, Options(time_limit=300, workers=2), backend=sys.argv[1])
+solve_milp(hard, Budget(threads=2).within(300), backend=sys.argv[1])
 """
 
 
@@ -320,14 +319,14 @@ def test_a_supervisor_that_cannot_start_its_solver_says_why(tmp_path: Path) -> N
 INTERRUPTED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
 easy = Instance.uniform(devices=2, microbatches=2, forward=10, backward=12, weight=8, comm=1)
-solve_milp(easy, Options(time_limit=20))  # compile first
+solve_milp(easy, Budget().within(20))  # compile first
 print("searching", flush=True)
-result = solve_milp(hard, Options(time_limit=120, workers=2), backend=sys.argv[1])
+result = solve_milp(hard, Budget(threads=2).within(120), backend=sys.argv[1])
 print(result.status, result.cost, result.reason, flush=True)
 """
 

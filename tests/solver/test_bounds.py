@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, Objective, retime
+from tightpipe.core.budget import Budget
 from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.options import Options
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound, ramps_bound, warmup_bound, work_bound
 from tightpipe.solver.bounds.formulas.knapsack import Choice, most_work
 from tightpipe.solver.cpsat import solve_cpsat
@@ -29,7 +29,7 @@ def test_no_bound_is_above_a_schedule(instance: Instance) -> None:
 @settings(max_examples=25, deadline=None)
 @given(instances(max_devices=3, max_microbatches=3))
 def test_no_bound_is_above_the_optimum(instance: Instance) -> None:
-    result = solve_cpsat(instance, Options(time_limit=5, workers=2))
+    result = solve_cpsat(instance, Budget(threads=2).within(5))
     for bound in all_bounds(instance):
         assert bound.value <= result.cost, bound
 
@@ -57,10 +57,10 @@ def test_v_at_two_activations_per_device(p: int, f: int, b: int, w: int, c: int)
 def test_pinning_device_starts_would_claim_too_much() -> None:
     """With b > f a device gains by starting late: a bound that pins the starts says 16 here."""
     instance = v_instance(2, 4, (8, 14, 8, 2), plain_memory(8))
-    result = solve_cpsat(instance, Options(time_limit=30, workers=2))
+    result = solve_cpsat(instance, Budget(threads=2).within(30))
     assert result.bubble == 12
     assert best_bound(instance).value <= result.cost
-    assert refutation_bound(instance, result.cost, Options(time_limit=30, workers=2)).value == result.cost
+    assert refutation_bound(instance, result.cost, Budget(threads=2).within(30)).value == result.cost
 
 
 def test_the_makespan_is_bounded_from_the_first_to_the_last_operation() -> None:
@@ -86,7 +86,7 @@ def test_loose_memory_does_not_count() -> None:
 def test_a_refutation_names_its_argument() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
     upper = largest_work(instance) + 18
-    bound = refutation_bound(instance, upper, Options(time_limit=60, workers=2))
+    bound = refutation_bound(instance, upper, Budget(threads=2).within(60))
     assert best_bound(instance).value < bound.value == upper
     assert "no schedule costs" in bound.argument
 

@@ -16,9 +16,10 @@ from exact_cases import plain_memory, v_instance
 
 from tightpipe import Proof, Status, load_schedule, retime, save_instance, solve, validate
 from tightpipe.cli import main
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.errors import ContradictionError
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.core.result import Bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.search import Found
@@ -74,14 +75,14 @@ def test_a_wrong_bound_is_told(
 def test_bounds_are_compared_with_the_best_heuristic(monkeypatch: Patch) -> None:
     _formula(monkeypatch)
     with pytest.raises(ContradictionError, match="formula") as error:
-        list(bounds_within(INSTANCE, Options(5, workers=1)))
+        list(bounds_within(INSTANCE, Allowance(5, workers=1)))
     _evidence(str(error.value)).unlink()
 
 
 def test_a_bound_that_a_caller_gives_is_not_believed(monkeypatch: Patch) -> None:
     start = retime(INSTANCE, serial_order(INSTANCE))
     with pytest.raises(ContradictionError, match="given by the caller") as error:
-        solve_cpsat(INSTANCE, Options(5, workers=1), start, cost(start) + 1)
+        solve_cpsat(INSTANCE, UNLIMITED.within(5), start, cost(start) + 1)
     _evidence(str(error.value)).unlink()
 
 
@@ -93,7 +94,7 @@ def test_cp_sat_that_denies_a_known_schedule_is_not_believed(monkeypatch: Patch)
 
     monkeypatch.setattr(sys.modules["tightpipe.solver.cpsat.cpsat_method"], "search", denies)
     with pytest.raises(ContradictionError, match=r"proof: cp-sat") as error:
-        solve_cpsat(INSTANCE, Options(5, workers=1), formulation="plain")
+        solve_cpsat(INSTANCE, UNLIMITED.within(5), formulation="plain")
     _evidence(str(error.value)).unlink()
 
 
@@ -136,7 +137,7 @@ def test_other_solvers_are_trusted() -> None:
 
 
 def test_each_bound_by_search_names_itself() -> None:
-    bounds = {bound.name: bound.proof for bound in bounds_within(INSTANCE, Options(30, workers=1))}
+    bounds = {bound.name: bound.proof for bound in bounds_within(INSTANCE, Allowance(30, workers=1))}
     rest = {"energetic": "energetic", "shaving": "shaving", "fluid": "fluid", "refutation": "cp-sat"}
     for name, proof in bounds.items():
         assert proof == rest.get(name, "formula") or (name, proof) == ("refutation", "shaving")

@@ -13,12 +13,12 @@ from exact_cases import (
 )
 
 from tightpipe import Status, retime, validate
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.cpsat import refute, solve_cpsat
 
-OPTIONS = Options(time_limit=150, workers=2)  # far more than a quiet machine needs
+SECONDS = 150  # far more than a quiet machine needs
 FORMULATIONS = ("lattice", "plain")
 
 
@@ -33,11 +33,11 @@ def test_agrees_with_brute_force(
     best = optimum(instance)
     assert max(bound.value for bound in all_bounds(instance)) <= best
     for formulation in FORMULATIONS:
-        result = solve_cpsat(instance, OPTIONS, formulation=formulation)
+        result = solve_cpsat(instance, Budget(threads=2).within(SECONDS), formulation=formulation)
         assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), formulation
         assert validate(instance, result.schedule) == []
-    assert refute(instance, best - 1, OPTIONS) is True
-    assert refute(instance, best, OPTIONS) is False
+    assert refute(instance, best - 1, Budget(threads=2).within(SECONDS)) is True
+    assert refute(instance, best, Budget(threads=2).within(SECONDS)) is False
 
 
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])
@@ -49,29 +49,29 @@ def test_busy_links_agree_with_brute_force(
     instance = with_busy_links(tiny_instance(shape, 2, objective, limited=occupancy == 3), occupancy)
     best = optimum(instance)
     for formulation in FORMULATIONS:
-        result = solve_cpsat(instance, OPTIONS, formulation=formulation)
+        result = solve_cpsat(instance, Budget(threads=2).within(SECONDS), formulation=formulation)
         assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), formulation
-    assert refute(instance, best - 1, OPTIONS) is True
-    assert refute(instance, best, OPTIONS) is False
+    assert refute(instance, best - 1, Budget(threads=2).within(SECONDS)) is True
+    assert refute(instance, best, Budget(threads=2).within(SECONDS)) is False
 
 
 def test_busy_links_make_messages_wait() -> None:
     free = v_instance(2, 3, (3, 4, 2, 1), plain_memory(8))
     busy = with_busy_links(free, 9)
-    assert optimum(free) < optimum(busy) == solve_cpsat(busy, OPTIONS).cost
+    assert optimum(free) < optimum(busy) == solve_cpsat(busy, Budget(threads=2).within(SECONDS)).cost
 
 
 @pytest.mark.parametrize("shape", TINY_SHAPES[1:5], ids=lambda shape: "-".join(map(str, shape)))
 def test_first_in_first_out_loses_nothing(shape: tuple[str, int, int]) -> None:
     instance = tiny_instance(shape, 7, "device_span", limited=True)
-    free = solve_cpsat(instance, OPTIONS, formulation="plain", fifo=False)
+    free = solve_cpsat(instance, Budget(threads=2).within(SECONDS), formulation="plain", fifo=False)
     assert (free.cost, free.status) == (optimum(instance), Status.OPTIMAL)
 
 
 @pytest.mark.parametrize("name", ONE_STAGE_COSTS)
 def test_known_costs_of_one_stage_per_device(name: str) -> None:
     instance, cost = ONE_STAGE_COSTS[name]
-    result = solve_cpsat(instance, OPTIONS)
+    result = solve_cpsat(instance, Budget(threads=2).within(SECONDS))
     assert (result.cost, result.status) == (cost, Status.OPTIMAL)
 
 
@@ -91,6 +91,6 @@ KNOWN_BUBBLES = {
 def test_known_bubbles(name: str) -> None:
     instance, bubble = KNOWN_BUBBLES[name]
     warm_start = retime(instance, HEURISTICS["greedy-v"].make(instance))
-    result = solve_cpsat(instance, OPTIONS, warm_start)
+    result = solve_cpsat(instance, Budget(threads=2).within(SECONDS), warm_start)
     assert (result.bubble, result.status) == (bubble, Status.OPTIMAL)
     assert all(bound.value <= result.cost for bound in all_bounds(instance))

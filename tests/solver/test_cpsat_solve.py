@@ -27,12 +27,12 @@ from tightpipe import (
     simulate,
     validate,
 )
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.operation import OpKind
-from tightpipe.core.options import Options
+from tightpipe.core.progress import ignore
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat import cpsat_method as solve_module
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import search as search_module
@@ -58,7 +58,7 @@ def _serial(instance: Instance) -> Schedule:
 @given(instances())
 def test_bound_is_below_optimum_is_below_warm_start(instance: Instance) -> None:
     warm_start = _serial(instance)
-    result = solve_cpsat(instance, Options(time_limit=5, workers=2), warm_start)
+    result = solve_cpsat(instance, Budget(threads=2).within(5), warm_start)
     assert best_bound(instance).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(instance, result.schedule) == []
     assert result.status is (Status.OPTIMAL if result.bound == result.cost else Status.FEASIBLE)
@@ -99,12 +99,12 @@ def test_a_fused_backward_is_split() -> None:
     fused = retime(EASY, Order.from_lists(rows))
     assert validate(EASY, fused) == []
     assert cost(in_queue_order(fused)) <= cost(fused)
-    assert solve_cpsat(EASY, Options(time_limit=20), fused).status is Status.OPTIMAL
+    assert solve_cpsat(EASY, Budget(threads=2).within(20), fused).status is Status.OPTIMAL
 
 
 def test_no_time_returns_the_warm_start_with_its_bound() -> None:
     warm_start = simulate(HARD, serial_order(HARD))
-    result = solve_cpsat(HARD, Options(time_limit=0), warm_start)
+    result = solve_cpsat(HARD, UNLIMITED.within(0), warm_start)
     assert result.schedule.order == warm_start.order
     assert result.cost <= cost(warm_start)
     assert result.bound == best_bound(HARD).value
@@ -113,14 +113,14 @@ def test_no_time_returns_the_warm_start_with_its_bound() -> None:
 
 def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
     warm_start = _serial(HARD)
-    result = solve_cpsat(HARD, Options(), warm_start, lower_bound=cost(warm_start))
+    result = solve_cpsat(HARD, Budget(threads=2), warm_start, lower_bound=cost(warm_start))
     assert result.status is Status.OPTIMAL
     assert len(result.log) == 1
 
 
 def test_infeasible_memory_is_said() -> None:
     instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
-    result = solve_cpsat(instance, Options(time_limit=5))
+    result = solve_cpsat(instance, Budget(threads=2).within(5))
     assert result.status is Status.INFEASIBLE
     assert result.schedule is None
     assert result.reason == instance.infeasibility()
@@ -130,11 +130,11 @@ def test_an_invalid_warm_start_is_refused() -> None:
     schedule = _serial(EASY)
     broken = Schedule(EASY, schedule.order, schedule.start + 1, schedule.end)
     with pytest.raises(InputError, match="warm start"):
-        solve_cpsat(EASY, Options(time_limit=5), broken)
+        solve_cpsat(EASY, Budget(threads=2).within(5), broken)
 
 
 def test_one_worker_is_reproducible() -> None:
-    first, second = (solve_cpsat(EASY, Options(workers=1, seed=5)) for _ in range(2))
+    first, second = (solve_cpsat(EASY, Budget(seed=5)) for _ in range(2))
     assert first.schedule == second.schedule
     assert [(e.cost, e.bound) for e in first.log] == [(e.cost, e.bound) for e in second.log]
 
@@ -142,9 +142,9 @@ def test_one_worker_is_reproducible() -> None:
 @pytest.mark.parametrize("effort", [0.002, 1.0])
 def test_targets_close_the_gap_without_minimising(effort: float) -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
-    clock, start = Clock(60.0), retime(instance, HEURISTICS["greedy-v"].make(instance))
-    incumbent = Incumbent(start, best_bound(instance).value, Proof.FORMULA, clock, lambda _: None)
-    assert ask_targets(instance, Options(workers=1), incumbent, clock, effort) == ""
+    start = retime(instance, HEURISTICS["greedy-v"].make(instance))
+    incumbent = Incumbent(start, best_bound(instance).value, Proof.FORMULA, time.perf_counter(), ignore)
+    assert ask_targets(instance, UNLIMITED.within(60), incumbent, effort) == ""
     assert incumbent.closed
     assert cost(incumbent.schedule) - largest_work(instance) == 18
     assert validate(instance, incumbent.schedule) == []
@@ -155,7 +155,7 @@ def test_an_optimal_start_is_proven_before_the_search(monkeypatch: Any) -> None:
     monkeypatch.setattr(solve_module, "search", None)
     instance = v_instance(6, 18, (3, 3, 2, 0), table_memory(6))
     greedy = retime(instance, HEURISTICS["greedy-v"].make(instance))
-    result = solve_cpsat(instance, Options(workers=1), greedy)
+    result = solve_cpsat(instance, UNLIMITED, greedy)
     assert (result.status, result.cost) == (Status.OPTIMAL, 296)
 
 
@@ -173,7 +173,7 @@ def _lattice(instance: Instance) -> tuple[LatticeModel, int]:
 def test_threads_race_and_the_winner_ends_the_others(workers: int) -> None:
     model, _ = _lattice(SMALL)
     told: list[tuple[int | None, int | None]] = []
-    found = search(model, Options(workers=workers), 60.0, lambda *now: told.append(now))
+    found = search(model, Budget(threads=workers).within(60), lambda *now: told.append(now))
     assert found.exhausted
     assert found.schedule is not None
     assert cost(found.schedule) == found.bound == min(new for new, _ in told if new is not None)
@@ -181,7 +181,7 @@ def test_threads_race_and_the_winner_ends_the_others(workers: int) -> None:
 
 def test_a_schedule_good_enough_ends_the_race() -> None:
     model, horizon = _lattice(SMALL)
-    found = search(model, Options(workers=2), 60.0, lambda *_: None, enough=horizon - 1)
+    found = search(model, Budget(threads=2).within(60), lambda *_: None, enough=horizon - 1)
     assert found.schedule is not None
     assert cost(found.schedule) < horizon
 
@@ -199,7 +199,7 @@ def test_a_racer_that_dies_ends_the_others(monkeypatch: Any) -> None:
     model, _ = _lattice(HARD)
     begun = time.perf_counter()
     with pytest.raises(MemoryError):
-        search(model, Options(workers=2), 60.0, lambda *_: None)
+        search(model, Budget(threads=2).within(60), lambda *_: None)
     assert time.perf_counter() - begun < 30
 
 
@@ -214,7 +214,7 @@ def test_two_directions_over_iterations_without_a_flush() -> None:
         iterations=2,
         flush=False,
     )
-    result = solve_cpsat(instance, Options(time_limit=20, workers=2))
+    result = solve_cpsat(instance, Budget(threads=2).within(20))
     assert validate(instance, result.schedule) == []
     assert result.status is Status.OPTIMAL
     assert not result.reason
@@ -222,7 +222,7 @@ def test_two_directions_over_iterations_without_a_flush() -> None:
 
 def test_progress_is_told_as_logged() -> None:
     told: list[Any] = []
-    result = solve_cpsat(EASY, Options(time_limit=20, workers=2, progress=told.append))
+    result = solve_cpsat(EASY, Budget(threads=2).within(20), progress=told.append)
     assert tuple(told) == result.log
     assert result.log[-1].cost == result.log[-1].bound == result.cost
     assert all(a.seconds <= b.seconds for a, b in zip(result.log, result.log[1:], strict=False))
@@ -230,11 +230,11 @@ def test_progress_is_told_as_logged() -> None:
 
 @pytest.mark.parametrize("formulation", ["lattice", "plain"])
 def test_the_time_limit_holds_at_paper_scale(formulation: Any) -> None:
-    solve_cpsat(EASY, Options(time_limit=5))  # compile outside the measurement
+    solve_cpsat(EASY, Budget(threads=2).within(5))  # compile outside the measurement
     instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
     warm_start = _serial(instance)
     begun = time.perf_counter()
-    result = solve_cpsat(instance, Options(time_limit=2), warm_start, formulation=formulation)
+    result = solve_cpsat(instance, Budget(threads=2).within(2), warm_start, formulation=formulation)
     assert time.perf_counter() - begun < 6
     assert result.cost <= cost(warm_start)
     assert result.bound >= result.work
@@ -247,7 +247,7 @@ def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: Bas
 
     monkeypatch.setattr(solve_module, "search", die)
     warm_start = _serial(HARD)
-    result = solve_cpsat(HARD, Options(time_limit=20), warm_start)
+    result = solve_cpsat(HARD, Budget(threads=2).within(20), warm_start)
     assert result.status is Status.FEASIBLE
     assert result.cost <= cost(warm_start)
     assert result.reason
@@ -256,15 +256,15 @@ def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: Bas
 INTERRUPTED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.core.options import Options
+from tightpipe.core.budget import Budget
 from tightpipe.solver.cpsat import solve_cpsat
 instance = Instance.uniform(devices=5, microbatches=16, forward=10, backward=17, weight=9, comm=1,
                             memory=Memory(2, -1, -1, 20))
 def tell(entry):
     print("searching", flush=True)
 easy = Instance.uniform(devices=2, microbatches=4, forward=10, backward=12, weight=8, comm=1)
-solve_cpsat(easy, Options(time_limit=20))  # compile first
-result = solve_cpsat(instance, Options(time_limit=120, workers=2, progress=tell))
+solve_cpsat(easy, Budget().within(20))  # compile first
+result = solve_cpsat(instance, Budget(threads=2).within(120), progress=tell)
 print(result.status, result.cost, result.reason, flush=True)
 """
 

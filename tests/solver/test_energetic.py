@@ -10,8 +10,8 @@ from schedules import schedules_of
 from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, retime, solve
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.options import Options
 from tightpipe.core.result import Status
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import load_settings
@@ -21,8 +21,6 @@ from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
 from tightpipe.solving.starts import warm_starts
-
-OPTIONS = Options(time_limit=60, workers=1)
 
 
 def overloads(instance: Instance, target: int) -> list[int]:
@@ -62,13 +60,13 @@ def test_never_above_the_optimum(
     for seed in range(4):
         instance = with_busy_links(tiny_instance(shape, seed, objective, limited=True), occupancy)
         best = optimum(instance)
-        assert energetic_bound(instance, best + 5, OPTIONS).value <= best
+        assert energetic_bound(instance, best + 5, UNLIMITED.within(60)).value <= best
 
 
 def test_device_starts_are_not_pinned(from_work: None) -> None:
     """With b > f a device gains by starting late: a version that pins the starts claims a bubble of 16."""
     instance = v_instance(2, 4, (8, 14, 8, 2), plain_memory(8))
-    bound = energetic_bound(instance, largest_work(instance) + 16, OPTIONS)
+    bound = energetic_bound(instance, largest_work(instance) + 16, UNLIMITED.within(60))
     assert bound.value <= largest_work(instance) + 12
 
 
@@ -77,14 +75,16 @@ def test_it_proves_the_greedy_optimal_on_published_settings(name: str, from_work
     instance = load_settings()[name].instance(0)
     greedy = cost(retime(instance, HEURISTICS["greedy-v"].order(instance)))
     assert ramps_bound(instance).value < greedy
-    assert energetic_bound(instance, greedy, OPTIONS).value == greedy
+    assert energetic_bound(instance, greedy, UNLIMITED.within(60)).value == greedy
     assert overloads(instance, greedy - 1)[-1] == 1
 
 
 def test_it_does_not_depend_on_the_cost_that_it_starts_from(from_work: None) -> None:
     instance = load_settings()["6.2B-8x24-swapped"].instance(0)
     upper = cost(warm_starts(instance)[0][1])
-    values = {energetic_bound(instance, upper + more, OPTIONS).value for more in (0, 1, 1000, 100_000)}
+    values = {
+        energetic_bound(instance, upper + more, UNLIMITED.within(60)).value for more in (0, 1, 1000, 100_000)
+    }
     assert len(values) == 1
 
 
@@ -98,6 +98,6 @@ def test_memory_is_what_it_rests_on(from_work: None) -> None:
     bounds = []
     for limit in (16, 12, 9):
         instance = v_instance(4, 12, (10, 10, 10, 0), plain_memory(limit))
-        bounds.append(energetic_bound(instance, 10_000, OPTIONS).value)
+        bounds.append(energetic_bound(instance, 10_000, UNLIMITED.within(60)).value)
     assert bounds[0] == largest_work(instance) < bounds[1] < bounds[2]
     assert ramps_bound(instance).value < bounds[2]

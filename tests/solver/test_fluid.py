@@ -17,20 +17,17 @@ from hypothesis import strategies as st
 from schedules import schedules_of
 
 from tightpipe import Instance, Objective, Schedule, retime
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.options import Options
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.searches.fluid import Refuter, fluid_bound
 from tightpipe.solver.bounds.searches.fluid_rows import FluidRows
 from tightpipe.solver.bounds.searches.infeasible import UNIT, Inequalities, is_infeasible
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, starts_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Windows, shaved_windows, windows_of
-
-FOREVER = Clock(None)
 
 
 def progress_of(schedule: Schedule, rows: FluidRows) -> list[float]:
@@ -83,7 +80,7 @@ def test_a_schedule_at_scale_satisfies_the_inequalities(step: int) -> None:
     instance = load_settings()["6.2B-8x24"].instance()
     schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
     queues = queues_of(instance)
-    windows = shaved_windows(queues, cost(schedule), 1, Clock(5))
+    windows = shaved_windows(queues, cost(schedule), UNLIMITED.within(5))
     for device in (0, 3, 7):
         assert_solves(schedule, windows, device, step)
 
@@ -93,10 +90,10 @@ def test_starts_of_a_schedule_are_not_cut_off(name: str) -> None:
     """What is cut off are starts that no schedule of the target has: that of the greedy keeps its own."""
     instance = load_settings()[name].instance()
     schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
-    queues, refuter = queues_of(instance), Refuter(instance, 2)
+    queues, refuter = queues_of(instance), Refuter(instance)
     windows = windows_of(queues, cost(schedule))
     for grid in (3.2, 0.8):
-        windows, before = refuter.narrowed(windows, grid, FOREVER), windows
+        windows, before = refuter.narrowed(windows, grid, Budget(threads=2)), windows
         start = np.array(starts_of(queues, schedule))
         start -= windows.origin(start.tolist())
         assert windows.feasible
@@ -126,13 +123,13 @@ def test_never_above_the_optimum(
     instance = with_busy_links(tiny_instance(shape, 3, objective, limited=True), occupancy)
     best = optimum(instance)
     for upper in (best, best + 3):
-        assert fluid_bound(instance, upper, Options()).value <= best
+        assert fluid_bound(instance, upper, Budget(threads=2)).value <= best
 
 
 def test_device_starts_are_not_pinned(from_work: None) -> None:
     """With b > f a device gains by starting late: a version that pins the starts claims a bubble of 16."""
     instance = v_instance(2, 4, (8, 14, 8, 2), plain_memory(8))
-    bound = fluid_bound(instance, largest_work(instance) + 16, Options())
+    bound = fluid_bound(instance, largest_work(instance) + 16, Budget(threads=2))
     assert largest_work(instance) < bound.value <= largest_work(instance) + 12
 
 
@@ -142,14 +139,14 @@ def test_closes_where_memory_is_the_trouble(
 ) -> None:
     instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
     work = largest_work(instance)
-    bound = fluid_bound(instance, work + optimal, Options(), work + optimal - 1)
+    bound = fluid_bound(instance, work + optimal, Budget(threads=2), work + optimal - 1)
     assert (bound.name, bound.value) == ("fluid", work + optimal)
     assert "no fractional progress" in bound.argument
 
 
 def test_no_time_gives_the_bound_by_formula() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
-    bound = fluid_bound(instance, 400, Options(time_limit=0))
+    bound = fluid_bound(instance, 400, UNLIMITED.within(0))
     assert (bound.name, bound.value) == (best_bound(instance).name, best_bound(instance).value)
 
 
@@ -166,16 +163,16 @@ def triangle(least: int) -> Inequalities:
 
 @pytest.mark.parametrize(("least", "infeasible"), [(0, False), (3, False), (4, False), (5, True), (9, True)])
 def test_infeasible_systems(least: int, infeasible: bool) -> None:
-    assert is_infeasible(triangle(least), FOREVER) is infeasible
+    assert is_infeasible(triangle(least), UNLIMITED) is infeasible
 
 
 @pytest.mark.parametrize(("bubble", "infeasible"), [(10, True), (18, True), (32, False)])
 def test_progress_of_a_target(bubble: int, infeasible: bool) -> None:
     instance = v_instance(4, 8, (10, 12, 8, 1), plain_memory(16))
     queues = queues_of(instance)
-    windows = windows_of(queues, largest_work(instance) + bubble, FOREVER)
+    windows = windows_of(queues, largest_work(instance) + bubble, UNLIMITED)
     systems = [FluidRows(queues, windows, device, 9).system for device in range(4)]
-    assert any(is_infeasible(system, FOREVER) for system in systems) is infeasible
+    assert any(is_infeasible(system, UNLIMITED) for system in systems) is infeasible
 
 
 def test_multipliers_prove_only_what_they_add_up_to() -> None:

@@ -9,9 +9,9 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, validate
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.metrics import bubble, cost, largest_work
 from tightpipe.core.operation import OpKind
-from tightpipe.core.options import Options
 from tightpipe.settings import load_settings
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import improve_method as solve_module
@@ -97,7 +97,7 @@ def test_what_is_found_with_few_microbatches_holds_for_many(monkeypatch: pytest.
     )
     starts = [warm_starts(instance)[0][1] for instance in (few, many)]
     found = [
-        improve(instance, Options(workers=1), start).schedule
+        improve(instance, UNLIMITED, start).schedule
         for instance, start in zip((few, many), starts, strict=True)
     ]
     assert all(validate(schedule.instance, schedule) == [] for schedule in found)

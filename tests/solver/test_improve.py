@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Status, retime, solve, validate
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.anneal_kernel import anneal
@@ -26,7 +26,6 @@ from tightpipe.solver.improve.tune_kernel import tune
 from tightpipe.solver.improve.words import items_of, order_of_items, words_for
 from tightpipe.solver.queues import queues_of
 
-ONE = Options(workers=1)
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
 
 
@@ -106,7 +105,7 @@ def test_tuning_keeps_the_best_rule() -> None:
 def test_iterations_that_are_flushed_stay_apart(short: None) -> None:
     instance = dataclasses.replace(v_instance(2, 6, (10, 15, 5, 1), plain_memory(8)), iterations=3)
     start = serial(instance)
-    result = improve(instance, ONE, start)
+    result = improve(instance, UNLIMITED, start)
     assert validate(instance, result.schedule) == []
     assert result.cost < cost(start)
     assert solve(instance, "best", time_limit=1, workers=1).cost <= cost(start)
@@ -123,7 +122,7 @@ def test_iterations_that_are_flushed_stay_apart(short: None) -> None:
 )
 def test_known_optima_are_found_from_the_greedy(instance: Instance, bubble: int) -> None:
     start = solve(instance, "greedy-v").schedule
-    result = improve(instance, ONE, start, lower_bound=instance.work(0) + bubble)
+    result = improve(instance, UNLIMITED, start, lower_bound=instance.work(0) + bubble)
     assert (result.status, result.bubble) == (Status.OPTIMAL, bubble)
     assert validate(instance, result.schedule) == []
 
@@ -131,21 +130,21 @@ def test_known_optima_are_found_from_the_greedy(instance: Instance, bubble: int)
 def test_the_greedy_is_improved_where_b_is_slow(short: None) -> None:
     instance = v_instance(8, 16, (10, 20, 9, 1), table_memory(8))
     greedy = solve(instance, "greedy-v")
-    result = improve(instance, ONE, greedy.schedule)
+    result = improve(instance, UNLIMITED, greedy.schedule)
     assert result.cost < greedy.cost
     costs = [entry.cost for entry in result.log]
     assert costs == sorted(costs, reverse=True)
 
 
 def test_one_worker_is_reproducible(short: None) -> None:
-    first, second = (improve(B_IS_SLOW, ONE, serial(B_IS_SLOW)) for _ in range(2))
+    first, second = (improve(B_IS_SLOW, UNLIMITED, serial(B_IS_SLOW)) for _ in range(2))
     assert first.schedule == second.schedule
-    other = improve(B_IS_SLOW, dataclasses.replace(ONE, seed=5), serial(B_IS_SLOW))
+    other = improve(B_IS_SLOW, dataclasses.replace(UNLIMITED, seed=5), serial(B_IS_SLOW))
     assert other.schedule != first.schedule
 
 
 def test_several_workers_share_the_best(short: None) -> None:
-    result = improve(B_IS_SLOW, Options(workers=3), serial(B_IS_SLOW))
+    result = improve(B_IS_SLOW, Budget(threads=3), serial(B_IS_SLOW))
     assert validate(B_IS_SLOW, result.schedule) == []
     assert result.cost < cost(serial(B_IS_SLOW))
 
@@ -170,7 +169,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(solve_module, "anneal", walk)
     start = serial(B_IS_SLOW)
-    result = improve(B_IS_SLOW, ONE, start)
+    result = improve(B_IS_SLOW, UNLIMITED, start)
     assert result.reason == "interrupted"
     assert result.cost < cost(start)
 

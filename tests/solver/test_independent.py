@@ -15,10 +15,10 @@ from cases import uniform
 from independent_model import optimal_schedule
 
 from tightpipe import Instance, Memory, Operation, OpKind, Order, Proof, Status, retime, solve, validate
+from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import DeadlockError
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.core.metrics import busy_times, cost
-from tightpipe.core.options import Options
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solving.bounds import bounds_within
 from tightpipe.solving.methods import METHODS
@@ -90,7 +90,7 @@ def test_no_bound_is_above_the_optimum(seed: int) -> None:
 def test_no_method_claims_more_than_the_optimum(seed: int) -> None:
     instance = random_case(seed)
     least = cost(optimal_schedule(instance))
-    assert max(bound.value for bound in bounds_within(instance, Options(5, workers=1))) <= least
+    assert max(bound.value for bound in bounds_within(instance, Allowance(5, workers=1))) <= least
     for name, method in METHODS.items():
         left_out = name in ("cpsat", "milp", "improve") and (
             instance.costs.overlapped is not None or (instance.iterations > 1 and instance.flush)

@@ -14,9 +14,10 @@ from command_line import call
 from exact_cases import plain_memory, v_instance
 
 from tightpipe import InputError, Status, retime, validate
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance_file import save_instance
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
 from tightpipe.core.result import Result
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
@@ -33,14 +34,14 @@ def _resident() -> float:
     return psutil.Process().memory_info().rss / GIGABYTE
 
 
-def _capped(above: float) -> Options:
+def _capped(above: float) -> Budget:
     """A cap so many GB above what this process takes now."""
-    return Options(60, 2, max_memory=_resident() + above)
+    return Allowance(60, 2, max_memory=_resident() + above).begin()
 
 
-def _below(time_limit: float = 60) -> Options:
+def _below(time_limit: float = 60) -> Budget:
     """A cap far below what this process takes, whatever the tests before it hand back meanwhile."""
-    return Options(time_limit, 2, max_memory=_resident() / 4)
+    return Allowance(time_limit, 2, max_memory=_resident() / 4).begin()
 
 
 def _keeps_its_schedule(result: Result) -> None:
@@ -52,7 +53,7 @@ def _keeps_its_schedule(result: Result) -> None:
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), True, "2"])
 def test_a_cap_is_a_positive_number(value: Any) -> None:
     with pytest.raises(InputError, match="above 0") as error:
-        Options(max_memory=value)
+        Allowance(max_memory=value)
     assert error.value.key == "max_memory"
 
 
@@ -112,7 +113,7 @@ def test_milp_builds_no_model_that_does_not_fit(backend: Any) -> None:
 
 @pytest.mark.parametrize(("backend", "above"), [("highs", 0.03), ("cbc", 0.01)])
 def test_a_backend_is_stopped_in_mid_solve(monkeypatch: Any, backend: Any, above: float) -> None:
-    solve_milp(v_instance(2, 2, (8, 14, 8, 2), plain_memory(8)), Options(time_limit=30))  # compile first
+    solve_milp(v_instance(2, 2, (8, 14, 8, 2), plain_memory(8)), UNLIMITED.within(30))  # compile first
     monkeypatch.setattr(MemoryCap, "refusal", lambda *_: "")
     result = solve_milp(HARD, _capped(above), backend=backend)
     _keeps_its_schedule(result)
@@ -135,7 +136,7 @@ def test_a_model_that_cpsat_calls_invalid_leaves_the_schedule(monkeypatch: Any) 
         model.model.proto.objective.coeffs.append(1)
 
     monkeypatch.setattr(LatticeModel, "add_hint", spoil)
-    result = solve_cpsat(HARD, Options(60, 2))
+    result = solve_cpsat(HARD, Budget(threads=2).within(60))
     _keeps_its_schedule(result)
     assert result.reason.startswith("CP-SAT calls the model invalid: Out of bound integer variable")
 
@@ -175,8 +176,7 @@ import sys
 import psutil
 sys.path.insert(0, sys.argv[1])
 from exact_cases import table_memory, v_instance
-from tightpipe.core.options import Options
-from tightpipe.solver.clock import Clock
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.windows import windows_of
 from tightpipe.solver.cpsat.plain.model import PlainModel
@@ -192,7 +192,7 @@ if sys.argv[2] == "lattice":
     model, size = LatticeModel(queues, windows, 288), lattice_bytes(windows)
 else:
     model, size = PlainModel(instance, 320, 288, fifo=True), plain_bytes(instance)
-search(model, Options(workers=1), 60, lambda *_: None, effort=0.02)
+search(model, UNLIMITED.within(60), lambda *_: None, effort=0.02)
 print((psutil.Process().memory_info().rss - before) / size)
 """
 

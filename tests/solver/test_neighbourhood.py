@@ -1,5 +1,7 @@
 """Large neighbourhoods: what is not free stays in place, and what is free is searched to the end."""
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 from brute_force import optimum
@@ -9,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Schedule, retime, validate
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import cost
-from tightpipe.core.options import Options
-from tightpipe.solver.clock import Clock
+from tightpipe.core.progress import ignore
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.search import Found, search
 from tightpipe.solver.improve import improve, neighbourhood
@@ -22,9 +24,6 @@ from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 
-FOREVER = Clock(None)
-ONE = Options(workers=1)
-
 
 def serial(instance: Instance) -> Schedule:
     return in_queue_order(retime(instance, serial_order(instance)))
@@ -33,10 +32,10 @@ def serial(instance: Instance) -> Schedule:
 def best_within(schedule: Schedule, free: np.ndarray) -> Schedule | None:
     """The cheapest schedule of a neighbourhood, None if there is no cheaper one."""
     queues = queues_of(schedule.instance)
-    windows = _windows(queues, schedule, free, FOREVER)
+    windows = _windows(queues, schedule, free, UNLIMITED)
     if not windows.feasible:
         return None
-    found = search(LatticeModel(queues, windows, 0), ONE, 60.0, lambda *_: None)
+    found = search(LatticeModel(queues, windows, 0), UNLIMITED.within(60), lambda *_: None)
     assert found.exhausted
     return found.schedule
 
@@ -78,7 +77,7 @@ def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: py
     stopped = Found(None, None, exhausted=False, reason=INTERRUPTED)
     monkeypatch.setattr(neighbourhood, "search", lambda *_, **__: stopped)
     instance = v_instance(4, 8, (10, 20, 5, 1), table_memory(4))
-    result = improve(instance, Options(time_limit=2, workers=1), serial(instance))
+    result = improve(instance, UNLIMITED.within(2), serial(instance))
     assert result.reason == INTERRUPTED
     assert validate(instance, result.schedule) == []
 
@@ -86,7 +85,15 @@ def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: py
 def test_neighbourhoods_go_on_from_the_incumbent_until_the_gap_is_closed() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
     start, least = retime(instance, serial_order(instance)), instance.work(0) + 18  # proven by a prototype
-    incumbent = Incumbent(start, least, None, Clock(60), ONE.progress)
-    search_neighbourhoods(instance, ONE, incumbent, Clock(60))
+    incumbent = Incumbent(start, least, None, perf_counter(), ignore)
+    search_neighbourhoods(instance, UNLIMITED.within(60), incumbent)
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) == least
+
+
+def test_after_the_largest_seed_comes_another_neighbourhood() -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
+    start = retime(instance, serial_order(instance))
+    incumbent = Incumbent(start, instance.work(0) + 18, None, perf_counter(), ignore)
+    assert search_neighbourhoods(instance, Budget(seed=2**31 - 1).within(60), incumbent) == ""
+    assert cost(incumbent.schedule) < cost(start)

@@ -11,7 +11,7 @@ import pytest
 from small_instances import Known, digest, known_optima, small_instance
 
 from tightpipe import Instance
-from tightpipe.core.options import Options
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.result import Bound
 from tightpipe.solver.bounds.formulas import all_bounds
@@ -20,13 +20,11 @@ from tightpipe.solver.bounds.searches.fluid import Refuter, fluid_bound
 from tightpipe.solver.bounds.searches.fluid_rows import FluidRows
 from tightpipe.solver.bounds.searches.infeasible import is_infeasible
 from tightpipe.solver.bounds.searches.shaving import shaving_bound
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.cpsat.refutation import refutation_bound
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import shaved_windows, windows_of
 
-Search = Callable[[Instance, int, Options], Bound]
-OPTIONS = Options(time_limit=20, workers=1)
+Search = Callable[[Instance, int, Budget], Bound]
 KNOWN = known_optima()
 
 
@@ -64,8 +62,8 @@ def test_the_windows_of_the_optimum_are_not_empty() -> None:
 def test_windows_from_wider_ones_hold_the_optimum() -> None:
     for line in KNOWN[3::12]:
         queues = queues_of(small_instance(line.seed))
-        wider = shaved_windows(queues, line.optimum + 1 + line.seed % 11, 1, Clock(5))
-        windows = shaved_windows(queues, line.optimum, 1, Clock(5), wider=wider)
+        wider = shaved_windows(queues, line.optimum + 1 + line.seed % 11, UNLIMITED.within(5))
+        windows = shaved_windows(queues, line.optimum, UNLIMITED.within(5), wider=wider)
         assert wider.feasible, line
         assert windows.feasible, line
 
@@ -78,12 +76,12 @@ def test_the_inequalities_of_the_optimum_have_a_solution(intervals: int) -> None
         windows = windows_of(queues, line.optimum)
         for device in range(instance.devices):
             rows = FluidRows(queues, windows, device, 1 + line.optimum // intervals)
-            assert not is_infeasible(rows.system, Clock(20)), (line, device)
+            assert not is_infeasible(rows.system, UNLIMITED.within(20)), (line, device)
 
 
 def test_no_start_of_a_frame_that_the_optimum_has_is_cut_off() -> None:
     for line in KNOWN[7::60]:
-        assert not Refuter(small_instance(line.seed), 1).refuted(line.optimum, Clock(20)), line
+        assert not Refuter(small_instance(line.seed)).refuted(line.optimum, UNLIMITED.within(20)), line
 
 
 @pytest.mark.parametrize(
@@ -92,5 +90,5 @@ def test_no_start_of_a_frame_that_the_optimum_has_is_cut_off() -> None:
 )
 def test_no_search_is_above_the_optimum(search: Search, every: int, from_work: None) -> None:
     for line in KNOWN[every // 2 :: every]:
-        bound = search(small_instance(line.seed), known_cost(line), OPTIONS)
+        bound = search(small_instance(line.seed), known_cost(line), UNLIMITED.within(20))
         assert bound.value <= line.optimum, (line, bound)

@@ -16,18 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.errors import DeadlockError, NoScheduleError
 from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import load_settings
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
 from tightpipe.solver.windows.queue_arrays import net_of
 from tightpipe.solver.windows.window_state_kernel import STEPS, open_box
-
-FOREVER = Clock(None)
 
 
 def item_starts(schedule: Schedule) -> np.ndarray:
@@ -64,7 +62,7 @@ def check(instance: Instance, schedule: Schedule, threads: int = 1) -> None:
     assert windows.feasible
     assert_contains(windows, schedule)
     shaver = Shaver(windows, threads)
-    assert shaver.run(FOREVER) is False
+    assert shaver.run(UNLIMITED) is False
     assert_contains(windows, schedule)
 
 
@@ -130,7 +128,7 @@ def test_the_optimum_is_never_refuted(
 ) -> None:
     instance = tiny_instance(shape, seed, objective, limited=limited)
     windows = windows_of(queues_of(instance), optimum(instance))
-    assert Shaver(windows).run(FOREVER) is False
+    assert Shaver(windows).run(UNLIMITED) is False
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -139,7 +137,7 @@ def test_windows_of_a_real_schedule_at_scale(threads: int) -> None:
     schedule = in_queue_order(retime(instance, HEURISTICS["greedy-v"].order(instance)))
     windows = windows_of(queues_of(instance), cost(schedule))
     shaver = Shaver(windows, threads)
-    shaver.sweep(FOREVER)
+    shaver.sweep(UNLIMITED)
     assert shaver.feasible
     assert_contains(windows, schedule)
 
@@ -151,7 +149,7 @@ def test_windows_of_a_real_schedule_at_scale(threads: int) -> None:
 def test_shaving_alone_proves_optima(devices: int, microbatches: int, bubble: int) -> None:
     instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
     shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + bubble - 1))
-    assert shaver.run(FOREVER) is True
+    assert shaver.run(UNLIMITED) is True
 
 
 def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 
 import tightpipe
 from tightpipe import InputError, Instance, Memory, Status, retime, solve, validate
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import bubble_over_ideal, cost, total_time
-from tightpipe.core.options import Options
+from tightpipe.core.progress import ignore
 from tightpipe.core.result import Proof
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.run import run_search
 from tightpipe.solving.methods import METHODS
@@ -132,7 +133,7 @@ def test_one_worker_and_one_seed_give_one_result() -> None:
 @pytest.mark.parametrize("options", [{"time_limit": -1}, {"workers": 0}, {"seed": -1}, {"time_limit": "x"}])
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
-        Options(**options)
+        Allowance(**options)
 
 
 def test_both_bubble_rates_of_the_field() -> None:
@@ -152,9 +153,9 @@ def test_public_names() -> None:
 
 
 def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
-    def search(incumbent: Incumbent, _: Clock) -> str:
+    def search(incumbent: Incumbent) -> str:
         incumbent.prove(cost(incumbent.schedule), Proof.FORMULA)
         raise KeyboardInterrupt
 
-    result = run_search("any", v_instance(2, 4, 6), Options(), None, None, search)
+    result = run_search("any", v_instance(2, 4, 6), UNLIMITED, None, None, ignore, search)
     assert (result.status, result.reason) == (Status.OPTIMAL, INTERRUPTED)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import perf_counter
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress
 from tightpipe.core.result import Bound, LogEntry, Proof
 
-from ...clock import Clock
 from ..formulas import best_bound
 
-Refute = Callable[[int, Clock], Proof | None]
-"""Prove before the clock ends that no schedule costs at most a target; None where that stays open."""
-
-_SECONDS = 600.0  # where no limit is given: a search would not end by itself
+Refute = Callable[[int, Budget], Proof | None]
+"""Prove within a budget that no schedule costs at most a target; None where that stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,9 @@ def destructive_bound(
     steps: Steps,
     instance: Instance,
     upper: int,
-    options: Options,
+    budget: Budget,
     lower: int,
+    progress: Progress,
 ) -> Bound:
     """Return the largest bound for which a target was refuted; the best formula where none was.
 
@@ -60,31 +60,33 @@ def destructive_bound(
         A problem that has a schedule.
     upper
         The cost of a known schedule: no target needs to be larger than upper - 1.
-    options
-        Time limit (10 minutes when None), progress.
+    budget
+        For all targets together; a search without a deadline ends after ten minutes.
     lower
         A proven bound of the cost: no smaller target is asked.
+    progress
+        Called with each better bound.
 
     Notes
     -----
     Where no schedule costs at most T, every schedule costs at least T + 1, as costs are integers. A target
     that stays open counts as too large.
     """
-    clock = Clock(_SECONDS if options.time_limit is None else options.time_limit)
+    begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)
     known = low = max(start.value, lower)
     last = start.proof
     high, step, least = upper, (upper - known) * steps.first, (upper - known) * steps.last
-    while low < high and step >= least and clock.left > 0:
+    while low < high and step >= least and budget.left > 0:
         target = min(high - 1, low + int(step))
-        proof = refute(target, clock.part(steps.share))
+        proof = refute(target, budget.part(steps.share))
         if proof is not None:
             low, last = target + 1, proof
-            options.progress(LogEntry(clock.elapsed, upper, low, last))
+            progress(LogEntry(perf_counter() - begun, upper, low, last))
             step = min(2 * step, (high - low) / 2)
         else:
             high = target
             step = min(step, high - low) / 2
     if low == known:
-        return replace(start, seconds=clock.elapsed)
-    return Bound(low, name, argument.format(target=low - 1), clock.elapsed, last)
+        return replace(start, seconds=perf_counter() - begun)
+    return Bound(low, name, argument.format(target=low - 1), perf_counter() - begun, last)

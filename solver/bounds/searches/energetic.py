@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Bound, LogEntry, Proof
 
-from ...clock import Clock
 from ...queues import Queues, queues_of
 from ...windows import Windows, windows_of
 from ..formulas import best_bound
 from .energetic_kernel import overload_of
 
-_SECONDS = 600.0  # where no limit is given
 
-
-def energetic_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
+def energetic_bound(
+    instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
+) -> Bound:
     """Bound the cost by targets T under which a device has more to do between two times than it can.
 
     Parameters
@@ -26,10 +27,12 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
         A problem that has a schedule, without overlapped operations or flushed iterations.
     upper
         The cost of a known schedule: no target needs to be larger than upper - 1.
-    options
-        Time limit (10 minutes when None), progress.
+    budget
+        For all targets together; a search without a deadline ends after ten minutes.
     lower
         A proven bound of the cost: no smaller target is asked.
+    progress
+        Called with each better bound.
 
     Notes
     -----
@@ -39,26 +42,26 @@ def energetic_bound(instance: Instance, upper: int, options: Options, lower: int
     after a target that stays open, it is the middle of what is left. Fused backwards are dominated
     (`queues`); busy links only add constraints.
     """
-    clock = Clock(_SECONDS if options.time_limit is None else options.time_limit)
+    begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)
     known = low = max(start.value, lower)
     high, target, step = upper, upper - 1, 1
     queues, devices, wider = queues_of(instance), list(reversed(range(instance.devices))), None
-    while low < high and clock.left > 0:
-        windows = windows_of(queues, target, clock, wider)
+    while low < high and budget.left > 0:
+        windows = windows_of(queues, target, budget, wider)
         excess = _excess(queues, windows, devices)
         if excess > 0:
             low = target + 1
-            options.progress(LogEntry(clock.elapsed, upper, low, Proof.ENERGETIC))
+            progress(LogEntry(perf_counter() - begun, upper, low, Proof.ENERGETIC))
             target = min(high - 1, target + max(step, excess - 1))
             step *= 2
         else:
             wider, high, step = windows, target, 1
             target = (low + high) // 2
     if low == known:
-        return replace(start, seconds=clock.elapsed)
+        return replace(start, seconds=perf_counter() - begun)
     argument = f"a device would have too much to do between two times at a cost of {low - 1} or less"
-    return Bound(low, "energetic", argument, clock.elapsed, Proof.ENERGETIC)
+    return Bound(low, "energetic", argument, perf_counter() - begun, Proof.ENERGETIC)
 
 
 def _excess(queues: Queues, windows: Windows, devices: list[int]) -> int:

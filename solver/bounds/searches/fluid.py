@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Bound, Proof
 from tightpipe.kernels.arrays import Ints
 
-from ...clock import Clock
 from ...queues import Queues, queues_of
 from ...windows import Windows, shaved, windows_of, windows_where
 from .destructive import Steps, destructive_bound
@@ -31,7 +31,9 @@ _SMALLEST_PART = 1 / 8  # of a frame's window, that is tried before another devi
 _WITNESSES = 2  # devices, those that refuted last, whose progress is looked at before that of all others
 
 
-def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
+def fluid_bound(
+    instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
+) -> Bound:
     """Bound the cost by targets T that even fractional progress of a device's queues cannot meet.
 
     Parameters
@@ -40,10 +42,12 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
         A problem that has a schedule, without overlapped operations or flushed iterations.
     upper
         The cost of a known schedule: no target needs to be larger than upper - 1.
-    options
-        Time limit (10 minutes when None), threads, progress.
+    budget
+        For all targets together; a search without a deadline ends after ten minutes.
     lower
         A proven bound of the cost: no smaller target is asked.
+    progress
+        Called with each better bound.
 
     Notes
     -----
@@ -59,12 +63,12 @@ def fluid_bound(instance: Instance, upper: int, options: Options, lower: int = 0
     Busy links only add constraints, fused backwards are dominated (`queues`).
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
-    refuter = Refuter(instance, options.threads)
+    refuter = Refuter(instance)
 
-    def refute(target: int, clock: Clock) -> Proof | None:
-        return Proof.FLUID if refuter.refuted(target, clock) else None
+    def refute(target: int, part: Budget) -> Proof | None:
+        return Proof.FLUID if refuter.refuted(target, part) else None
 
-    return destructive_bound("fluid", argument, refute, _STEPS, instance, upper, options, lower)
+    return destructive_bound("fluid", argument, refute, _STEPS, instance, upper, budget, lower, progress)
 
 
 class Refuter:
@@ -74,50 +78,48 @@ class Refuter:
     ----------
     instance
         A problem that has a schedule.
-    threads
-        Programs that are solved at a time.
     """
 
-    def __init__(self, instance: Instance, threads: int) -> None:
-        self.queues, self.threads = queues_of(instance), threads
+    def __init__(self, instance: Instance) -> None:
+        self.queues = queues_of(instance)
         self.hop = _hop(self.queues)
         # the device that refuted last comes first; at the beginning those far from the anchor
         self.devices = list(reversed(range(instance.devices)))
         self.open: Windows | None = None  # of the last target that stayed open: lower ones start there
         self.passed: dict[float, int] = {}  # the least target that each grid did not refute, time left
 
-    def refuted(self, target: int, clock: Clock) -> bool:
-        """Whether it is proven, before the clock ends, that no schedule costs at most a target."""
-        windows = windows_of(self.queues, target, clock.part(_SHARE_OF_WINDOWS), self.open)
+    def refuted(self, target: int, budget: Budget) -> bool:
+        """Whether it is proven, within a budget, that no schedule costs at most a target."""
+        windows = windows_of(self.queues, target, budget.part(_SHARE_OF_WINDOWS), self.open)
         for grid in _GRIDS:
-            if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, clock):
+            if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, budget):
                 return True
-            windows = self.narrowed(windows, grid, clock)
+            windows = self.narrowed(windows, grid, budget)
             if grid == _GRIDS[0]:
-                windows = shaved(windows, self.threads, clock.part(_SHARE_OF_SHAVING), _THOROUGH)
-        if not windows.feasible or any(self._refuted_on(grid, windows, clock) for grid in _GRIDS):
+                windows = shaved(windows, budget.part(_SHARE_OF_SHAVING), _THOROUGH)
+        if not windows.feasible or any(self._refuted_on(grid, windows, budget) for grid in _GRIDS):
             return True
-        if any(self._refuted_by(self.devices[:1], grid, windows, clock) for grid in _FINE_GRIDS):
+        if any(self._refuted_by(self.devices[:1], grid, windows, budget) for grid in _FINE_GRIDS):
             return True
         self.open = windows
         return False
 
-    def _refuted_on(self, grid: float, windows: Windows, clock: Clock) -> bool:
+    def _refuted_on(self, grid: float, windows: Windows, budget: Budget) -> bool:
         """Whether any other device refutes windows on a grid, where no smaller target has passed it."""
         if windows.horizon >= self.passed.get(grid, inf):
             return False
-        if self._refuted_by(self.devices[_WITNESSES:], grid, windows, clock):
+        if self._refuted_by(self.devices[_WITNESSES:], grid, windows, budget):
             return True
-        if clock.left > 0:
+        if budget.left > 0:
             self.passed[grid] = windows.horizon
         return False
 
-    def narrowed(self, windows: Windows, grid: float, clock: Clock) -> Windows:
+    def narrowed(self, windows: Windows, grid: float, budget: Budget) -> Windows:
         """Cut off parts of frames' windows, of the widest one first, until one has no part to cut off."""
-        while windows.feasible and clock.left > 0:
+        while windows.feasible and budget.left > 0:
             device, before = self._widest(windows), _width(windows).sum()
             for late in (True, False):
-                windows = self._cut(windows, device, grid, clock, late=late)
+                windows = self._cut(windows, device, grid, budget, late=late)
             if _width(windows).sum() == before:
                 break
         return windows
@@ -126,30 +128,30 @@ class Refuter:
         width = _width(windows)
         return next(device for device in self.devices if width[device] >= 0.9 * width.max())
 
-    def _cut(self, windows: Windows, device: int, grid: float, clock: Clock, *, late: bool) -> Windows:
+    def _cut(self, windows: Windows, device: int, grid: float, budget: Budget, *, late: bool) -> Windows:
         """Cut off late or early starts of a device's frame as long as a part of them is refuted."""
         share = 1 / 2
-        while windows.feasible and share >= _SMALLEST_PART and clock.left > 0:
+        while windows.feasible and share >= _SMALLEST_PART and budget.left > 0:
             low, high = (int(frames[device]) for frames in windows.frames)
             if high - low < _NARROW * self.hop:
                 break
             size = int(share * (high - low))
             first, second = (low, low + size), (high - size, high)
-            part = windows_where(windows, device, *(second if late else first), clock)
+            part = windows_where(windows, device, *(second if late else first), budget)
             witnesses = {device, *self.devices[:_WITNESSES]}
-            if not part.feasible or self._refuted_by(list(witnesses), grid, part, clock):
+            if not part.feasible or self._refuted_by(list(witnesses), grid, part, budget):
                 rest = (low, high - size - 1) if late else (low + size + 1, high)
-                windows, share = windows_where(windows, device, *rest, clock), 1 / 2
+                windows, share = windows_where(windows, device, *rest, budget), 1 / 2
             else:
                 share /= 2
         return windows
 
-    def _refuted_by(self, devices: list[int], grid: float, windows: Windows, clock: Clock) -> bool:
+    def _refuted_by(self, devices: list[int], grid: float, windows: Windows, budget: Budget) -> bool:
         """Whether the progress of one of these devices has no solution."""
-        with ThreadPoolExecutor(self.threads) as pool:
-            for begin in range(0, len(devices), self.threads):
-                batch = devices[begin : begin + self.threads]
-                answers = pool.map(lambda device: self._is_infeasible(device, grid, windows, clock), batch)
+        with ThreadPoolExecutor(budget.threads) as pool:
+            for begin in range(0, len(devices), budget.threads):
+                batch = devices[begin : begin + budget.threads]
+                answers = pool.map(lambda device: self._is_infeasible(device, grid, windows, budget), batch)
                 for device, answer in zip(batch, list(answers), strict=True):
                     if answer:
                         self.devices.remove(device)
@@ -157,15 +159,15 @@ class Refuter:
                         return True
         return False
 
-    def _is_infeasible(self, device: int, grid: float, windows: Windows, clock: Clock) -> bool:
+    def _is_infeasible(self, device: int, grid: float, windows: Windows, budget: Budget) -> bool:
         step = max(1, round(grid * self.hop))
-        if clock.left <= 0:
+        if budget.left <= 0:
             return False
         if overload_of(self.queues, windows, device) > 0:
             return True
         if windows.horizon // step > _MOST_TIMES:
             return False
-        return is_infeasible(FluidRows(self.queues, windows, device, step).system, clock)
+        return is_infeasible(FluidRows(self.queues, windows, device, step).system, budget)
 
 
 def _width(windows: Windows) -> Ints:

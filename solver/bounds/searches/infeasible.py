@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...clock import Clock
+from tightpipe.core.budget import Budget
+
 from .interior_point import LinearProgram, duals_of, merged
 
 UNIT = 2**20  # of a variable: its bounds are integers in these parts
@@ -70,8 +71,8 @@ class Inequalities:
         return sum(f * number for f, number in zip(factor, self.least, strict=True)) * UNIT > most
 
 
-def is_infeasible(system: Inequalities, clock: Clock) -> bool:
-    """Whether a proof is found within the time limit that the system has no solution.
+def is_infeasible(system: Inequalities, budget: Budget) -> bool:
+    """Whether a proof is found before the deadline that the system has no solution.
 
     Notes
     -----
@@ -79,7 +80,7 @@ def is_infeasible(system: Inequalities, clock: Clock) -> bool:
     that e = 1 has a solution. HiGHS minimises e by interior points; the duals, scaled and rounded,
     are tried as multipliers. What they prove does not rest on floating point.
     """
-    if clock.left < _SECONDS_PER_ENTRY * len(system.row):
+    if budget.left < _SECONDS_PER_ENTRY * len(system.row):
         return False
     missing = np.array(system.shortfall(system.lower), float) / UNIT
     row, column = np.array(system.row), np.array(system.column)
@@ -98,7 +99,7 @@ def is_infeasible(system: Inequalities, clock: Clock) -> bool:
             len(system.lower) + 1,
         ),
     )
-    duals = duals_of(program, clock)
+    duals = duals_of(program, budget)
     if duals is None or not np.all(np.isfinite(duals)):
         return False
     multiplier = duals / size

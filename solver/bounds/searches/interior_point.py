@@ -9,9 +9,8 @@ import numpy as np
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
+from tightpipe.core.budget import Budget
 from tightpipe.kernels.arrays import Floats, Ints
-
-from ...clock import LONGEST, Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,12 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
     return place[keep] // columns, place[keep] % columns, total[keep]
 
 
-def duals_of(program: LinearProgram, clock: Clock) -> Floats | None:
-    """Return the duals of the rows, None where there are none within the time limit."""
-    seconds = min(max(clock.left, 0.01), LONGEST)
+def duals_of(program: LinearProgram, budget: Budget) -> Floats | None:
+    """Return the duals of the rows, None where there are none before the deadline."""
     model = mathopt.Model.from_model_proto(_model(program))
     parameters = mathopt.SolveParameters(
-        time_limit=datetime.timedelta(seconds=seconds), lp_algorithm=mathopt.LPAlgorithm.BARRIER
+        time_limit=datetime.timedelta(seconds=budget.seconds_for_solver),
+        lp_algorithm=mathopt.LPAlgorithm.BARRIER,
     )
     parameters.highs.string_options["run_crossover"] = "off"
     try:

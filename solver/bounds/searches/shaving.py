@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.options import Options
+from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Bound, Proof
 
-from ...clock import Clock
 from ...queues import queues_of
 from ...windows import shaved_windows
 from .destructive import Steps, destructive_bound
@@ -15,7 +15,9 @@ _STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)
 _THOROUGH = 240  # deeper sweeps take longer than they bring
 
 
-def shaving_bound(instance: Instance, upper: int, options: Options, lower: int = 0) -> Bound:
+def shaving_bound(
+    instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
+) -> Bound:
     """Bound the cost by targets T for which propagation and shaving leave no schedule.
 
     Parameters
@@ -24,10 +26,12 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
         A problem that has a schedule, without overlapped operations or flushed iterations.
     upper
         The cost of a known schedule: no target needs to be larger than upper - 1.
-    options
-        Time limit (10 minutes when None), threads, progress.
+    budget
+        For all targets together; a search without a deadline ends after ten minutes.
     lower
         A proven bound of the cost: no smaller target is asked.
+    progress
+        Called with each better bound.
 
     Notes
     -----
@@ -39,12 +43,12 @@ def shaving_bound(instance: Instance, upper: int, options: Options, lower: int =
     queues = queues_of(instance)
     wider = None
 
-    def refute(target: int, clock: Clock) -> Proof | None:
+    def refute(target: int, part: Budget) -> Proof | None:
         nonlocal wider
-        windows = shaved_windows(queues, target, options.threads, clock, _THOROUGH, wider)
+        windows = shaved_windows(queues, target, part, _THOROUGH, wider)
         if windows.feasible:
             wider = windows
         return None if windows.feasible else Proof.SHAVING
 
     argument = "propagation and shaving show that no schedule costs {target} or less"
-    return destructive_bound("shaving", argument, refute, _STEPS, instance, upper, options, lower)
+    return destructive_bound("shaving", argument, refute, _STEPS, instance, upper, budget, lower, progress)

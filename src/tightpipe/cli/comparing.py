@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from .. import drawing
+from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance import Objective
-from ..core.options import Options
 from ..experiments.compare import COLUMNS, Task, choose_settings, lacking, missing, plan, row_of, run
 from ..experiments.compare_report import latest, markdown
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
@@ -71,9 +71,9 @@ def _compare(
     computed again, so an interrupted run continues where it stopped.
     """
     names = [name.strip() for name in methods.split(",")]
-    options = Options(time_limit, workers, seed, max_memory=max_memory)
+    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory)
     chosen = choose_settings(settings)
-    tasks = plan(chosen, memory.split(","), names, Objective(objective), options, link_occupancy)
+    tasks = plan(chosen, memory.split(","), names, Objective(objective), allowance, link_occupancy)
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
     if migrate:
@@ -104,7 +104,7 @@ def _run_tasks(tasks: Sequence[Task], store: RowStore) -> None:
 
 def _seconds(task: Task) -> float:
     """Return the most time that a task takes, about."""
-    return (task.options.time_limit or 0.0) if task.searches else 2.0
+    return (task.allowance.time_limit or 0.0) if task.searches else 2.0
 
 
 def _write_report(store: RowStore, output: str, baseline: str, as_json: bool) -> None:
@@ -171,8 +171,8 @@ def _realistic(
     if migrate:
         rows = migrate_table(Path(output), REALISTIC_COLUMNS, lacking_realistic)
         return show({"csv": output, "migrated": rows}, as_json)
-    options = Options(time_limit, workers, seed, max_memory=max_memory)
-    tasks = plan_realistic(choose_realistic(settings), options)
+    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory)
+    tasks = plan_realistic(choose_realistic(settings), allowance)
     store = RowStore(Path(output), REALISTIC_COLUMNS)
     todo = missing_realistic(tasks, store)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from ..core.allowance import Allowance
 from ..core.files import STANDARD, check_writable
 from ..core.instance_file import load_instance
 from ..core.interruption import exit_status, held_back, reason_of, was_stopped
-from ..core.options import Options
 from ..core.result import Bound, Result
 from ..core.schedule_file import load_schedule, save_schedule
 from ..core.summary import summary
@@ -115,8 +115,8 @@ def _bound(
     """
     problem = load_instance(instance)
     with progress_bar(1, time_limit) as bar:
-        options = Options(time_limit, workers, max_memory=max_memory, progress=bar.begin("bound"))
-        bounds, reason = _until_stopped(bounds_within(problem, options))
+        allowance = Allowance(time_limit, workers, max_memory=max_memory)
+        bounds, reason = _until_stopped(bounds_within(problem, allowance, bar.begin("bound")))
     _show_bounds(bounds, reason, as_json)
     context.exit(exit_status(reason) if reason else 0)
 

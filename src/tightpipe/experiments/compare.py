@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ..core.activations import limits_of_activations
+from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.instance import Instance, Objective
 from ..core.integers import check_int
 from ..core.interruption import raise_again
-from ..core.options import Options, Progress
+from ..core.progress import Progress
 from ..core.result import Result
 from ..settings import Setting, load_settings
 from ..solving.methods import find_method
 from ..solving.solve import solve
 from .row_store import Row, RowStore
-from .solve_columns import added_columns, memory_column, option_columns, result_columns
+from .solve_columns import added_columns, allowance_columns, memory_column, result_columns
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
@@ -43,7 +44,7 @@ class Task:
     m_offset: int
     objective: Objective
     method: str
-    options: Options
+    allowance: Allowance
     link_occupancy: int = 0
 
     @property
@@ -91,7 +92,7 @@ class Task:
             "placement": self.placement,
             "objective": str(self.objective),
             "method": self.method,
-        } | option_columns(self.options, searches=self.searches)
+        } | allowance_columns(self.allowance, searches=self.searches)
 
 
 def parse_memory(text: str, devices: int) -> int:
@@ -141,7 +142,7 @@ def plan(
     memory: Sequence[str],
     methods: Sequence[str],
     objective: Objective,
-    options: Options,
+    allowance: Allowance,
     link_occupancy: int = 0,
 ) -> list[Task]:
     """Return the rows of a run in the order in which they are computed, checked before anything runs."""
@@ -149,7 +150,7 @@ def plan(
     for method in methods:
         find_method(method)
     return [
-        Task(setting, parse_memory(limit, setting.devices), objective, method, options, link_occupancy)
+        Task(setting, parse_memory(limit, setting.devices), objective, method, allowance, link_occupancy)
         for setting in settings
         for limit in memory
         for method in methods
@@ -169,14 +170,14 @@ def run(
     A solve that Ctrl-C or SIGTERM ended early is no row: its KeyboardInterrupt is raised again instead.
     """
     for task in tasks:
-        options = task.options
+        allowance = task.allowance
         result = solve(
             task.instance,
             task.method,
-            time_limit=options.time_limit,
-            workers=options.workers,
-            seed=options.seed,
-            max_memory=options.max_memory,
+            time_limit=allowance.time_limit,
+            workers=allowance.workers,
+            seed=allowance.seed,
+            max_memory=allowance.max_memory,
             progress=watch(task),
         )
         raise_again(result.reason)
@@ -193,7 +194,7 @@ def lacking(row: Row) -> dict[str, object]:
         If the row's limit is not that of its setting: it was not always counted in stages of the placement.
     """
     (setting,) = choose_settings(row["setting"].split(" link ")[0])
-    task = Task(setting, int(row["m_offset"]), Objective(row["objective"]), row["method"], Options())
+    task = Task(setting, int(row["m_offset"]), Objective(row["objective"]), row["method"], Allowance())
     limit = task.instance.memory_limit(0)
     if str(limit) != row["max_mem"]:
         rule = f"2p{task.m_offset:+d} activations of {setting.name} in {task.placement} are {limit} now"

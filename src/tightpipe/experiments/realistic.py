@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..core.interruption import raise_again
-from ..core.options import Options, Progress
+from ..core.progress import Progress
 from ..core.result import Result, Status
 from ..core.retime import retime
 from ..core.validate import validate
 from ..settings import load_realistic, with_median_costs
 from ..solving.solve import solve
 from .row_store import Row, RowStore
-from .solve_columns import added_columns, memory_column, option_columns, result_columns
+from .solve_columns import added_columns, allowance_columns, memory_column, result_columns
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
@@ -35,7 +36,7 @@ class RealisticTask:
 
     name: str
     method: str
-    options: Options
+    allowance: Allowance
 
     @property
     def instance(self) -> Instance:
@@ -46,7 +47,7 @@ class RealisticTask:
         """Return the columns that are known before the solve."""
         searches = self.method not in (MEDIAN, "greedy-v")
         names: dict[str, object] = {"setting": self.name, "method": self.method}
-        return names | option_columns(self.options, searches=searches)
+        return names | allowance_columns(self.allowance, searches=searches)
 
 
 def choose_realistic(text: str) -> list[str]:
@@ -65,9 +66,9 @@ def choose_realistic(text: str) -> list[str]:
     return names
 
 
-def plan_realistic(names: Sequence[str], options: Options) -> list[RealisticTask]:
+def plan_realistic(names: Sequence[str], allowance: Allowance) -> list[RealisticTask]:
     """Return the rows of a run in the order in which they are computed."""
-    return [RealisticTask(name, method, options) for name in names for method in METHODS]
+    return [RealisticTask(name, method, allowance) for name in names for method in METHODS]
 
 
 def missing_realistic(tasks: Sequence[RealisticTask], store: RowStore) -> list[RealisticTask]:
@@ -98,10 +99,10 @@ def _solve(task: RealisticTask, progress: Progress) -> Result:
     return solve(
         task.instance,
         task.method,
-        time_limit=task.options.time_limit,
-        workers=task.options.workers,
-        seed=task.options.seed,
-        max_memory=task.options.max_memory,
+        time_limit=task.allowance.time_limit,
+        workers=task.allowance.workers,
+        seed=task.allowance.seed,
+        max_memory=task.allowance.max_memory,
         progress=progress,
     )
 

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from ..core.activations import memory_of_1f1b
+from ..core.allowance import Allowance
 from ..core.instance import Instance
 from ..core.metrics import imbalance, works
-from ..core.options import Options
 from ..core.result import Result
 
 
-def option_columns(options: Options, *, searches: bool) -> dict[str, object]:
-    """Return the columns of the options and versions; without a search, options make no difference."""
-    limit = options.time_limit if searches else None
+def allowance_columns(allowance: Allowance, *, searches: bool) -> dict[str, object]:
+    """Return the columns of the allowance and versions; without a search, it makes no difference."""
+    limit = allowance.time_limit if searches else None
     return {
-        "workers": options.threads if searches else 1,
-        "seed": options.seed if searches else 0,
+        "workers": allowance.threads if searches else 1,
+        "seed": allowance.seed if searches else 0,
         "time_limit": limit if limit is None else f"{limit:g}",
         "tightpipe_version": version("tightpipe"),
         "ortools_version": version("ortools"),

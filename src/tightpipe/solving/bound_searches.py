@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..core.budget import Budget
 from ..core.instance import Instance
-from ..core.options import Options
+from ..core.progress import Progress
 from ..core.result import Bound
 
-BoundSearch = Callable[[Instance, int, Options, int], Bound]
+BoundSearch = Callable[[Instance, int, Budget, int, Progress], Bound]
 
 
 def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.clock import Clock
 from tightpipe.solver.modelled import is_modelled
 
+from ..core.allowance import Allowance
 from ..core.contradiction import refuse_contradiction
 from ..core.errors import InfeasibleError
 from ..core.instance import Instance
 from ..core.metrics import cost
-from ..core.options import Options
+from ..core.progress import Progress, ignore
 from ..core.result import Bound
 from .bound_searches import bound_searches
 from .ensure_compiled import ensure_compiled
@@ -46,10 +46,10 @@ def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | N
     InputError
         If an option is out of range.
     """
-    return max(bounds_within(instance, Options(time_limit, workers)), key=_value)
+    return max(bounds_within(instance, Allowance(time_limit, workers)), key=_value)
 
 
-def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
+def bounds_within(instance: Instance, allowance: Allowance, progress: Progress = ignore) -> Iterator[Bound]:
     """Yield all bounds of an instance: by formula, then each better one by search within the time limit.
 
     The searches refute costs below that of the best heuristic, and apply where the exact models do.
@@ -64,10 +64,10 @@ def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
         raise InfeasibleError(reason)
     searches = bound_searches()
     ensure_compiled()
-    clock = Clock(options.time_limit)
+    budget = allowance.begin()
     formulas = all_bounds(instance)
     yield from formulas
-    starts = warm_starts(instance) if options.time_limit != 0 and is_modelled(instance) else []
+    starts = warm_starts(instance) if budget.left > 0 and is_modelled(instance) else []
     if not starts:
         return
     _, start = starts[0]
@@ -76,7 +76,7 @@ def bounds_within(instance: Instance, options: Options) -> Iterator[Bound]:
         refuse_contradiction(start, best.value, best.proof)
         if best.value == upper:
             break
-        bound = search(instance, upper, clock.part(share).limit(options), best.value)
+        bound = search(instance, upper, budget.part(share), best.value, progress)
         if bound.value > best.value:
             best = bound
             yield bound

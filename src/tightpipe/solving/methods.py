@@ -11,18 +11,19 @@ from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.modelled import refuse_unmodelled
 
+from ..core.budget import Budget
 from ..core.contradiction import refuse_contradiction
 from ..core.errors import InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
 from ..core.interruption import reason_of
 from ..core.metrics import cost
-from ..core.options import Options
 from ..core.placement import PLACEMENTS
+from ..core.progress import Progress
 from ..core.result import LogEntry, Result, Status
 from ..core.schedule import Schedule
 from .starts import WarmStart, requested_starts, validated
 
-Run = Callable[[Instance, Options, WarmStart], Result]
+Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Method:
     placements: tuple[str, ...]
     memory: str
     source: str
-    load: Callable[[], Run]
+    load: Callable[..., Run]  #: takes what is the method's own, such as the backend of `milp`
 
 
 def methods() -> list[str]:
@@ -58,7 +59,9 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _: WarmStart) -> Result:
+def _run_heuristic(
+    heuristic: Heuristic, instance: Instance, _: Budget, __: WarmStart, progress: Progress
+) -> Result:
     begin = time.perf_counter()
     try:
         schedule = validated(instance, heuristic.order(instance))
@@ -71,7 +74,7 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
     bound, value = best_bound(instance), cost(schedule)
     refuse_contradiction(schedule, bound.value, bound.proof)
     entry = LogEntry(seconds, value, bound.value, bound.proof)
-    options.progress(entry)
+    progress(entry)
     status = Status.OPTIMAL if value == bound.value else Status.FEASIBLE
     return Result(
         *(instance, heuristic.name, status, schedule, bound.value, seconds, (entry,)), proof=bound.proof
@@ -79,9 +82,14 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
 
 
 def _run_solver(
-    name: str, solver: Callable[..., Result], instance: Instance, options: Options, warm_start: WarmStart
+    name: str,
+    solver: Callable[..., Result],
+    instance: Instance,
+    budget: Budget,
+    warm_start: WarmStart,
+    progress: Progress,
 ) -> Result:
-    """Run a solver on what the time limit leaves after the warm start was found."""
+    """Run a solver from a warm start, which is found within the same budget."""
     begin = time.perf_counter()
     reason = instance.infeasibility()
     if reason is not None:
@@ -90,12 +98,10 @@ def _run_solver(
     try:
         for schedule in requested_starts(instance, warm_start):
             starts.append(schedule)
-        spent = time.perf_counter() - begin
-        left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
-        result = solver(instance, replace(options, time_limit=left), min(starts, key=cost, default=None))
+        result = solver(instance, budget, min(starts, key=cost, default=None), progress=progress)
     except KeyboardInterrupt as stop:  # before the solver had more to keep than what it starts from
-        at_once = replace(options, time_limit=0.0)
-        result = solver(instance, at_once, min(starts, key=cost, default=None))
+        at_once = budget.within(0.0)
+        result = solver(instance, at_once, min(starts, key=cost, default=None), progress=progress)
         result = replace(result, reason=reason_of(stop))
     return replace(result, seconds=time.perf_counter() - begin)
 
@@ -103,29 +109,25 @@ def _run_solver(
 def _load_cpsat() -> Run:
     from tightpipe.solver.cpsat import solve_cpsat
 
-    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+    def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
         refuse_unmodelled("cpsat", instance)
-        return _run_solver("cpsat", solve_cpsat, instance, options, warm_start)
+        return _run_solver("cpsat", solve_cpsat, instance, budget, warm_start, progress)
 
     return run
 
 
-def _load_milp() -> Run:
+def _load_milp(backend: str = "highs") -> Run:
     from tightpipe.solver.milp import solve_milp
 
-    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-        solver = partial(solve_milp, backend=options.backend or "highs")
-        return _run_solver("milp", solver, instance, options, warm_start)
-
-    return run
+    return partial(_run_solver, "milp", partial(solve_milp, backend=backend))
 
 
 def _load_improve() -> Run:
     from tightpipe.solver.improve import improve
 
-    def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
+    def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
         refuse_unmodelled("improve", instance, flushes=True)
-        return _run_solver("improve", improve, instance, options, warm_start)
+        return _run_solver("improve", improve, instance, budget, warm_start, progress)
 
     return run
 

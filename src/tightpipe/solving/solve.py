@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ..core.allowance import Allowance
+from ..core.budget import Budget
 from ..core.errors import InputError
 from ..core.instance import Instance
-from ..core.options import Options, Progress
+from ..core.progress import Progress, ignore
 from ..core.result import LogEntry, Result
 from ..core.schedule import Schedule
 from .ensure_compiled import ensure_compiled
@@ -66,13 +66,11 @@ def solve(
     InputError
         If the method is unknown or does not fit the placement, or an option is out of range.
     """
-    options = Options(time_limit, workers, seed, backend, max_memory)
-    if progress is not None:
-        options = replace(options, progress=progress)
+    allowance = Allowance(time_limit, workers, seed, max_memory)
     run = _fitting_run(instance, method, backend, warm_start)
     if display:
-        run = _displayed(run, method)
-    return run(instance, options, warm_start)
+        run = _displayed(run, method, allowance.time_limit)
+    return run(instance, allowance.begin(), warm_start, progress or ignore)
 
 
 def _fitting_run(instance: Instance, method: str, backend: str | None, warm_start: WarmStart) -> Run:
@@ -83,24 +81,24 @@ def _fitting_run(instance: Instance, method: str, backend: str | None, warm_star
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
         fitting = [m.name for m in METHODS.values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
-    run = chosen.load()
+    run = chosen.load() if backend is None else chosen.load(backend)
     ensure_compiled()
     return run
 
 
-def _displayed(run: Run, method: str) -> Run:
+def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
     """Return the run with a progress bar on stderr beside whoever else is told about progress."""
     from ..terminal.progress_bar import progress_bar  # takes longer to load than what runs without it
 
-    def show(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-        with progress_bar(1, options.time_limit) as bar:
+    def show(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
+        with progress_bar(1, time_limit) as bar:
             watch = bar.begin(method)
 
             def tell(entry: LogEntry) -> None:
-                options.progress(entry)
+                progress(entry)
                 watch(entry)
 
-            result = run(instance, replace(options, progress=tell), warm_start)
+            result = run(instance, budget, warm_start, tell)
             found = f"cost {result.cost} bound {result.bound} in {result.seconds:.1f} s"
             bar.finish(f"{method}: {result.status} {found}", None)
         return result

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from ..core.options import Progress as Watcher
+from ..core.progress import Progress as Watcher
 from ..core.result import LogEntry
 from .console import MISSING
 

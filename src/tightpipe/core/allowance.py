@@ -1,57 +1,52 @@
-"""What every solver is given besides the instance: limits, seed, and whom to tell about progress."""
+"""What a caller allows one solve, as plain numbers: checked before anything begins, and kept in tables."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
+from .budget import Budget
 from .errors import InputError
 from .integers import check_int, store_plain
-from .result import LogEntry
-
-Progress = Callable[[LogEntry], None]
 
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _ignore(_: LogEntry) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
-class Options:
-    """Limits of one solve.
+class Allowance:
+    """Limits and seed of one solve that has not begun; `begin` starts its time.
+
+    Loading a solver and compiling its inner loops comes between the two: a number that is out of range is
+    refused before it, and what it takes is not charged to the time limit.
 
     Parameters
     ----------
     time_limit
         Wall seconds, at least 0; None for no limit. 0 returns the warm start with its bound.
     workers
-        Threads, at least 1; None takes the machine's cores. One worker makes a solve reproducible
+        Threads, 1 to 1024; None takes the machine's cores. One worker makes a solve reproducible
         as long as it is not the time limit that ends it.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
-    backend
-        Solver behind a method that has several; None takes its first.
     max_memory
         Resident GB (10**9 bytes, above 0) of this process and a backend's at which CP-SAT and MILP end with
         what they have; None for no cap. Memory is looked at a few times a second, so that a solver may
         exceed the cap for a moment. What heuristics, improvement and shaving take is known beforehand and
         small: the cap is not for them.
-    progress
-        Called with each new incumbent or bound.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range; the message names it and its value.
     """
 
     time_limit: float | None = None
     workers: int | None = None
     seed: int = 0
-    backend: str | None = None
     max_memory: float | None = None
-    progress: Progress = _ignore
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -68,3 +63,8 @@ class Options:
     def threads(self) -> int:
         """Number of threads to use."""
         return self.workers or os.cpu_count() or 1
+
+    def begin(self) -> Budget:
+        """Return the budget of a solve that begins now."""
+        endless = Budget(threads=self.threads, seed=self.seed, max_memory=self.max_memory)
+        return endless.within(inf if self.time_limit is None else self.time_limit)

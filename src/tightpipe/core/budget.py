@@ -1,0 +1,73 @@
+"""What work may take: the time until a deadline, threads and memory; and its seed.
+
+A budget is made once, where a solve begins. All work below is handed the same budget, or one that is narrowed
+to a part of the time. As the deadline is a point in time and not a length, nobody has to take off what was
+spent on the way down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from time import perf_counter
+
+_UNENDING = 600.0  # seconds for a search that would not end by itself
+_SHORTEST, _LONGEST = 0.01, 1e8  # seconds; not every solver takes 0 or infinity
+_SEEDS = 2**31  # what solvers take: 32 bits with a sign
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Deadline, threads, seed and memory cap of a solve, or of a part of it.
+
+    Parameters
+    ----------
+    deadline
+        When to end, in seconds of `time.perf_counter` of this process; infinite for no time limit.
+    threads
+        Number of threads, at least 1.
+    seed
+        Seed of every random choice, 0 to 2**31 - 1.
+    max_memory
+        Resident GB (10**9 bytes) of this process and a backend's; None for no cap.
+    """
+
+    deadline: float = inf
+    threads: int = 1
+    seed: int = 0
+    max_memory: float | None = None
+
+    @property
+    def endless(self) -> bool:
+        """Whether there is no deadline."""
+        return self.deadline == inf
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, at least 0; infinite where there is none."""
+        return max(0.0, self.deadline - perf_counter())
+
+    @property
+    def seconds_for_solver(self) -> float:
+        """Seconds until the deadline as other solvers take them: above 0, and finite."""
+        return min(max(self.left, _SHORTEST), _LONGEST)
+
+    def within(self, seconds: float) -> Budget:
+        """Return the budget that ends in so many seconds, or at the deadline where that comes first."""
+        return replace(self, deadline=min(self.deadline, perf_counter() + seconds))
+
+    def part(self, share: float) -> Budget:
+        """Return the budget that ends when a share of the time left has passed, above 0 and at most 1."""
+        return self.within(share * self.left)
+
+    def with_deadline(self, seconds: float = _UNENDING) -> Budget:
+        """Return the same budget if it has a deadline, else one that ends in so many seconds."""
+        return self.within(seconds) if self.endless else self
+
+    def reseeded(self, step: int) -> Budget:
+        """Return the budget with a seed so many further on; after the last seed comes the first."""
+        return replace(self, seed=(self.seed + step) % _SEEDS)
+
+
+UNLIMITED = Budget()
+"""One thread for as long as it takes."""

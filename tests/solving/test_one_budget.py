@@ -1,0 +1,140 @@
+"""One budget per solve: made when all is loaded, the same or narrower for everything below."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from exact_cases import plain_memory, v_instance
+
+from tightpipe import solve
+from tightpipe.core import budget as budget_module
+from tightpipe.core.allowance import Allowance
+from tightpipe.core.budget import Budget
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.progress import Progress
+from tightpipe.core.result import Bound, Proof
+from tightpipe.core.schedule import Schedule
+from tightpipe.solver import best
+from tightpipe.solver.best import STEPS
+from tightpipe.solver.bounds import best_bound
+from tightpipe.solving import bounds
+from tightpipe.solving.starts import warm_starts
+
+EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
+    """The budgets that have been begun, in sequence."""
+    budgets: list[Budget] = []
+    begin = Allowance.begin
+
+    def remembered(allowance: Allowance) -> Budget:
+        budgets.append(begin(allowance))
+        return budgets[-1]
+
+    monkeypatch.setattr(Allowance, "begin", remembered)
+    return budgets
+
+
+def _seen(monkeypatch: pytest.MonkeyPatch, module: str, name: str, place: int) -> list[Budget]:
+    """Let a function go on as it is, and keep the budgets that it is called with."""
+    seen: list[Budget] = []
+    real: Callable[..., Any] = getattr(sys.modules[module], name)
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        seen.append(arguments[place])
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(sys.modules[module], name, watched)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("method", "module", "name", "place"),
+    [
+        ("cpsat", "cpsat.cpsat_method", "shaved_windows", 2),
+        ("cpsat", "cpsat.cpsat_method", "search", 1),
+        ("milp", "milp.milp_method", "shaved_windows", 2),
+        ("milp", "milp.highs", "run_process", 3),
+        ("best", "bounds.energetic", "windows_of", 2),
+    ],
+)
+def test_what_works_below_has_no_more_than_the_solve(
+    monkeypatch: pytest.MonkeyPatch, begun: list[Budget], method: str, module: str, name: str, place: int
+) -> None:
+    solve(EASY, method, time_limit=0)  # loaded
+    begun.clear()
+    seen = _seen(monkeypatch, f"tightpipe.solver.{module}", name, place)
+    solve(EASY, method, time_limit=20, workers=2, seed=3, max_memory=1000, warm_start=None)
+    (whole,) = begun
+    assert seen
+    for budget in seen:
+        assert budget.deadline <= whole.deadline
+        assert (budget.threads, budget.max_memory) == (2, 1000)
+
+
+def test_the_time_begins_when_all_is_compiled(monkeypatch: pytest.MonkeyPatch, begun: list[Budget]) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(budget_module, "perf_counter", lambda: now[0])
+
+    def compile_for_long() -> None:
+        now[0] += 500
+
+    monkeypatch.setattr(sys.modules["tightpipe.solving.solve"], "ensure_compiled", compile_for_long)
+    solve(EASY, "list", time_limit=20)
+    assert [budget.deadline for budget in begun] == [1520.0]
+
+
+def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, deadlines = [1000.0], []
+    monkeypatch.setattr(budget_module, "perf_counter", lambda: now[0])
+
+    def search(_: Instance, __: int, budget: Budget, lower: int, ___: Progress) -> Bound:
+        deadlines.append(budget.deadline)
+        now[0] += budget.left
+        return Bound(lower, "none", "", 0.0, Proof.FLUID)
+
+    monkeypatch.setattr(bounds, "bound_searches", lambda: ((search, 0.2), (search, 0.5), (search, 1.0)))
+    list(bounds.bounds_within(HARD, Allowance(100, workers=1)))
+    assert deadlines == [1020.0, 1060.0, 1100.0]
+
+
+def test_the_steps_of_best_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step takes all of its time; together they take all that there is, and no more."""
+    now, deadlines = [1000.0], []
+    monkeypatch.setattr(budget_module, "perf_counter", lambda: now[0])
+
+    def step(instance: Instance, budget: Budget, start: Schedule, bound: int, progress: Progress) -> Any:
+        deadlines.append(budget.deadline)
+        now[0] = budget.deadline
+        return solve(instance, "list")
+
+    monkeypatch.setattr(best, "STEPS", tuple(best.Step(step, s.share) for s in STEPS))
+    monkeypatch.setattr("tightpipe.solver.run.energetic_bound", lambda instance, *_: best_bound(instance))
+    start = warm_starts(HARD)[-1][1]
+    best.solve_best(HARD, Budget(deadline=1100.0), start)
+    assert deadlines == sorted(deadlines)
+    assert deadlines[0] == 1010.0
+    assert deadlines[-1] == 1100.0
+
+
+@pytest.mark.parametrize("method", ["cpsat", "improve"])
+def test_the_largest_seed_is_one_for_every_thread(method: str) -> None:
+    result = solve(EASY, method, time_limit=5, workers=2, seed=2**31 - 1)
+    assert not result.reason
+    assert result.schedule is not None
+    assert cost(result.schedule) >= largest_work(EASY)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp", "improve", "best"])
+def test_progress_is_told_beside_the_budget(method: str) -> None:
+    told: list[Any] = []
+    result = solve(HARD, method, time_limit=0, progress=told.append)
+    assert tuple(told) == result.log
+    assert len(told) == 1
