@@ -19,9 +19,9 @@ class OpenOrders:
 
     def __init__(self, queues: Queues, windows: Windows) -> None:
         self.queues, self.windows = queues.queues, windows
-        self.first: list[int] = windows.net.first.tolist()
+        self.first: list[int] = windows.arrays.first.tolist()
         self.on = [queues.on(d) for d in range(queues.instance.devices)]
-        self._slot: list[int] = windows.net.slot.tolist()
+        self._local: list[int] = windows.arrays.local.tolist()
         self._before: list[list[int]] = windows.before.tolist()
         self._after: list[list[int]] = windows.after.tolist()
 
@@ -35,5 +35,5 @@ class OpenOrders:
 
     def open_ranks(self, i: int, y: int) -> range:
         """Return the ranks of the elements of queue y whose order with item i is open."""
-        slot = self._slot[y]
-        return range(self._before[i][slot], self._after[i][slot])
+        k = self._local[y]
+        return range(self._before[i][k], self._after[i][k])

@@ -25,8 +25,8 @@ from ..cpsat.search import search
 from ..progress import Incumbent
 from ..queues import Queues, queues_of, starts_of
 from ..start import in_queue_order
-from ..windows.queue_arrays import net_of
-from ..windows.window_state_kernel import open_box
+from ..windows.queue_arrays import arrays_of
+from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import items_of
 
@@ -77,20 +77,19 @@ def _choose(
 def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
     """Return the windows of a lower cost in which only free items may change places with each other."""
     horizon = cost(schedule) - 1
-    net = net_of(queues, horizon)
-    box = open_box(net, horizon)
-    windows = Windows(horizon, net, True, box)
+    arrays = arrays_of(queues, horizon)
+    windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
     place = np.argsort(items_of(queues, schedule.order))  # positions rise along each queue
     for q, queue in enumerate(queues.queues):
-        mine = slice(net.first[q], net.first[q + 1])
+        mine = slice(arrays.first[q], arrays.first[q + 1])
         for other in queues.on(queue.device):
             if other != q:
-                theirs = slice(net.first[other], net.first[other + 1])
+                theirs = slice(arrays.first[other], arrays.first[other + 1])
                 least, most = _ranks(place[mine], free[mine], place[theirs], free[theirs])
-                slot = net.slot[other]
-                windows.before[mine, slot] = np.maximum(windows.before[mine, slot], least)
-                windows.after[mine, slot] = np.minimum(windows.after[mine, slot], most)
-    return replace(windows, feasible=bool(np.all(net.idle >= 0)) and settle(net, box, budget))
+                k = arrays.local[other]
+                windows.before[mine, k] = np.maximum(windows.before[mine, k], least)
+                windows.after[mine, k] = np.minimum(windows.after[mine, k], most)
+    return replace(windows, feasible=bool(np.all(arrays.idle >= 0)) and settle(arrays, windows.state, budget))
 
 
 def _ranks(

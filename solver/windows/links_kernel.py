@@ -5,80 +5,80 @@ A device's messages leave a link in the sequence of their items, `occupancy` tic
 
 from __future__ import annotations
 
-from typing import Any
+from tightpipe.kernels.compiled import compiled_inline
 
-from tightpipe.kernels.compiled import compiled
+from .queue_arrays import QueueArrays
+from .window_state_kernel import WindowState
 
 _FAR = 2**60
 _DEEP = 16  # messages looked at
 
 
-@compiled
-def leaves_from(net: Any, box: Any, item: int) -> int:
+@compiled_inline
+def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
     """Return the least time at which the item's message leaves.
 
     It leaves after every set of messages that surely leave before it: the earliest end among their items,
     and `occupancy` for each.
     """
-    value, place = box.value, box.place
-    queue = net.queue[item]
-    start, device = len(net.queue) + item * net.members.shape[1], net.device[queue]
-    for b in range(len(place)):
-        place[b] = value[start + b] if _shares(net, device, b, queue) else 0
-    least, bottom = value[item] + net.duration[queue], _FAR
+    queue = arrays.queue[item]
+    device, cursor = arrays.device[queue], state.cursor
+    for k in range(arrays.held[device]):
+        cursor[k] = state.before[item, k] if _shares(arrays, queue, k) else 0
+    least, bottom = state.earliest[item] + arrays.duration[queue], _FAR
     for count in range(1, _DEEP):
         latest, at = -_FAR, -1
-        for b in range(len(place)):
-            if place[b] > 0:
-                there = net.members[device, b]
-                end = value[net.first[there] + place[b] - 1] + net.duration[there]
+        for k in range(arrays.held[device]):
+            if cursor[k] > 0:
+                other = arrays.on[device, k]
+                end = state.earliest[arrays.first[other] + cursor[k] - 1] + arrays.duration[other]
                 if end > latest:
-                    latest, at = end, b
+                    latest, at = end, k
         if at < 0:
             break
-        place[at] -= 1
+        cursor[at] -= 1
         bottom = min(bottom, latest)
-        least = max(least, bottom + count * net.occupancy)
+        least = max(least, bottom + count * arrays.occupancy)
     return int(least)
 
 
-@compiled
-def leaves_by(net: Any, box: Any, item: int) -> int:
+@compiled_inline
+def leaves_by(arrays: QueueArrays, state: WindowState, item: int) -> int:
     """Return the largest time at which the item's message leaves: the mirror image of `leaves_from`."""
-    value, place = box.value, box.place
-    queue = net.queue[item]
-    start, device = len(net.queue) + item * net.members.shape[1], net.device[queue]
-    for b in range(len(place)):
-        there = net.members[device, b]
-        place[b] = _FAR
-        if _shares(net, device, b, queue):
-            place[b] = net.first[there] + value[len(value) // 2 + start + b]
-    most, top = due(net, box, item), -_FAR
+    queue = arrays.queue[item]
+    device, cursor = arrays.device[queue], state.cursor
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        cursor[k] = arrays.first[other + 1] - arrays.first[other]
+        if _shares(arrays, queue, k):
+            cursor[k] = state.after[item, k]
+    most, top = due(arrays, state, item), -_FAR
     for count in range(1, _DEEP):
         soonest, at = _FAR, -1
-        for b in range(len(place)):
-            if place[b] < _FAR and place[b] < net.first[net.members[device, b] + 1]:
-                last = due(net, box, place[b])
+        for k in range(arrays.held[device]):
+            other = arrays.on[device, k]
+            message = arrays.first[other] + cursor[k]
+            if message < arrays.first[other + 1]:
+                last = due(arrays, state, message)
                 if last < soonest:
-                    soonest, at = last, b
+                    soonest, at = last, k
         if at < 0:
             break
-        place[at] += 1
+        cursor[at] += 1
         top = max(top, soonest)
-        most = min(most, top - count * net.occupancy)
+        most = min(most, top - count * arrays.occupancy)
     return int(most)
 
 
-@compiled
-def due(net: Any, box: Any, item: int) -> int:
+@compiled_inline
+def due(arrays: QueueArrays, state: WindowState, item: int) -> int:
     """Return when the item's message must leave for its receiver to start in time."""
-    queue = net.queue[item]
-    receiver = net.first[net.receiver[queue]] + item - net.first[queue]
-    return int(box.value[len(box.value) // 2 + receiver] - net.travel[queue])
+    queue = arrays.queue[item]
+    receiver = arrays.first[arrays.receiver[queue]] + item - arrays.first[queue]
+    return int(state.latest[receiver] - arrays.travel[queue])
 
 
-@compiled
-def _shares(net: Any, device: int, slot: int, queue: int) -> bool:
-    """Whether the slot's queue sends over the same link."""
-    there = net.members[device, slot]
-    return bool(there >= 0 and net.link[there] == net.link[queue])
+@compiled_inline
+def _shares(arrays: QueueArrays, queue: int, k: int) -> bool:
+    """Whether the k-th queue of the device sends over the same link as the queue."""
+    return bool(arrays.link[arrays.on[arrays.device[queue], k]] == arrays.link[queue])

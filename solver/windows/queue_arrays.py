@@ -5,33 +5,34 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightpipe.core.instance import Objective
 from tightpipe.core.operation import OpKind
-from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.arrays import Bools, Ints
 
 from ..queues import Queues
 
 
-class Net(NamedTuple):
-    """Q queues on p devices, at most M queues on one device; items are numbered queue after queue.
+class QueueArrays(NamedTuple):
+    """Q queues on p devices, at most M queues on one device; N items, the elements of the queues.
 
-    A *slot* is the position of a queue among those of its device.
+    Items are numbered queue after queue, queues over all devices, and those of one device from 0 on again:
+    the device's k-th queue.
     """
 
     first: Ints  # (Q + 1,) item of each queue's first element
     queue: Ints  # (N,) queue of each item
-    duration: Ints  # (Q,)
-    delta: Ints  # (Q,)
+    duration: Ints  # (Q,) ticks
+    delta: Ints  # (Q,) memory
     device: Ints  # (Q,)
-    slot: Ints  # (Q,)
-    members: Ints  # (p, M) queues of each device, -1 where there are fewer
+    local: Ints  # (Q,) number of each queue among those of its device
+    on: Ints  # (p, M) the k-th queue of each device, -1 where there are fewer
+    held: Ints  # (p,) how many queues each device has
     followers: Ints  # (Q, E, 2) queue whose k-th waits for this one's, least ticks between the starts; -1
     sources: Ints  # (Q, M) for pooled W queues the B queues that fill them, else -1
     limit: Ints  # (p,) memory limit, -1 where there is none
     leaders: Ints  # (Q, E, 2) the other way round: queue whose k-th this one's waits for, least ticks
-    precedes: NDArray[np.bool_]  # (Q, Q) whether its k-th precedes the other's k-th, by way of any device
+    precedes: Bools  # (Q, Q) whether its k-th precedes the other's k-th, by way of any device
     link: Ints  # (Q,) link on which the queue's messages may have to wait, -1 for none
     receiver: Ints  # (Q,) queue that such a message goes to
     travel: Ints  # (Q,) ticks that it takes
@@ -41,7 +42,7 @@ class Net(NamedTuple):
     anchor: int  # the device whose frame starts at time 0; -1 when all frames do
 
 
-def net_of(queues: Queues, horizon: int) -> Net:
+def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
     """Return the arrays of `queues` under ``cost <= horizon``."""
     instance = queues.instance
     on = [queues.on(d) for d in range(instance.devices)]
@@ -61,14 +62,15 @@ def net_of(queues: Queues, horizon: int) -> Net:
             link[q], receiver[q], travel[q] = number, r, lag
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
     floating = instance.objective is Objective.DEVICE_SPAN
-    return Net(
+    return QueueArrays(
         first=first,
         queue=np.repeat(np.arange(len(count)), count),
         duration=np.array([queue.duration for queue in queues.queues]),
         delta=np.array([queue.delta for queue in queues.queues]),
         device=np.array(device),
-        slot=np.array([on[d].index(q) for q, d in enumerate(device)]),
-        members=_padded(on, width),
+        local=np.array([on[d].index(q) for q, d in enumerate(device)]),
+        on=_padded(on, width),
+        held=np.array([len(row) for row in on]),
         followers=_padded_pairs(followers),
         sources=_padded(sources, width),
         limit=np.array([-1 if limit is None else limit for limit in limits]),
@@ -84,7 +86,7 @@ def net_of(queues: Queues, horizon: int) -> Net:
     )
 
 
-def _closure(followers: list[list[tuple[int, int]]]) -> NDArray[np.bool_]:
+def _closure(followers: list[list[tuple[int, int]]]) -> Bools:
     """Return what follows from "its k-th precedes the other's k-th" by transitivity."""
     reach = np.zeros((len(followers), len(followers)), np.bool_)
     for q, row in enumerate(followers):

@@ -9,18 +9,20 @@ European Journal of Operational Research 78 (1994).
 
 from __future__ import annotations
 
-from typing import Any
-
+from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.kernels.compiled import compiled
 
-from .propagate_kernel import exclude, propagate, suppose
-from .window_state_kernel import ON, clear, undo
+from .agenda_kernel import clear
+from .decide_kernel import exclude, suppose
+from .propagate_kernel import propagate
+from .queue_arrays import QueueArrays
+from .window_state_kernel import RECORDING, WindowState, undo
 
 _ALL = 2**60
 
 
 @compiled
-def shave(net: Any, box: Any, items: Any, steps: int, fruitful: Any) -> bool:
+def shave(arrays: QueueArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools) -> bool:
     """Shave the open orders of some items.
 
     Parameters
@@ -30,21 +32,21 @@ def shave(net: Any, box: Any, items: Any, steps: int, fruitful: Any) -> bool:
     steps
         Items that the propagation of one supposition may work on: contradictions come early or never.
     fruitful
-        Shape (items,), receives whether an order of the item was decided.
+        Shape (all items,), receives whether an order of the item was decided.
 
     Returns
     -------
     bool
-        False on a contradiction: the box is empty.
+        False on a contradiction: the windows hold no schedule.
     """
     for item in items:
         fruitful[item] = False
-        device, own = net.device[net.queue[item]], net.slot[net.queue[item]]
-        for slot in range(net.members.shape[1]):
-            if slot == own or net.members[device, slot] < 0:
+        queue = arrays.queue[item]
+        for k in range(arrays.held[arrays.device[queue]]):
+            if k == arrays.local[queue]:
                 continue
             for follows in (True, False):
-                found = _shave_side(net, box, item, slot, follows, steps)
+                found = _shave_side(arrays, state, item, k, follows, steps)
                 if found < 0:
                     return False
                 if found > 0:
@@ -53,21 +55,22 @@ def shave(net: Any, box: Any, items: Any, steps: int, fruitful: Any) -> bool:
 
 
 @compiled
-def _shave_side(net: Any, box: Any, item: int, slot: int, follows: bool, steps: int) -> int:
-    """Shave from one side of the item until a supposition stands; -1 on a contradiction."""
-    items, slots, half = len(net.queue), net.members.shape[1], len(box.value) // 2
-    at = items + item * slots + slot
+def _shave_side(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
+    """Shave the orders with the device's k-th queue from one side until a supposition stands.
+
+    Return how many orders that has decided, -1 on a contradiction.
+    """
     decided = 0
-    while box.value[at] < box.value[half + at]:
-        box.state[ON] = 1
-        suppose(net, box, item, slot, follows)
-        stands = propagate(net, box, steps)
-        clear(box)
-        undo(box)
+    while state.before[item, k] < state.after[item, k]:
+        state.counter[RECORDING] = 1
+        suppose(arrays, state, item, k, follows)
+        stands = propagate(arrays, state, steps)
+        clear(state)
+        undo(state)
         if stands:
             break
         decided += 1
-        exclude(net, box, item, slot, follows)
-        if not propagate(net, box, _ALL):
+        exclude(arrays, state, item, k, follows)
+        if not propagate(arrays, state, _ALL):
             return -1
     return decided

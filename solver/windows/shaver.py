@@ -42,8 +42,8 @@ class Shaver:
         self.windows, self.threads = windows, threads
         self.feasible = windows.feasible
         self.steps = _FIRST_STEPS
-        self._fruitful = np.ones(len(windows.net.queue), np.bool_)
-        self._boxes = [windows.box, *(copy_of(windows.box) for _ in range(threads - 1))]
+        self._fruitful = np.ones(len(windows.arrays.queue), np.bool_)
+        self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 
     def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
         """Shave until the deadline; True when refuted, False when nothing more follows, else None.
@@ -72,8 +72,8 @@ class Shaver:
                 if budget.left <= 0:
                     return False
                 jobs = [
-                    pool.submit(shave, self.windows.net, box, part, self.steps, self._fruitful)
-                    for box, part in zip(self._boxes, parts, strict=True)
+                    pool.submit(shave, self.windows.arrays, state, part, self.steps, self._fruitful)
+                    for state, part in zip(self._states, parts, strict=True)
                 ]
                 stand = [job.result() for job in jobs]
                 if not all(stand) or not self._meet(budget):
@@ -98,13 +98,13 @@ class Shaver:
         """Give every copy what the others have found; False on a contradiction."""
         if self.threads == 1:
             return True
-        first, *others = self._boxes
-        for box in others:
-            meet(first, box)
-        if not settle(self.windows.net, first, budget):
+        first, *others = self._states
+        for state in others:
+            meet(first, state)
+        if not settle(self.windows.arrays, first, budget):
             return False
-        for box in others:
-            box.value[:] = first.value
+        for state in others:
+            state.value[:] = first.value
         return True
 
 

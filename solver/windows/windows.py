@@ -16,9 +16,10 @@ from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.kernels.arrays import Ints
 
 from ..queues import Queues
+from .agenda_kernel import clear, push_all
 from .propagate_kernel import propagate
-from .queue_arrays import Net, net_of
-from .window_state_kernel import COUNT, Box, clear, copy_of, meet, open_box, push_all
+from .queue_arrays import QueueArrays, arrays_of
+from .window_state_kernel import LENGTH, WindowState, copy_of, meet, open_state
 
 _SLICE = 20_000  # items between two looks at the time
 
@@ -31,82 +32,76 @@ class Windows:
     ----------
     horizon
         T, in ticks.
-    net
+    arrays
         The queues; items are numbered queue after queue.
     feasible
-        False when it is proven that no schedule has such a cost; the box means nothing then.
-    box
+        False when it is proven that no schedule has such a cost; the state means nothing then.
+    state
         The windows, for the compiled rules.
     """
 
     horizon: int
-    net: Net
+    arrays: QueueArrays
     feasible: bool
-    box: Box
+    state: WindowState
 
     @property
     def earliest(self) -> Ints:
         """Least start of each item, shape (items,)."""
-        return self.box.value[: len(self.net.queue)]
+        return self.state.earliest
 
     @property
     def latest(self) -> Ints:
         """Largest start of each item, shape (items,)."""
-        half = len(self.box.value) // 2
-        return self.box.value[half : half + len(self.net.queue)]
+        return self.state.latest
 
     @property
     def floating(self) -> bool:
         """Whether every device has a frame of its own."""
-        return self.net.anchor >= 0
+        return self.arrays.anchor >= 0
 
     @property
     def frames(self) -> tuple[Ints, Ints]:
         """Least and largest start of each device's frame, shape (devices,) each."""
-        devices, half = len(self.net.members), len(self.box.value) // 2
-        return self.box.value[half - devices : half], self.box.value[2 * half - devices :]
+        return self.state.frame_earliest, self.state.frame_latest
 
     def from_frame(self) -> tuple[Ints, Ints]:
         """Return the least and largest distance of each item from its frame's start, shape (items,) each."""
-        device = self.net.device[self.net.queue]
+        device = self.arrays.device[self.arrays.queue]
         early, late = (frame[device] for frame in self.frames)
         least, most = self.work_before()
-        idle = self.net.idle[device]
+        idle = self.arrays.idle[device]
         return np.maximum(self.earliest - late, least), np.minimum(self.latest - early, most + idle)
 
     def work_before(self) -> tuple[Ints, Ints]:
         """Return the least and most work of the device before each item, shape (items,) each."""
-        queue = self.net.queue
-        members = self.net.members[self.net.device[queue]]
-        duration = np.where(members >= 0, self.net.duration[members], 0)
-        own = self.net.duration[queue]
+        queue = self.arrays.queue
+        on_device = self.arrays.on[self.arrays.device[queue]]
+        duration = np.where(on_device >= 0, self.arrays.duration[on_device], 0)
+        own = self.arrays.duration[queue]
         return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
 
     def origin(self, start: Sequence[int]) -> int:
         """Return the start of the anchor's frame in a schedule, from the start of each item."""
         if not self.floating:
             return min(start)
-        on_anchor = self.net.device[self.net.queue] == self.net.anchor
+        on_anchor = self.arrays.device[self.arrays.queue] == self.arrays.anchor
         return int(np.asarray(start)[on_anchor].min())
 
     @property
     def before(self) -> Ints:
-        """How many elements of each slot surely precede each item, shape (items, slots)."""
-        return self._orders(0)
+        """How many elements of each queue of its device surely precede each item, shape (items, queues)."""
+        return self.state.before
 
     @property
     def after(self) -> Ints:
-        """The first element of each slot that surely follows each item, shape (items, slots)."""
-        return self._orders(len(self.box.value) // 2)
+        """The first element of each queue of its device that surely follows each item, as `before`."""
+        return self.state.after
 
     @property
     def undecided(self) -> int:
         """Number of pairs of items whose order is open."""
-        return int((self.after - self.before).sum() - len(self.net.queue)) // 2
-
-    def _orders(self, begin: int) -> Ints:
-        items, slots = len(self.net.queue), self.net.members.shape[1]
-        return self.box.value[begin + items : begin + items + items * slots].reshape(items, slots)
+        return int((self.after - self.before).sum() - len(self.arrays.queue)) // 2
 
 
 def windows_of(
@@ -122,12 +117,12 @@ def windows_of(
         Feasible windows of these queues under a horizon that is no shorter: a start that saves most of the
         work. A frame lies in the longer one that starts with it, so what holds there holds here.
     """
-    net = net_of(queues, horizon)
-    box = open_box(net, horizon)
+    arrays = arrays_of(queues, horizon)
+    state = open_state(arrays, horizon)
     if wider is not None:
-        meet(box, wider.box)
-    feasible = bool(np.all(net.idle >= 0)) and settle(net, box, budget)
-    return Windows(horizon, net, feasible, box)
+        meet(state, wider.state)
+    feasible = bool(np.all(arrays.idle >= 0)) and settle(arrays, state, clock)
+    return Windows(horizon, arrays, feasible, state)
 
 
 def windows_where(
@@ -144,19 +139,18 @@ def windows_where(
     budget
         As for `windows_of`.
     """
-    box = copy_of(windows.box)
-    part = replace(windows, box=box)
+    part = replace(windows, state=copy_of(windows.state))
     least, most = part.frames
     least[device] = max(least[device], soonest)
     most[device] = min(most[device], latest)
-    return replace(part, feasible=settle(windows.net, box, budget))
+    return replace(part, feasible=settle(part.arrays, part.state, budget))
 
 
-def settle(net: Net, box: Box, budget: Budget = UNLIMITED) -> bool:
+def settle(arrays: QueueArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
     """Propagate from every item until nothing more follows or time is up; False on a contradiction."""
-    push_all(box)
-    while box.state[COUNT] > 0 and budget.left > 0:
-        if not propagate(net, box, _SLICE):
+    push_all(state)
+    while state.counter[LENGTH] > 0 and budget.left > 0:
+        if not propagate(arrays, state, _SLICE):
             return False
-    clear(box)
+    clear(state)
     return True

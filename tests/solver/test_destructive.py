@@ -6,7 +6,7 @@ import pytest
 from cases import uniform
 
 from tightpipe import Proof
-from tightpipe.core.options import Options
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.result import Bound
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.searches.destructive import Steps, destructive_bound
@@ -26,8 +26,8 @@ def search(truth: int, steps: Steps, lower: int = 0, seconds: float = 60) -> tup
         asked.append(target)
         return Proof.SHAVING if target < truth else None
 
-    options = Options(time_limit=seconds)
-    return destructive_bound("test", "not {target}", refute, steps, INSTANCE, UPPER, options, lower), asked
+    budget = UNLIMITED.within(seconds)
+    return destructive_bound("test", "not {target}", refute, steps, INSTANCE, UPPER, budget, lower), asked
 
 
 @pytest.mark.parametrize("above", [1, 2, 37, 79, 80])

@@ -24,8 +24,8 @@ from tightpipe.settings import load_settings
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
-from tightpipe.solver.windows.queue_arrays import net_of
-from tightpipe.solver.windows.window_state_kernel import STEPS, open_box
+from tightpipe.solver.windows.queue_arrays import arrays_of
+from tightpipe.solver.windows.window_state_kernel import STEPS, open_state
 
 
 def item_starts(schedule: Schedule) -> np.ndarray:
@@ -46,14 +46,14 @@ def item_starts(schedule: Schedule) -> np.ndarray:
 
 def assert_contains(windows: Windows, schedule: Schedule) -> None:
     """The schedule costs no more than the windows' horizon."""
-    net, starts = windows.net, item_starts(schedule)
+    arrays, starts = windows.arrays, item_starts(schedule)
     assert np.all(windows.earliest <= starts)
     assert np.all(starts <= windows.latest)
-    for item, queue in enumerate(net.queue):
-        for slot, other in enumerate(net.members[net.device[queue]]):
+    for item, queue in enumerate(arrays.queue):
+        for k, other in enumerate(arrays.on[arrays.device[queue]]):
             if other >= 0 and other != queue:
-                preceding = int((starts[net.first[other] : net.first[other + 1]] < starts[item]).sum())
-                assert windows.before[item, slot] <= preceding <= windows.after[item, slot]
+                preceding = int((starts[arrays.first[other] : arrays.first[other + 1]] < starts[item]).sum())
+                assert windows.before[item, k] <= preceding <= windows.after[item, k]
 
 
 def check(instance: Instance, schedule: Schedule, threads: int = 1) -> None:
@@ -154,13 +154,13 @@ def test_shaving_alone_proves_optima(devices: int, microbatches: int, bubble: in
 
 def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:
     queues = queues_of(v_instance(3, 4, (10, 12, 8, 1), table_memory(3)))
-    net = net_of(queues, 500)
-    windows = Windows(500, net, True, open_box(net, 500))
+    arrays = arrays_of(queues, 500)
+    windows = Windows(500, arrays, True, open_state(arrays, 500))
     down, up, back = (queues.index[key] for key in ((OpKind.F, 0, 0), (OpKind.F, 0, 5), (OpKind.B, 0, 0)))
-    items = [slice(net.first[q], net.first[q + 1]) for q in (down, up, back)]
-    assert windows.after[items[0], net.slot[up]].tolist() == [0, 1, 2, 3]
-    assert windows.before[items[1], net.slot[down]].tolist() == [1, 2, 3, 4]
-    assert windows.before[items[2], net.slot[up]].tolist() == [1, 2, 3, 4]
+    items = [slice(arrays.first[q], arrays.first[q + 1]) for q in (down, up, back)]
+    assert windows.after[items[0], arrays.local[up]].tolist() == [0, 1, 2, 3]
+    assert windows.before[items[1], arrays.local[down]].tolist() == [1, 2, 3, 4]
+    assert windows.before[items[2], arrays.local[up]].tolist() == [1, 2, 3, 4]
 
 
 def test_wider_windows_are_a_start_with_the_same_end() -> None:
@@ -168,15 +168,15 @@ def test_wider_windows_are_a_start_with_the_same_end() -> None:
     queues, horizon = queues_of(instance), instance.work(0) + 80
     fresh = windows_of(queues, horizon)
     begun = windows_of(queues, horizon, wider=windows_of(queues, horizon + 30))
-    assert (begun.box.value == fresh.box.value).all()
-    assert begun.box.state[STEPS] < fresh.box.state[STEPS]
+    assert (begun.state.value == fresh.state.value).all()
+    assert begun.state.counter[STEPS] < fresh.state.counter[STEPS]
 
 
 def test_first_elements_open_their_devices() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
     windows = windows_of(queues_of(instance), instance.work(0) + 40)
     first = queues_of(instance).index[OpKind.F, 0, 0]
-    assert windows.earliest[windows.net.first[first]] == windows.latest[windows.net.first[first]] == 0
+    assert windows.earliest[windows.arrays.first[first]] == windows.latest[windows.arrays.first[first]] == 0
 
 
 def test_messages_that_wait_for_each_other_arrive_later() -> None:
@@ -187,7 +187,7 @@ def test_messages_that_wait_for_each_other_arrive_later() -> None:
     queues, horizon = queues_of(busy), 200
     arrives, sends = queues.index[OpKind.F, 0, 1], queues.index[OpKind.F, 0, 0]
     begun, windows = (windows_of(queues_of(instance), horizon) for instance in (free, busy))
-    first = windows.net.first
+    first = windows.arrays.first
     assert begun.earliest[first[arrives] : first[arrives + 1]].tolist() == [3, 5, 7, 9]
     assert windows.earliest[first[arrives] : first[arrives + 1]].tolist() == [3, 13, 23, 33]
     last = first[sends + 1] - 1

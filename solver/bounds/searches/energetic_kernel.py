@@ -87,8 +87,8 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     the least and most work taken from what memory allows. Counts of several queues of a kind are
     summed, with the smallest or largest duration and memory that bounds all of them.
     """
-    mine, net = queues.on(device), windows.net
-    items = np.concatenate([np.arange(net.first[q], net.first[q + 1]) for q in mine])
+    mine, first = queues.on(device), windows.arrays.first
+    items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
     earliest, latest = windows.earliest[items], windows.latest[items]
     machine = _machine(queues, device)
     duration = np.repeat(machine.duration, np.diff(machine.first))

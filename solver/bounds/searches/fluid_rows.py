@@ -70,9 +70,10 @@ class FluidRows:
 
         Bounds are rounded away from the progress.
         """
-        net, windows = self.windows.net, self.windows
+        arrays, windows = self.windows.arrays, self.windows
         for q in self.mine:
-            items, duration = slice(int(net.first[q]), int(net.first[q + 1])), self.queues.queues[q].duration
+            items = slice(int(arrays.first[q]), int(arrays.first[q + 1]))
+            duration = self.queues.queues[q].duration
             least = self._ticks_done(windows.latest[items], duration)
             most = self._ticks_done(windows.earliest[items], duration)
             for a, b in zip(least, most, strict=True):

@@ -1,0 +1,108 @@
+"""The agenda, compiled: the items whose rules have to be applied, and what a change puts on it.
+
+An item is on the agenda when something that its rules read has changed. It is taken off in the sequence
+in which items came, and never waits twice.
+"""
+
+from __future__ import annotations
+
+from tightpipe.kernels.compiled import compiled_inline
+
+from .queue_arrays import QueueArrays
+from .window_state_kernel import HEAD, LENGTH, WindowState
+
+
+@compiled_inline
+def push(state: WindowState, item: int) -> None:
+    """Put an item on the agenda unless it is there."""
+    if not state.waiting[item]:
+        state.waiting[item] = True
+        end = state.counter[HEAD] + state.counter[LENGTH]
+        if end >= len(state.agenda):
+            end -= len(state.agenda)
+        state.agenda[end] = item
+        state.counter[LENGTH] += 1
+
+
+@compiled_inline
+def pop(state: WindowState) -> int:
+    """Take the item off the agenda that has waited longest."""
+    item: int = state.agenda[state.counter[HEAD]]
+    state.counter[HEAD] += 1
+    if state.counter[HEAD] == len(state.agenda):
+        state.counter[HEAD] = 0
+    state.counter[LENGTH] -= 1
+    state.waiting[item] = False
+    return item
+
+
+@compiled_inline
+def push_all(state: WindowState) -> None:
+    """Put every item on the agenda."""
+    for item in range(len(state.agenda)):
+        push(state, item)
+
+
+@compiled_inline
+def clear(state: WindowState) -> None:
+    """Empty the agenda."""
+    while state.counter[LENGTH] > 0:
+        pop(state)
+
+
+@compiled_inline
+def push_next(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Put the element behind the item in its queue on the agenda."""
+    if item + 1 < arrays.first[arrays.queue[item] + 1]:
+        push(state, item + 1)
+
+
+@compiled_inline
+def push_previous(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Put the element ahead of the item in its queue on the agenda."""
+    if item > arrays.first[arrays.queue[item]]:
+        push(state, item - 1)
+
+
+@compiled_inline
+def push_device(arrays: QueueArrays, state: WindowState, device: int) -> None:
+    """Put every item of the device on the agenda."""
+    for k in range(arrays.held[device]):
+        queue = arrays.on[device, k]
+        for item in range(arrays.first[queue], arrays.first[queue + 1]):
+            push(state, item)
+
+
+@compiled_inline
+def push_later(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Put on the agenda what a later start of the item can move: what follows it, and the item."""
+    queue = arrays.queue[item]
+    device, rank = arrays.device[queue], item - arrays.first[queue]
+    push(state, item)
+    push_next(arrays, state, item)
+    for e in range(arrays.followers.shape[1]):
+        follower = arrays.followers[queue, e, 0]
+        if follower >= 0:
+            push(state, arrays.first[follower] + rank)
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        nearest = arrays.first[other] + state.after[item, k]
+        if other != queue and nearest < arrays.first[other + 1]:
+            push(state, nearest)
+
+
+@compiled_inline
+def push_earlier(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Put on the agenda what an earlier start of the item can move: what precedes it, and the item."""
+    queue = arrays.queue[item]
+    device, rank = arrays.device[queue], item - arrays.first[queue]
+    push(state, item)
+    push_previous(arrays, state, item)
+    for e in range(arrays.leaders.shape[1]):
+        leader = arrays.leaders[queue, e, 0]
+        if leader >= 0:
+            push(state, arrays.first[leader] + rank)
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        if other != queue and state.before[item, k] > 0:
+            push(state, arrays.first[other] + state.before[item, k] - 1)

@@ -1,0 +1,235 @@
+"""The rules that narrow the orders of an item, compiled: what of its device precedes it, what follows it.
+
+The orders of the item are looked up, narrowed by one rule after the other in `low` and `high` of the state,
+and kept where that has decided something. In each rule, the first ``low[k]`` elements of the device's k-th
+queue surely precede the item, and those from ``high[k]`` on surely follow it.
+"""
+
+from __future__ import annotations
+
+from tightpipe.kernels.compiled import compiled_inline
+
+from .agenda_kernel import push
+from .decide_kernel import put_after, put_before
+from .links_kernel import due, leaves_by, leaves_from
+from .queue_arrays import QueueArrays
+from .window_state_kernel import WindowState
+
+
+@compiled_inline
+def narrow_orders(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Narrow the orders of an item; return False on a contradiction."""
+    _look_up(arrays, state, item)
+    _close_transitively(arrays, state, item)
+    if not _fix_own(arrays, state, item):
+        return False
+    _count_pools(arrays, state, item)
+    possible = (
+        _count_memory(arrays, state, item)
+        and _fit_in_time(arrays, state, item)
+        and _fit_on_link(arrays, state, item)
+        and _count_work(arrays, state, item)
+    )
+    if possible:
+        _keep(arrays, state, item)
+    return possible
+
+
+@compiled_inline
+def _look_up(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Start from what is known of the item: what precedes it precedes the next of its queue as well."""
+    queue = arrays.queue[item]
+    has_previous, has_next = item > arrays.first[queue], item + 1 < arrays.first[queue + 1]
+    for k in range(arrays.held[arrays.device[queue]]):
+        state.low[k], state.high[k] = state.before[item, k], state.after[item, k]
+        if has_previous:
+            state.low[k] = max(state.low[k], state.before[item - 1, k])
+        if has_next:
+            state.high[k] = min(state.high[k], state.after[item + 1, k])
+
+
+@compiled_inline
+def _close_transitively(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Let precede what precedes a sure predecessor, and follow what follows a sure follower."""
+    low, high, own = state.low, state.high, arrays.local[arrays.queue[item]]
+    device = arrays.device[arrays.queue[item]]
+    for k in range(arrays.held[device]):
+        if k == own:
+            continue
+        first, end = arrays.first[arrays.on[device, k]], arrays.first[arrays.on[device, k] + 1]
+        if low[k] > 0:
+            for other in range(arrays.held[device]):
+                low[other] = max(low[other], state.before[first + low[k] - 1, other])
+        if first + high[k] < end:
+            for other in range(arrays.held[device]):
+                high[other] = min(high[other], state.after[first + high[k], other])
+
+
+@compiled_inline
+def _fix_own(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Set the orders within the item's own queue; return False if the item would precede or follow itself."""
+    queue = arrays.queue[item]
+    rank, own = item - arrays.first[queue], arrays.local[queue]
+    if state.low[own] > rank or state.high[own] < rank + 1:
+        return False
+    state.low[own], state.high[own] = rank, rank + 1
+    return True
+
+
+@compiled_inline
+def _count_pools(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Let no more W's of a pool have run at any point of the device than B's that fill it."""
+    queue = arrays.queue[item]
+    device, rank = arrays.device[queue], item - arrays.first[queue]
+    for k in range(arrays.held[device]):
+        pool = arrays.on[device, k]
+        if arrays.sources[pool, 0] < 0:
+            continue
+        most = _most_filled(arrays, state, item, pool)
+        least = rank + 1 if pool == queue else state.low[k]
+        if pool != queue:
+            state.high[k] = min(state.high[k], most)
+        for s in range(arrays.sources.shape[1]):
+            source = arrays.sources[pool, s]
+            if source >= 0 and source != queue:
+                own = arrays.local[source]
+                state.low[own] = max(state.low[own], least - (most - state.high[own]))
+
+
+@compiled_inline
+def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) -> int:
+    """Return how many B's of a pool precede the item at most."""
+    queue, most = arrays.queue[item], 0
+    for s in range(arrays.sources.shape[1]):
+        source = arrays.sources[pool, s]
+        if source == queue:
+            most += item - arrays.first[queue]
+        elif source >= 0:
+            most += state.high[arrays.local[source]]
+    return most
+
+
+@compiled_inline
+def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Let what the device holds when the item has started fit its limit; return False if it cannot."""
+    queue = arrays.queue[item]
+    device = arrays.device[queue]
+    if arrays.delta[queue] <= 0 or arrays.limit[device] < 0:
+        return True
+    low, high = state.low, state.high
+    slack = arrays.limit[device] - _least_memory(arrays, state, item)
+    if slack < 0:
+        return False
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        delta = arrays.delta[other]
+        if other != queue and delta > 0:
+            high[k] = min(high[k], low[k] + slack // delta)
+        elif other != queue and delta < 0:
+            low[k] = max(low[k], high[k] - slack // -delta)
+    return True
+
+
+@compiled_inline
+def _least_memory(arrays: QueueArrays, state: WindowState, item: int) -> int:
+    """Return the least that the device holds when the item has started."""
+    queue = arrays.queue[item]
+    device = arrays.device[queue]
+    least = (item - arrays.first[queue] + 1) * arrays.delta[queue]
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        if other != queue:
+            least += arrays.delta[other] * (state.low[k] if arrays.delta[other] > 0 else state.high[k])
+    return int(least)
+
+
+@compiled_inline
+def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Decide the elements of other queues that fit on one side of the item only.
+
+    Return False if one fits on neither.
+    """
+    low, high, queue = state.low, state.high, arrays.queue[item]
+    device, end = arrays.device[queue], state.earliest[item] + arrays.duration[queue]
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        if other == queue:
+            continue
+        first = arrays.first[other]
+        while low[k] < high[k] and end > state.latest[first + low[k]]:
+            low[k] += 1
+        latest = state.latest[item] - arrays.duration[other]
+        while low[k] < high[k] and state.earliest[first + high[k] - 1] > latest:
+            high[k] -= 1
+        if low[k] > high[k]:
+            return False
+    return True
+
+
+@compiled_inline
+def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Decide the senders over the item's link whose messages fit on one side of its message only.
+
+    Return False if its own message fits nowhere.
+    """
+    low, high, queue = state.low, state.high, arrays.queue[item]
+    if arrays.link[queue] < 0:
+        return True
+    device, leaves, must_leave = (
+        arrays.device[queue],
+        leaves_from(arrays, state, item),
+        leaves_by(arrays, state, item),
+    )
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        if other == queue or arrays.link[other] != arrays.link[queue]:
+            continue
+        first, duration = arrays.first[other], arrays.duration[other]
+        while low[k] < high[k] and leaves + arrays.occupancy > due(arrays, state, first + low[k]):
+            low[k] += 1
+        latest = must_leave - arrays.occupancy - duration
+        while low[k] < high[k] and state.earliest[first + high[k] - 1] > latest:
+            high[k] -= 1
+    return bool(leaves <= must_leave)
+
+
+@compiled_inline
+def _count_work(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Let what precedes the item fill the time before it, but for what the device may idle.
+
+    The work before the item lies between ``earliest - largest start of the frame - idle`` and ``latest -
+    least start of the frame``; return False if it cannot.
+    """
+    low, high, queue = state.low, state.high, arrays.queue[item]
+    device = arrays.device[queue]
+    least, most = 0, 0
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        least += arrays.duration[other] * low[k]
+        most += arrays.duration[other] * (high[k] if other != queue else low[k])
+    room = state.latest[item] - state.frame_earliest[device] - least
+    spare = most - (state.earliest[item] - state.frame_latest[device] - arrays.idle[device])
+    if room < 0 or spare < 0:
+        return False
+    for k in range(arrays.held[device]):
+        duration = arrays.duration[arrays.on[device, k]]
+        if arrays.on[device, k] != queue and duration > 0:
+            fewest, largest = low[k], high[k]
+            high[k] = min(largest, fewest + room // duration)
+            low[k] = max(fewest, largest - spare // duration)
+    return True
+
+
+@compiled_inline
+def _keep(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Write down what the rules have decided."""
+    queue = arrays.queue[item]
+    for k in range(arrays.held[arrays.device[queue]]):
+        if k == arrays.local[queue]:
+            continue
+        if state.low[k] > state.before[item, k]:
+            put_before(arrays, state, item, k, state.low[k])
+            push(state, item)
+        if state.high[k] < state.after[item, k]:
+            put_after(arrays, state, item, k, state.high[k])
+            push(state, item)

@@ -1,0 +1,209 @@
+"""The rules that narrow the start of an item and of its device's frame, compiled."""
+
+from __future__ import annotations
+
+from tightpipe.kernels.compiled import compiled_inline
+
+from .agenda_kernel import push, push_device, push_earlier, push_later
+from .links_kernel import leaves_by, leaves_from
+from .queue_arrays import QueueArrays
+from .window_state_kernel import WindowState, lower_latest, narrow_frame, raise_earliest
+
+_FAR = 2**60
+_DEEP = 16  # predecessors looked at: all take 15 times as long at 24 x 192, and decide 0.02 % more
+
+
+@compiled_inline
+def narrow_times(arrays: QueueArrays, state: WindowState, item: int) -> bool:
+    """Narrow the start of an item and of its device's frame; return False on a contradiction."""
+    early = _after_leaders(arrays, state, item)
+    late = _before_followers(arrays, state, item)
+    if arrays.link[arrays.queue[item]] >= 0:
+        late = min(late, _sent_in_time(arrays, state, item))
+    early = _busy_until(arrays, state, item, early)
+    late = _busy_from(arrays, state, item, late)
+    least, most = _work_before(arrays, state, item)
+    return _fit_frame(arrays, state, item, early, late, least, most) and _keep(
+        arrays,
+        state,
+        item,
+        _in_frame_from(arrays, state, item, early, least),
+        _in_frame_until(arrays, state, item, late, most),
+    )
+
+
+@compiled_inline
+def _after_leaders(arrays: QueueArrays, state: WindowState, item: int) -> int:
+    """Return from when on an item can start after the previous of its queue and what it waits for."""
+    queue = arrays.queue[item]
+    rank, early = item - arrays.first[queue], state.earliest[item]
+    if rank > 0:
+        early = max(early, state.earliest[item - 1] + arrays.duration[queue])
+    for e in range(arrays.leaders.shape[1]):
+        leader = arrays.leaders[queue, e, 0]
+        if leader >= 0:
+            sender = arrays.first[leader] + rank
+            early = max(early, state.earliest[sender] + arrays.leaders[queue, e, 1])
+            if arrays.link[leader] >= 0 and arrays.receiver[leader] == queue:
+                early = max(early, leaves_from(arrays, state, sender) + arrays.travel[leader])
+    return int(early)
+
+
+@compiled_inline
+def _before_followers(arrays: QueueArrays, state: WindowState, item: int) -> int:
+    """Return until when an item must start before the next of its queue and what waits for it."""
+    queue = arrays.queue[item]
+    rank, late = item - arrays.first[queue], state.latest[item]
+    if item + 1 < arrays.first[queue + 1]:
+        late = min(late, state.latest[item + 1] - arrays.duration[queue])
+    for e in range(arrays.followers.shape[1]):
+        follower = arrays.followers[queue, e, 0]
+        if follower >= 0:
+            late = min(late, state.latest[arrays.first[follower] + rank] - arrays.followers[queue, e, 1])
+    return int(late)
+
+
+@compiled_inline
+def _sent_in_time(arrays: QueueArrays, state: WindowState, item: int) -> int:
+    """Return until when an item must start for its message, which may wait for its link, to be in time.
+
+    The receiver has to look at its own start again where the message leaves later than it knew.
+    """
+    queue = arrays.queue[item]
+    receiver = arrays.first[arrays.receiver[queue]] + item - arrays.first[queue]
+    late = leaves_by(arrays, state, item) - arrays.duration[queue]
+    if leaves_from(arrays, state, item) + arrays.travel[queue] > state.earliest[receiver]:
+        push(state, receiver)
+    return int(late)
+
+
+@compiled_inline
+def _work_before(arrays: QueueArrays, state: WindowState, item: int) -> tuple[int, int]:
+    """Return the least and most work of the device before the item."""
+    queue = arrays.queue[item]
+    device = arrays.device[queue]
+    least, most = 0, -arrays.duration[queue]  # `after` counts the item itself
+    for k in range(arrays.held[device]):
+        duration = arrays.duration[arrays.on[device, k]]
+        least += duration * state.before[item, k]
+        most += duration * state.after[item, k]
+    return least, most
+
+
+@compiled_inline
+def _fit_frame(
+    arrays: QueueArrays, state: WindowState, item: int, early: int, late: int, least: int, most: int
+) -> bool:
+    """Narrow the start of the device's frame by a window of an item; return False on a contradiction.
+
+    The frame starts no later than what surely precedes the item needs before it, and no earlier than what
+    may precede it and the idle time that the device has fill the time until the item. It starts with the
+    item that opens the device.
+
+    Parameters
+    ----------
+    early, late
+        The least and largest start of the item.
+    least, most
+        The least and most work of the device before the item, in ticks.
+    """
+    device = arrays.device[arrays.queue[item]]
+    earliest = early if arrays.opening[device] == item else early - arrays.idle[device] - most
+    earliest = max(earliest, state.frame_earliest[device])
+    latest = min(late - least, state.frame_latest[device])
+    if earliest > latest:
+        return False
+    if earliest > state.frame_earliest[device] or latest < state.frame_latest[device]:
+        narrow_frame(state, device, earliest, latest)
+        push_device(arrays, state, device)
+    return True
+
+
+@compiled_inline
+def _in_frame_from(arrays: QueueArrays, state: WindowState, item: int, early: int, least: int) -> int:
+    """Return from when on an item can start: the frame's start and the least work before it."""
+    return int(max(early, state.frame_earliest[arrays.device[arrays.queue[item]]] + least))
+
+
+@compiled_inline
+def _in_frame_until(arrays: QueueArrays, state: WindowState, item: int, late: int, most: int) -> int:
+    """Return until when an item must start: all work that may precede it and all idle time are over then."""
+    device = arrays.device[arrays.queue[item]]
+    if arrays.opening[device] == item:
+        return int(min(late, state.frame_latest[device]))
+    return int(min(late, state.frame_latest[device] + arrays.idle[device] + most))
+
+
+@compiled_inline
+def _busy_until(arrays: QueueArrays, state: WindowState, item: int, enough: int) -> int:
+    """Return when the device can have run what surely precedes the item; `enough` where that is no later.
+
+    For every set of a few latest predecessors: the earliest start among them plus their work.
+    """
+    device, cursor = arrays.device[arrays.queue[item]], state.cursor
+    work, left, bottom = 0, 0, _FAR
+    for k in range(arrays.held[device]):
+        cursor[k] = state.before[item, k]
+        left += arrays.duration[arrays.on[device, k]] * cursor[k]
+    for _ in range(_DEEP):
+        if left == 0:
+            break
+        latest, at = -_FAR, -1
+        for k in range(arrays.held[device]):
+            if cursor[k] > 0:
+                start = state.earliest[arrays.first[arrays.on[device, k]] + cursor[k] - 1]
+                if start > latest:
+                    latest, at = start, k
+        bottom = min(bottom, latest)  # starts rise along a queue at the fixed point only
+        if bottom + work + left <= enough:
+            break
+        cursor[at] -= 1
+        duration = arrays.duration[arrays.on[device, at]]
+        work += duration
+        left -= duration
+        enough = max(enough, bottom + work)
+    return enough
+
+
+@compiled_inline
+def _busy_from(arrays: QueueArrays, state: WindowState, item: int, enough: int) -> int:
+    """Return the latest start before what surely follows the item: the mirror image of `_busy_until`."""
+    device, cursor = arrays.device[arrays.queue[item]], state.cursor
+    work, left, top = arrays.duration[arrays.queue[item]], 0, -_FAR
+    for k in range(arrays.held[device]):
+        other = arrays.on[device, k]
+        cursor[k] = arrays.first[other] + state.after[item, k]
+        left += arrays.duration[other] * (arrays.first[other + 1] - cursor[k])
+    for _ in range(_DEEP):
+        if left == 0:
+            break
+        soonest, at = _FAR, -1
+        for k in range(arrays.held[device]):
+            other = arrays.on[device, k]
+            if cursor[k] < arrays.first[other + 1]:
+                end = state.latest[cursor[k]] + arrays.duration[other]
+                if end < soonest:
+                    soonest, at = end, k
+        top = max(top, soonest)
+        if top - work - left >= enough:
+            break
+        cursor[at] += 1
+        duration = arrays.duration[arrays.on[device, at]]
+        work += duration
+        left -= duration
+        enough = min(enough, top - work)
+    return enough
+
+
+@compiled_inline
+def _keep(arrays: QueueArrays, state: WindowState, item: int, early: int, late: int) -> bool:
+    """Write down when the item can start; return False if it cannot."""
+    if early > late:
+        return False
+    if early > state.earliest[item]:
+        raise_earliest(state, item, early)
+        push_later(arrays, state, item)
+    if late < state.latest[item]:
+        lower_latest(state, item, late)
+        push_earlier(arrays, state, item)
+    return True
