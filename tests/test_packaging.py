@@ -111,7 +111,7 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 
 SOLVER_FLOORS = [
-    {"clock", "memory", "modelled", "queues", "bounds.formulas"},
+    {"memory", "modelled", "queues", "bounds.formulas"},
     {"windows", "progress", "start"},
     {"orders", "bounds.searches"},
     {"run"},

@@ -121,7 +121,7 @@ def windows_of(
     state = open_state(arrays, horizon)
     if wider is not None:
         meet(state, wider.state)
-    feasible = bool(np.all(arrays.idle >= 0)) and settle(arrays, state, clock)
+    feasible = bool(np.all(arrays.idle >= 0)) and settle(arrays, state, budget)
     return Windows(horizon, arrays, feasible, state)
 
 
