@@ -6,12 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from documents import ROOT
 from matplotlib.image import imread
 
 
-@pytest.mark.slow
 def test_the_script_takes_the_screenshot_of_the_report(tmp_path: Path) -> None:
     script = ROOT / "docs/pictures/draw.py"
     subprocess.run([sys.executable, script, "--into", tmp_path, "report.png"], check=True)
