@@ -102,7 +102,9 @@ def screenshot(page: Path, picture: Path) -> None:
         opened = browser.new_page(viewport={"width": 1200, "height": 900})
         opened.goto(page.as_uri())
         opened.locator("canvas").first.wait_for()
-        opened.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        opened.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
         opened.screenshot(path=picture)
         browser.close()
 

@@ -50,7 +50,9 @@ def test_the_script_draws_the_pictures_as_they_are(tmp_path: Path) -> None:
 
 
 def test_the_script_refuses_a_picture_that_it_does_not_know(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, SCRIPT, "--into", tmp_path, "none.png"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--into", tmp_path, "none.png"], capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert "no picture is called none.png: there are gantt.png, replay.png, report.png" in done.stderr
     assert list(tmp_path.iterdir()) == []
