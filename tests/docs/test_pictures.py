@@ -43,6 +43,7 @@ def test_a_picture_is_small(path: Path) -> None:
     assert path.stat().st_size < LARGEST
 
 
+@pytest.mark.slow
 def test_the_script_draws_the_pictures_as_they_are(tmp_path: Path) -> None:
     subprocess.run([sys.executable, SCRIPT, "--into", tmp_path, *DRAWN], check=True)
     for name in DRAWN:
