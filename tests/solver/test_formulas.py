@@ -53,6 +53,16 @@ def test_the_chain_is_the_longest_path_back_to_its_device(objective: str, value:
     assert bound.argument == f"one microbatch takes {value} ticks from device 0 back to it"
 
 
+@pytest.mark.parametrize(("objective", "value"), [("device_span", 3 + 4 + 20), ("makespan", 4 + 3 + 4 + 20)])
+def test_the_chain_of_the_makespan_begins_on_the_first_device(objective: str, value: int) -> None:
+    slow_end = Instance.uniform(
+        **{"devices": 2, "microbatches": 1, "forward": 3, "backward": 4, "weight": [2, 20], "comm": 1},
+        placement="linear",
+        objective=objective,
+    )
+    assert chain_bound(slow_end).value == value
+
+
 @pytest.mark.parametrize(("limit", "forwards", "held"), [(None, 9, 18), (5, 6, 15), (2, 3, 6)])
 def test_memory_limits_what_runs_before_the_first_b_and_after_the_last_f(
     limit: int | None, forwards: int, held: int

@@ -22,6 +22,11 @@ def test_one_by_one_runs_a_microbatch_to_its_end() -> None:
     ]
 
 
+def test_one_by_one_comes_back_the_way_it_went() -> None:
+    turn = uniform(1, 1, (3, 4, 2))  # a V on one device
+    assert one_by_one(turn).to_lists() == [[(F, 0, 0), (F, 1, 0), (B, 1, 0), (W, 1, 0), (B, 0, 0), (W, 0, 0)]]
+
+
 def test_without_a_warm_start_the_tightest_limit_still_has_a_schedule() -> None:
     tight = linear(limit=2)
     assert validate(tight, checked_start(tight, None)) == []
