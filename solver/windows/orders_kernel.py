@@ -24,9 +24,9 @@ def narrow_orders(arrays: QueueArrays, state: WindowState, item: int) -> bool:
     if not _fix_own(arrays, state, item):
         return False
     _count_pools(arrays, state, item)
+    _count_memory(arrays, state, item)
     possible = (
-        _count_memory(arrays, state, item)
-        and _fit_in_time(arrays, state, item)
+        _fit_in_time(arrays, state, item)
         and _fit_on_link(arrays, state, item)
         and _count_work(arrays, state, item)
     )
@@ -110,16 +110,18 @@ def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) 
 
 
 @compiled_inline
-def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Let what the device holds when the item has started fit its limit; return False if it cannot."""
+def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> None:
+    """Let what the device holds when the item has started fit its limit.
+
+    Where it cannot, the slack is negative; then more of another queue precedes than may precede, and
+    `_fit_in_time` refuses that.
+    """
     queue = arrays.queue[item]
     device = arrays.device[queue]
     if arrays.delta[queue] <= 0 or arrays.limit[device] < 0:
-        return True
+        return
     low, high = state.low, state.high
     slack = arrays.limit[device] - _least_memory(arrays, state, item)
-    if slack < 0:
-        return False
     for k in range(arrays.held[device]):
         other = arrays.on[device, k]
         delta = arrays.delta[other]
@@ -127,7 +129,6 @@ def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> bool:
             high[k] = min(high[k], low[k] + slack // delta)
         elif other != queue and delta < 0:
             low[k] = max(low[k], high[k] - slack // -delta)
-    return True
 
 
 @compiled_inline
@@ -147,7 +148,7 @@ def _least_memory(arrays: QueueArrays, state: WindowState, item: int) -> int:
 def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
     """Decide the elements of other queues that fit on one side of the item only.
 
-    Return False if one fits on neither.
+    Return False if an element both precedes and follows the item.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     device, end = arrays.device[queue], state.earliest[item] + arrays.duration[queue]

@@ -31,6 +31,5 @@ def propagate(arrays: QueueArrays, state: WindowState, steps: int) -> bool:
 @compiled_inline
 def _is_room(state: WindowState) -> bool:
     """Whether all that one more item may change can be recorded."""
-    return state.counter[RECORDING] == 0 or state.counter[RECORDED] + 4 * len(state.agenda) <= len(
-        state.trail
-    )
+    room = len(state.trail) - 4 * len(state.agenda)
+    return bool(state.counter[RECORDING] == 0 or state.counter[RECORDED] <= room)

@@ -25,6 +25,7 @@ COSTS = 10, 12, 8, 1  # F, B, W, message
 LINE = one_stage(2, 4, COSTS, 100)  # stage 0 on device 0, stage 1 on device 1
 WORK = 4 * (10 + 12 + 8)
 V = v_instance(2, 4, COSTS, plain_memory(100))  # stages 0 and 3 on device 0; their W's share a queue
+LONG = one_stage(2, 40, (100, 12, 1, 1), 100)  # W's are short
 BUSY = with_busy_links(V, 15)  # F0 and B3 send over the link from device 0 to device 1
 
 
@@ -299,17 +300,21 @@ def test_a_supposition_and_its_contrary(
 
 
 def test_an_item_waits_for_the_previous_of_its_queue() -> None:
-    case = Opened(LINE)
-    case.let_start("F0.1", earliest=50)
-    assert case.narrow_times("F0.2")
-    assert case.earliest("F0.2") == 60
+    """However many short operations lie between the two, of which only a few are looked at together."""
+    case = Opened(LONG)
+    case.let_precede("F0.20", W0=17)
+    case.let_start(*(f"W0.{rank}" for rank in range(17)), earliest=5001)
+    case.let_start("F0.19", earliest=5000)
+    assert case.narrow_times("F0.20")
+    assert case.earliest("F0.20") == 5000 + 100
 
 
 def test_an_item_leaves_time_for_the_next_of_its_queue() -> None:
-    case = Opened(LINE)
-    case.let_start("F0.3", latest=50)
-    assert case.narrow_times("F0.2")
-    assert case.latest("F0.2") == 40
+    case = Opened(LONG)
+    case.let_start(*(f"W0.{rank}" for rank in range(20, 40)), latest=5050)
+    case.let_start("F0.21", latest=5000)
+    assert case.narrow_times("F0.20")
+    assert case.latest("F0.20") == 5000 - 100
 
 
 def test_an_item_waits_for_what_it_needs() -> None:
@@ -416,6 +421,14 @@ def test_an_item_starts_before_work_and_idle_time_are_over() -> None:
     case.state.frame_latest[1] = 0
     assert case.narrow_times("F1.3")
     assert case.latest("F1.3") == 90 + 5
+
+
+def test_a_frame_that_would_start_after_itself_is_impossible() -> None:
+    case = Opened(LINE, WORK + 5)
+    opened = frame(case, 1)
+    case.let_start("F1.3", earliest=400, latest=1000)
+    assert not case.narrow_times("F1.3")
+    assert frame(case, 1) == opened
 
 
 def test_an_item_that_can_start_at_no_time_is_impossible() -> None:

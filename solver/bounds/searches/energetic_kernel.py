@@ -20,7 +20,7 @@ _F, _B, _W = (int(kind) for kind in _KINDS)
 _NONE = -1  # where no operation runs
 
 
-class Machine(NamedTuple):
+class DeviceArrays(NamedTuple):
     """The queues of one device; Q queues, N items."""
 
     kind: Ints  # (Q,)
@@ -42,8 +42,8 @@ class Counts(NamedTuple):
     may_begin: Ints
 
 
-class State(NamedTuple):
-    """Ranges of how many operations of each kind have ended, and what those that surely have come to."""
+class Ranges(NamedTuple):
+    """How many operations of each kind have ended, and the work and memory of those that surely have."""
 
     least_f: int
     most_f: int
@@ -90,21 +90,21 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     mine, first = queues.on(device), windows.arrays.first
     items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
     earliest, latest = windows.earliest[items], windows.latest[items]
-    machine = _machine(queues, device)
-    duration = np.repeat(machine.duration, np.diff(machine.first))
+    arrays = _arrays_of(queues, device)
+    duration = np.repeat(arrays.duration, np.diff(arrays.first))
     # most(t) - t is smallest just before something may begin or end, least(t) - t largest once
     # something must have
     events = earliest, earliest + duration - 1, latest + 1, latest + duration
     times = np.unique(np.concatenate(events))
     counts = Counts(*np.zeros((len(Counts._fields), len(mine)), np.int64))
-    return int(_overload(machine, times, earliest, latest, counts))
+    return int(_overload(arrays, times, earliest, latest, counts))
 
 
-def _machine(queues: Queues, device: int) -> Machine:
+def _arrays_of(queues: Queues, device: int) -> DeviceArrays:
     mine = [queues.queues[q] for q in queues.on(device)]
     limit = queues.instance.memory_limit(device)
     duration = [[queue.duration for queue in mine if queue.kind is kind] for kind in _KINDS]
-    return Machine(
+    return DeviceArrays(
         np.array([int(queue.kind) for queue in mine]),
         np.array([queue.duration for queue in mine]),
         np.array([queue.delta for queue in mine]),
@@ -117,16 +117,16 @@ def _machine(queues: Queues, device: int) -> Machine:
 
 
 @compiled
-def _overload(machine: Machine, times: Ints, earliest: Ints, latest: Ints, counts: Counts) -> int:
+def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, counts: Counts) -> int:
     excess, least_ahead = -_NEVER, _NEVER
     for t in times:
-        _advance(machine, counts, t, earliest, latest)
+        _advance(arrays, counts, t, earliest, latest)
         least, most = _NEVER, -1
-        for running in range(_NONE, len(machine.kind)):
-            state = _state(machine, counts, running)
-            if state.work >= 0:
-                least = min(least, _least_work(machine, state, running))
-                most = max(most, _most_work(machine, state, running))
+        for running in range(_NONE, len(arrays.kind)):
+            ranges = _ranges(arrays, counts, running)
+            if ranges.work >= 0:
+                least = min(least, _least_work(arrays, ranges, running))
+                most = max(most, _most_work(arrays, ranges, running))
         if most < 0:  # the device cannot be in any state
             return _NEVER
         excess = max(excess, least - t - least_ahead)
@@ -135,77 +135,77 @@ def _overload(machine: Machine, times: Ints, earliest: Ints, latest: Ints, count
 
 
 @compiled
-def _advance(machine: Machine, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
+def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
     """Count what has ended until t and begun before t."""
-    for q in range(len(machine.kind)):
-        duration = machine.duration[q]
-        counts.ended[q] = _passed(machine, q, counts.ended[q], latest, t - duration)
-        counts.may_end[q] = _passed(machine, q, counts.may_end[q], earliest, t - duration)
-        counts.begun[q] = _passed(machine, q, counts.begun[q], latest, t - 1)
-        counts.may_begin[q] = _passed(machine, q, counts.may_begin[q], earliest, t - 1)
+    for q in range(len(arrays.kind)):
+        duration = arrays.duration[q]
+        counts.ended[q] = _passed(arrays, q, counts.ended[q], latest, t - duration)
+        counts.may_end[q] = _passed(arrays, q, counts.may_end[q], earliest, t - duration)
+        counts.begun[q] = _passed(arrays, q, counts.begun[q], latest, t - 1)
+        counts.may_begin[q] = _passed(arrays, q, counts.may_begin[q], earliest, t - 1)
 
 
 @compiled
-def _passed(machine: Machine, q: int, count: int, start: Ints, t: int) -> int:
+def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> int:
     """Return how many items from the head of a queue start until t, from a count that do."""
-    first, end = machine.first[q], machine.first[q + 1]
+    first, end = arrays.first[q], arrays.first[q + 1]
     while first + count < end and start[first + count] <= t:
         count += 1
     return count
 
 
 @compiled
-def _state(machine: Machine, counts: Counts, running: int) -> State:
+def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
     """Return the ranges while an operation of queue `running` runs, or none; work -1 if there are none."""
     least_f = most_f = least_b = most_b = least_w = most_w = work = 0
-    memory = machine.delta[running] if running >= 0 and machine.kind[running] == _F else 0
-    for q in range(len(machine.kind)):
+    memory = arrays.delta[running] if running >= 0 and arrays.kind[running] == _F else 0
+    for q in range(len(arrays.kind)):
         least, most = max(counts.ended[q], counts.begun[q]), counts.may_end[q]
         if q == running:
             least, most = max(counts.ended[q], counts.begun[q] - 1), min(most, counts.may_begin[q] - 1)
         if least > most:
-            return State(0, 0, 0, 0, 0, 0, -1, 0)
-        work += least * machine.duration[q]
-        memory += least * machine.delta[q]
-        if machine.kind[q] == _F:
+            return Ranges(0, 0, 0, 0, 0, 0, -1, 0)
+        work += least * arrays.duration[q]
+        memory += least * arrays.delta[q]
+        if arrays.kind[q] == _F:
             least_f, most_f = least_f + least, most_f + most
-        elif machine.kind[q] == _B:
+        elif arrays.kind[q] == _B:
             least_b, most_b = least_b + least, most_b + most
         else:
             least_w, most_w = least_w + least, most_w + most
-    return State(least_f, most_f, least_b, most_b, least_w, most_w, work, memory)
+    return Ranges(least_f, most_f, least_b, most_b, least_w, most_w, work, memory)
 
 
 @compiled
-def _least_work(machine: Machine, state: State, running: int) -> int:
+def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
     """Return the least work: no F more than must be, and B's and W's until that fits into memory."""
     least = _NEVER
-    waiting = 1 if running >= 0 and machine.kind[running] == _W else 0
-    for b in range(state.most_b - state.least_b + 1):
-        above, w = state.memory + b * machine.least_delta[_B] - machine.limit, 0
+    waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
+    for b in range(ranges.most_b - ranges.least_b + 1):
+        above, w = ranges.memory + b * arrays.least_delta[_B] - arrays.limit, 0
         if above > 0:
-            if machine.least_delta[_W] == 0:
+            if arrays.least_delta[_W] == 0:
                 continue
-            w = -(above // machine.least_delta[_W])
-        w_fits = w <= state.most_w - state.least_w
-        if w_fits and state.least_w + w + waiting <= state.least_b + b:
-            least = min(least, state.work + b * machine.shortest[_B] + w * machine.shortest[_W])
+            w = -(above // arrays.least_delta[_W])
+        w_fits = w <= ranges.most_w - ranges.least_w
+        if w_fits and ranges.least_w + w + waiting <= ranges.least_b + b:
+            least = min(least, ranges.work + b * arrays.shortest[_B] + w * arrays.shortest[_W])
     return least
 
 
 @compiled
-def _most_work(machine: Machine, state: State, running: int) -> int:
+def _most_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
     """Return the most work, -1 if no counts are possible: all W's that may be, and the F's that then fit."""
     most = -1
-    waiting = 1 if running >= 0 and machine.kind[running] == _W else 0
-    full = state.work + (machine.duration[running] if running >= 0 else 0)
-    for b in range(state.most_b - state.least_b + 1):
-        w = min(state.most_w, state.least_b + b - waiting) - state.least_w
-        room = machine.limit - state.memory - b * machine.least_delta[_B] - w * machine.least_delta[_W]
+    waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
+    full = ranges.work + (arrays.duration[running] if running >= 0 else 0)
+    for b in range(ranges.most_b - ranges.least_b + 1):
+        w = min(ranges.most_w, ranges.least_b + b - waiting) - ranges.least_w
+        room = arrays.limit - ranges.memory - b * arrays.least_delta[_B] - w * arrays.least_delta[_W]
         if w >= 0 and room >= 0:
-            f = state.most_f - state.least_f
-            if machine.least_delta[_F] > 0:
-                f = min(f, room // machine.least_delta[_F])
-            work = full + b * machine.longest[_B] + w * machine.longest[_W] + f * machine.longest[_F]
+            f = ranges.most_f - ranges.least_f
+            if arrays.least_delta[_F] > 0:
+                f = min(f, room // arrays.least_delta[_F])
+            work = full + b * arrays.longest[_B] + w * arrays.longest[_W] + f * arrays.longest[_F]
             most = max(most, work)
     return most
