@@ -1,4 +1,4 @@
-"""What every solver is given besides the instance: limits, seed, and whom to tell about progress."""
+"""Options that every solver gets besides the instance: its limits, its seed and a progress callback."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ def _ignore(_: LogEntry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits of one solve.
+    """Options of one solve.
 
     Parameters
     ----------
     time_limit
         Wall seconds, at least 0; None for no limit. 0 returns the warm start with its bound.
     workers
-        Threads, at least 1; None takes the machine's cores. One worker makes a solve reproducible
-        as long as it is not the time limit that ends it.
+        Number of threads, at least 1; None takes as many as the machine has cores. A solve with one worker
+        is reproducible unless the time limit ends it.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     backend
-        Solver behind a method that has several; None takes its first.
+        Name of the solver program behind a method that can use several, e.g. HiGHS or CBC; None takes the
+        first one.
     max_memory
-        Resident GB (10**9 bytes, above 0) of this process and a backend's at which CP-SAT and MILP end with
-        what they have; None for no cap. Memory is looked at a few times a second, so that a solver may
-        exceed the cap for a moment. What heuristics, improvement and shaving take is known beforehand and
-        small: the cap is not for them.
+        Memory in GB (10**9 bytes), above 0, or None for no cap. When the resident memory of this process and
+        of a solver program that it started reaches the cap, CP-SAT and MILP end with what they have found.
+        Memory is measured a few times a second, so that it may exceed the cap for a moment. The cap does not
+        apply to heuristics, improvement and shaving, whose need is small and known beforehand.
     progress
-        Called with each new incumbent or bound.
+        Function that is called with a log entry for each new incumbent or bound.
     """
 
     time_limit: float | None = None
@@ -66,5 +67,5 @@ class Options:
 
     @property
     def threads(self) -> int:
-        """Number of threads to use."""
+        """Number of threads to use: `workers`, or the number of cores where that is None."""
         return self.workers or os.cpu_count() or 1
