@@ -90,7 +90,7 @@ class _Walk:
         self._pending: deque[Operation] = deque()
 
     def steps(self, rank: int, ranks: int) -> list[Slot]:
-        """Return the slots of one device, in sequence.
+        """Return the slots of one device, in sequence; a slot has one operation or two that run together.
 
         `rank` is the device's distance from the end of the pipeline, 0 to `ranks` - 1; `ranks` is the number
         of devices, and for two directions half of it, because the halves mirror each other.

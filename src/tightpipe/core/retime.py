@@ -81,7 +81,7 @@ def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
 
 
 def _least_potential(weight: NDArray[np.int64], floor: NDArray[np.int64]) -> Ints:
-    """Return the least x >= floor with x[e] >= x[d] + weight[d, e] for all d, e."""
+    """Return the least vector x >= floor with x[e] >= x[d] + weight[d, e] for all d and e, in ticks."""
     x = floor
     for _ in range(len(weight) + 1):
         x = np.maximum(floor, (x[:, None] + weight).max(axis=0))

@@ -61,7 +61,7 @@ class Order:
 
     @classmethod
     def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
-        """Return the order that has one iterable of slots for each device."""
+        """Return the order that has one iterable of slots, of one or two operations, for each device."""
         slots = [[list(slot) for slot in device] for device in devices]
         joined = [k + 1 < len(slot) for device in slots for slot in device for k in range(len(slot))]
         lists = [[op for slot in device for op in slot] for device in slots]

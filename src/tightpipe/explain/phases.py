@@ -20,7 +20,10 @@ class Phase(StrEnum):
 
 
 def borders(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the end of each device's warm-up and the start of its cool-down, each (devices,), in ticks."""
+    """Return when the warm-up of each device ends and its cool-down begins: two arrays of shape (devices,).
+
+    Times are in ticks.
+    """
     kind = schedule.order.operations[:, 0]
     warm, cool = [], []
     for device in range(schedule.order.devices):
