@@ -1,4 +1,7 @@
-"""The bounds that refute one cost after the other, in the sequence in which they are asked."""
+"""The searches for lower bounds, in the sequence in which they run.
+
+Each search proves that the cost cannot be as low as one value, then as low as the next higher one, and so on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ BoundSearch = Callable[[Instance, int, Options, int], Bound]
 
 
 def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
-    """Return the bounds by search, each with its share of the time left."""
+    """Return the searches, each with the share (0 to 1) of the then remaining time that it may use."""
     from tightpipe.solver.bounds.energetic import energetic_bound
     from tightpipe.solver.bounds.fluid import fluid_bound
     from tightpipe.solver.bounds.refute import refutation_bound

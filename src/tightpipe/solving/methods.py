@@ -1,4 +1,4 @@
-"""Every method by name: the one place that knows all heuristics and all solvers."""
+"""All methods by name; no other file knows both the heuristics and the solvers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ Run = Callable[[Instance, Options, WarmStart], Result]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to get a schedule, as listed by ``tightpipe methods``.
+    """A heuristic or a solver, as listed by ``tightpipe methods``.
 
-    Solvers take long to load, so a method knows how to load what it runs, and a list of methods loads none.
+    Solvers take long to import. So `load` imports the code only when it is to run, and a list of methods
+    imports none.
     """
 
     name: str
@@ -51,7 +52,7 @@ def find_method(name: str) -> Method:
     Raises
     ------
     InputError
-        If there is none; the message lists the names.
+        If no method has this name; the message lists the names.
     """
     if name not in METHODS:
         raise InputError(f"must be one of {', '.join(METHODS)}", key="method", value=name)
@@ -81,7 +82,7 @@ def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _
 def _run_solver(
     name: str, solver: Callable[..., Result], instance: Instance, options: Options, warm_start: WarmStart
 ) -> Result:
-    """Run a solver on what the time limit leaves after the warm start was found."""
+    """Run a solver in the time that is left of the limit after the warm start has been found."""
     begin = time.perf_counter()
     reason = instance.infeasibility()
     if reason is not None:
@@ -93,7 +94,7 @@ def _run_solver(
         spent = time.perf_counter() - begin
         left = None if options.time_limit is None else max(0.0, options.time_limit - spent)
         result = solver(instance, replace(options, time_limit=left), min(starts, key=cost, default=None))
-    except KeyboardInterrupt as stop:  # before the solver had more to keep than what it starts from
+    except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
         at_once = replace(options, time_limit=0.0)
         result = solver(instance, at_once, min(starts, key=cost, default=None))
         result = replace(result, reason=reason_of(stop))
