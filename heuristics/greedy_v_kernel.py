@@ -153,7 +153,7 @@ def _is_behind(state: Any, device: int) -> bool:
 
 @compiled_with_arrays
 def _rounds(state: Any, policy: Any) -> bool:
-    """Run rounds with at most one B and one F per device until all B's are placed; return if they are."""
+    """Run rounds with at most one B and one F per device; return whether all B's could be placed."""
     left = len(state.stages) * state.microbatches
     while left > 0:
         backwards = _round_of_backwards(state, policy)

@@ -142,7 +142,7 @@ def _decide(state: Any, device: int, rule: Any) -> tuple[int, int, int]:
         if backward < 0 and _next_arrival(state, device, _B) - me.wake < wait:
             forward = -1
         elif me.used + state.stages[forward].delta[_F] > me.limit:
-            return _W, pending, 0  # the F would be unsafe if it did not fit once the pending W's have run
+            return _W, pending, 0  # a safe F fits as soon as the pending W's have run, so there are some
     if forward >= 0:
         return _F, forward, 0
     arrival = min(_next_arrival(state, device, _B), _next_arrival(state, device, _F))

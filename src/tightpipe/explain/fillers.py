@@ -33,8 +33,8 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     """Return the operations that could run in the gaps before the rows `heads`.
 
     While a device is idle, nothing frees its memory, so the next operation of its order never waits for
-    memory. Only a later F can: if it ran in the gap, it would add to the memory of all operations from there
-    to its own place in the order.
+    memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all operations
+    from there to its own place in the order.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Measured:
 
     @property
     def bubble_rate(self) -> float:
-        """Share of the largest span of a device that exceeds the largest computing time of a device."""
+        """Largest span minus largest computing time of a device, as a share of the largest span."""
         work = max(sum(span.end - span.start for span in spans) for spans in self.devices) * _MICRO
         return 1 - work / self.largest_span
 

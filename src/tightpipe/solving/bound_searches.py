@@ -1,6 +1,6 @@
 """The searches for lower bounds, in the sequence in which they run.
 
-Each search proves that the cost cannot be as low as one value, then as low as the next higher one, and so on.
+Each search refutes one cost after another: it proves that no schedule costs so little.
 """
 
 from __future__ import annotations
