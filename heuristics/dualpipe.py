@@ -92,8 +92,9 @@ class _Walk:
     def steps(self, rank: int, ranks: int) -> list[Slot]:
         """Return the slots of one device, in sequence; a slot has one operation or two that run together.
 
-        `rank` is the device's distance from the end of the pipeline, 0 to `ranks` - 1; `ranks` is the number
-        of devices, and for two directions half of it, because the halves mirror each other.
+        `rank` is the device's distance from the nearest device at which microbatches enter, 0 to `ranks` - 1.
+        `ranks` is the number of devices, and for two directions half of it, because the halves mirror each
+        other.
         """
         outer = ranks - rank - 1
         steady = len(self._microbatches[0]) - 2 * ranks + rank + 1
@@ -103,7 +104,7 @@ class _Walk:
         for _ in range(outer):
             slots += [self._input_gradient(1), self._weight(), self._forward(1)]
         for i in range(steady):
-            # on the innermost device the first backward comes before there is a forward to run with it
+            # On the innermost device the first microbatch comes back at once, too early to form a pair.
             apart = i == 0 and outer == 0
             slots += [self._forward(0), self._backward(1)] if apart else [self._both(0, 1)]
             slots.append(self._both(1, 0))

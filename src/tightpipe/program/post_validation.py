@@ -28,9 +28,9 @@ def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]
 def _times(schedule: Schedule) -> list[int]:
     """Return when each device validates, in ticks.
 
-    Every device runs some F's of its first stage before it has to wait for its first backward. It validates
-    one communication time before the last of these F's, so that the norm can still arrive while the device
-    computes. It never validates before the device from which it receives the norm.
+    Device d of p validates one communication time before the F of microbatch 2(p - 1 - d) at its first stage,
+    or before the last F there if an iteration has fewer microbatches. It is then still in its warm-up,
+    and computes while the norm arrives. It never validates before the device that sends it the norm.
     """
     instance = schedule.instance
     starts = {

@@ -80,7 +80,10 @@ class _Bar:
 
 @contextmanager
 def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show the progress of `total` steps that take at most `seconds` together; None if that is unknown."""
+    """Show the progress of `total` steps until the block ends.
+
+    The steps take at most `seconds` together; None means that this is unknown.
+    """
     with _Bar(total, seconds) as bar:
         yield bar
 
