@@ -1,4 +1,7 @@
-"""Schedule families: one file each, functions Instance -> Order, listed in HEURISTICS."""
+"""Schedule families: each is a function that takes an instance and returns an order.
+
+Each family has its own file, and `HEURISTICS` lists all of them.
+"""
 
 if __name__ != "tightpipe.heuristics":
     raise ImportError("import tightpipe.heuristics, not heuristics: the folder is a subpackage of tightpipe")

@@ -1,8 +1,9 @@
-"""DualPipe and DualPipe-V: forward of one microbatch overlapped with backward of another.
+"""DualPipe and DualPipe-V run the forward of one microbatch together with the backward of another.
 
-Both walk the same eight steps. In DualPipe each device holds a stage of either direction of a
-bidirectional pipeline, in DualPipe-V the two stages of a V; "near" is the stage whose direction
-starts closer to the device, "far" the other.
+On each device both schedules go through the same eight steps of the published description. In DualPipe, a
+device holds one stage of each direction of a bidirectional pipeline; in DualPipe-V, it holds the two stages
+of a V. Of the two stages of a device, the "near" one is closer to the first stage of its direction than the
+"far" one.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ Slot = tuple[Operation, ...]
 
 
 def dualpipe_order(instance: Instance) -> Order:
-    """Return the bidirectional schedule of DeepSeek-V3.
+    """Return the order of DualPipe, the bidirectional schedule of DeepSeek-V3.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is another, the memory limit too small, or there are fewer than 2 microbatches
-        per device.
+        If the placement is not bidirectional, the memory limit is too small, or there are fewer than 2
+        microbatches per device.
 
     References
     ----------
@@ -41,19 +42,19 @@ def dualpipe_order(instance: Instance) -> Order:
         mirror = p - 1 - device
         first_half, second_half = range(n // 2), range(n // 2, n)
         near, far = (first_half, second_half) if device < mirror else (second_half, first_half)
-        # the stage of the near direction is the lower one of the two
+        # the near stage is the one with the lower number
         walk = _Walk(min(device, mirror), near, max(device, mirror), far)
         devices.append(walk.steps(min(device, mirror), p // 2))
     return within_limits(instance, "dualpipe", Order.from_slots(devices))
 
 
 def dualpipe_v_order(instance: Instance) -> Order:
-    """Return DualPipe cut in half: one direction through a V, one copy of the parameters.
+    """Return the order of DualPipe-V, which has one direction through a V and one copy of the parameters.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is another, the memory limit too small, or there are fewer than 2 microbatches
+        If the placement is not v, the memory limit is too small, or there are fewer than 2 microbatches
         per device.
 
     References
@@ -76,7 +77,11 @@ def _require(instance: Instance, name: str, least: int) -> None:
 
 
 class _Walk:
-    """One device's walk through the eight steps; counters and pending W's are its state."""
+    """The walk of one device through the eight steps.
+
+    Side 0 is the near stage and side 1 the far one. The state consists of the next microbatch of F and B on
+    each side, and of the B's whose W has not run yet, the oldest first.
+    """
 
     def __init__(self, near: int, near_microbatches: range, far: int, far_microbatches: range) -> None:
         self._stage = (near, far)
@@ -85,7 +90,12 @@ class _Walk:
         self._pending: deque[Operation] = deque()
 
     def steps(self, rank: int, ranks: int) -> list[Slot]:
-        """Return the slots of the device that is number `rank` of `ranks` from the pipeline's end."""
+        """Return the slots of one device, in sequence; a slot has one operation or two that run together.
+
+        `rank` is the device's distance from the nearest device at which microbatches enter, 0 to `ranks` - 1.
+        `ranks` is the number of devices, and for two directions half of it, because the halves mirror each
+        other.
+        """
         outer = ranks - rank - 1
         steady = len(self._microbatches[0]) - 2 * ranks + rank + 1
         slots = [self._forward(0) for _ in range(2 * outer)]
@@ -94,7 +104,7 @@ class _Walk:
         for _ in range(outer):
             slots += [self._input_gradient(1), self._weight(), self._forward(1)]
         for i in range(steady):
-            # the innermost device has its first microbatch back too soon to overlap
+            # On the innermost device the first microbatch comes back at once, too early to form a pair.
             apart = i == 0 and outer == 0
             slots += [self._forward(0), self._backward(1)] if apart else [self._both(0, 1)]
             slots.append(self._both(1, 0))
@@ -103,7 +113,7 @@ class _Walk:
         return slots + self._cool_down(rank, outer)
 
     def _cool_down(self, rank: int, outer: int) -> list[Slot]:
-        """Alternate backwards; from half way on only B runs, and W's fill the end."""
+        """Return the backwards after the last F: first fused, then only B's, and the W's at the end."""
         slots = []
         for k in range(2 * (rank + 1)):
             side = 1 - k % 2

@@ -1,4 +1,7 @@
-"""What the fixed schedule families share: where they apply, which limit they need, 1F1B sequences."""
+"""Functions that the fixed schedule families share.
+
+They check the placement and the memory limit of an instance, and build sequences in the manner of 1F1B.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ _Item = TypeVar("_Item")
 
 
 def check_placement(instance: Instance, family: str, placement: str) -> None:
-    """Refuse an instance that has no schedule, or none of this family.
+    """Raise an error if the instance has no schedule at all, or not the placement of this family.
 
     Raises
     ------
     InputError
-        If the instance has another placement than the family's.
+        If the instance does not have the placement of the family.
     InfeasibleError
         If the instance has no schedule at all.
     """
@@ -37,12 +40,12 @@ def check_placement(instance: Instance, family: str, placement: str) -> None:
 
 
 def within_limits(instance: Instance, family: str, order: Order) -> Order:
-    """Return `order` if its memory fits the instance's limits.
+    """Return `order` if it keeps within the memory limits of the instance.
 
     Raises
     ------
     NoScheduleError
-        If it does not; the message says which limits would do.
+        If a device needs more memory than its limit; the message says which limits would be enough.
     """
     trace = memory_trace(instance, order)
     peaks = [int(trace[order.rows(d)].max(initial=0)) for d in range(instance.devices)]
@@ -55,12 +58,14 @@ def within_limits(instance: Instance, family: str, order: Order) -> Order:
 
 
 def runnable(instance: Instance, family: str, order: Order, group: int) -> Order:
-    """Return `order` if it runs to its end.
+    """Return `order` if it has no deadlock.
+
+    `group` is the number of microbatches that a device runs on one of its stages before it goes to the next.
 
     Raises
     ------
     NoScheduleError
-        If it deadlocks because the last of its groups of microbatches is too small.
+        If the order deadlocks because the last group has too few microbatches.
     """
     try:
         simulate(instance, order)
@@ -74,9 +79,9 @@ def runnable(instance: Instance, family: str, order: Order, group: int) -> Order
 
 
 def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step:
-    """Return the operations of one kind and microbatch on a device, in the order of their stages.
+    """Return the operations of one kind and microbatch on a device, in the sequence in which they depend.
 
-    A device of the linear placement may hold several stages in a row; they run as if they were one.
+    A device of the linear placement may hold several consecutive stages, which run as if they were one.
     """
     stages = instance.placement.stages_on(device)
     along = stages if kind is OpKind.F else reversed(stages)
@@ -86,14 +91,14 @@ def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step
 def one_forward_one_backward(
     forwards: Sequence[_Item], backwards: Sequence[_Item], warm_up: int
 ) -> list[_Item]:
-    """Run `warm_up` forwards, then forwards and backwards in turn, then the backwards that are left."""
+    """Return `warm_up` forwards, then forwards and backwards in turn, then the remaining backwards."""
     steady = len(forwards) - warm_up
     turns = zip(forwards[warm_up:], backwards[:steady], strict=True)
     return [*forwards[:warm_up], *(item for turn in turns for item in turn), *backwards[steady:]]
 
 
 def order_of_steps(devices: Sequence[Sequence[Step]]) -> Order:
-    """Join the steps of each device."""
+    """Return the order that runs the given steps on each device, one after another."""
     operations = np.array([op for steps in devices for step in steps for op in step], dtype=np.int64)
     lengths = [sum(map(len, steps)) for steps in devices]
     return Order(operations, np.cumsum([0, *lengths]))

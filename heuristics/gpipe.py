@@ -1,4 +1,4 @@
-"""GPipe: all forwards, then all backwards.
+"""GPipe runs all forwards and then all backwards.
 
 Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
 arXiv:1811.06965, section 2.3.
@@ -14,12 +14,12 @@ from .family import check_placement, order_of_steps, step, within_limits
 
 
 def gpipe_order(instance: Instance) -> Order:
-    """Return GPipe's order; every device holds the activations of all microbatches.
+    """Return the order of GPipe, in which every device holds the activations of all microbatches.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     check_placement(instance, "gpipe", "linear")
     devices = [

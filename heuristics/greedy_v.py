@@ -1,15 +1,15 @@
 """The greedy V-schedule of the zero-bubble authors, for the V placement at 2p activations and above.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, and the schedule
-search that its authors published. On uniform instances with a memory limit the order is that of their
-code, operation by operation; tests hold it to their 24 settings at three limits each. Where costs,
-communication, memory deltas or limits differ between stages or devices, the same decisions are taken
-with each stage's and device's own numbers.
+search that its authors published. On uniform instances with a memory limit, the order equals that of their
+code, operation by operation; tests compare the two in 24 published settings at three limits each. Where
+costs, communication, memory deltas or limits differ between stages or devices, the same decisions are taken
+with the numbers of each stage and device.
 
-The published code stops with an assertion when a decision cannot be carried out: an operation is not
-ready, or memory is full and no W is left to free it. Here such a decision is skipped until a later
-round. In experiments that was enough for every uniform instance at every feasible limit, though below
-2p activations the result is poor (list scheduling is better there), and for any costs without a limit.
+The published code stops with an assertion when a decision cannot be carried out, because an operation is not
+ready, or because memory is full and no W is left that frees some. Here such a decision is skipped until a
+later round. In experiments that was enough for any costs without a limit, and for every uniform instance at
+every feasible limit, although below 2p activations the result is poor and list scheduling is better.
 With unequal memory deltas and little memory a round may place nothing; then the greedy has no schedule
 and says so. No other method is substituted for it.
 """
@@ -34,18 +34,21 @@ from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
 
 _FBW = [OpKind.F, OpKind.B, OpKind.W]
 _NO_LIMIT = 2**62
-_MOST_LIMITS = 2000  # that are tried one by one to find the smallest that works
-_UNIT = np.array([[2], [-1], [-1]])  # stands for an activation where the instance has no memory
+_MOST_LIMITS = 2000  # the search for the smallest limit that works tries at most so many, one by one
+_UNIT = np.array([[2], [-1], [-1]])  # memory deltas of F, B and W for an instance that has none
 _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
 
 
 class Attempt(NamedTuple):
-    """An order that a pass found; `bubble` (that of the device span) and `end` are in ticks."""
+    """An order that a pass of the greedy found.
+
+    `bubble` is that of the objective `device_span`, and `end` the end of the last operation, both in ticks.
+    """
 
     order: Ints  # (p, 6n, 3)
     bubble: int
     end: int
-    spare: Ints  # (p,): how far each device's bubble stays below the largest
+    spare: Ints  # (p,): by how many ticks each device's bubble is below the largest
 
 
 class _Problem(NamedTuple):
@@ -57,17 +60,17 @@ class _Problem(NamedTuple):
 
 
 def greedy_v_order(instance: Instance) -> Order:
-    """Return the greedy V-schedule's order.
+    """Return the order of least cost that the greedy V-schedule finds.
 
-    Where the instance has no memory limit, none and limits of 2p, 2.5p and 3p activations are tried:
-    too many early F's can cost time. The order of least cost is returned.
+    Where the instance has no memory limit, the greedy runs without one and with limits of 2p, 2.5p and 3p
+    activations, because many early F's can cost time.
 
     Raises
     ------
     InputError, InfeasibleError
         If the placement is not `v`, or the instance has no schedule.
     NoScheduleError
-        If the greedy has none at this limit; the message says at which it has one.
+        If the greedy finds no schedule at this limit; the message says at which limit it finds one.
     """
     check_placement(instance, "greedy-v", "v")
     best = best_attempt(instance)
@@ -78,7 +81,7 @@ def greedy_v_order(instance: Instance) -> Order:
 
 
 def best_attempt(instance: Instance) -> Attempt | None:
-    """Return the best order over all policies, the first among equals; None where every pass fails."""
+    """Return the best attempt over all policies, the first of equally good ones; None if every pass fails."""
     key = _KEYS[instance.objective]
     problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
     attempts = (_improved(problem, policy) for problem in problems for policy in _POLICIES)
@@ -92,7 +95,12 @@ _KEYS: dict[Objective, Callable[[Attempt], int]] = {
 
 
 def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
-    """Repeat the pass with the last one's bubbles approved, as long as that shrinks the largest one."""
+    """Return the best of repeated passes, or None if the first one fails.
+
+    Every device has to wait for the one with the largest bubble. So a further pass lets each device idle as
+    long as that one did in the pass before, and passes are repeated while this makes the largest bubble
+    smaller.
+    """
     best = _attempt(problem, policy, np.zeros(len(problem.devices), np.int64))
     while best is not None:
         again = _attempt(problem, policy, best.spare)
@@ -123,7 +131,7 @@ def _problem(instance: Instance, limits: Ints) -> _Problem:
     work = per_stage[:p] + per_stage[p:][::-1]
     devices["upper"] = 2 * p - 1 - np.arange(p)
     devices["limit"] = limits
-    devices["bubble"] = work - work.max()  # a device with less work may idle as much at no cost
+    devices["bubble"] = work - work.max()  # a device with less work can idle by the difference at no cost
     return _Problem(stages, devices, instance.microbatches)
 
 
@@ -135,7 +143,10 @@ def _deltas(instance: Instance) -> Ints:
 
 
 def _limits_to_try(instance: Instance) -> Iterator[Ints]:
-    """Yield the instance's limits, or, where it has none, no limit and 2p, 2.5p and 3p activations."""
+    """Yield the memory limits to run with: the instance's own, or if it has none, those of `greedy_v_order`.
+
+    Each is an array with one limit per device.
+    """
     p = instance.devices
     if instance.memory_limit(0) is not None:
         yield arrays_of(instance).limit
@@ -148,7 +159,7 @@ def _limits_to_try(instance: Instance) -> Iterator[Ints]:
 
 
 def _reason(instance: Instance) -> str:
-    """Say that there is no schedule, and at which limits there is one."""
+    """Return a sentence that says that the greedy has no schedule, and at which limits it has one."""
     limits = arrays_of(instance).limit
     said = f"greedy-v has no schedule at the memory limit {_shown(limits)}"
     enough = _enough_memory(instance, limits)
@@ -166,17 +177,19 @@ def _shown(limits: Ints) -> str:
 
 
 def _works(instance: Instance, limits: Ints) -> bool:
-    """Whether any policy finds a schedule within these limits."""
+    """Return whether the greedy finds a schedule within these limits, under any policy."""
     problem = _problem(instance, limits)
     no_spare = np.zeros(len(limits), np.int64)
     return any(_attempt(problem, policy, no_spare) is not None for policy in _POLICIES)
 
 
 def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
-    """Try all limits up to one that works; None where they are too many or differ between devices.
+    """Return the smallest limit at which the greedy works, given that it works at `enough`.
 
-    A pass can fail at a limit between two at which it works, so nothing less than all of them tells.
-    Memory comes in multiples of the deltas' greatest common divisor; limits between change nothing.
+    A pass can fail at a limit between two limits at which it works, so all limits are tried, in ascending
+    order. Memory comes in multiples of the greatest common divisor of the deltas, so limits between these
+    multiples need not be tried. The result is None if there are too many limits to try, or if the limits
+    differ between devices.
     """
     unit = int(np.gcd.reduce(arrays_of(instance).delta, axis=None))
     least = max(instance.smallest_limit(d) for d in range(instance.devices))
@@ -188,16 +201,17 @@ def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
 
 
 def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
-    """Scale `limits` until a pass works, by bisection; None if none does.
+    """Return `limits`, scaled up by bisection until the greedy works; None if it works at no scale.
 
-    What is returned works, and a little less does not. Still less may: see `_smallest_limit`.
+    The greedy works at the returned limits and fails at slightly smaller ones. It may work again at still
+    smaller ones; see `_smallest_limit`.
     """
     forward, p = arrays_of(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
     largest = int(limits.max())
 
     def scaled(target: int) -> Ints:
-        """Scale so that the largest limit becomes `target`; more than everything at once is no use."""
+        """Scale so that the largest limit becomes `target`, but to no more than all microbatches need."""
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
 

@@ -1,9 +1,10 @@
-"""One pass of the greedy V-schedule, compiled: decide operation after operation, device by device.
+"""The compiled loop of one pass of the greedy V-schedule decides one operation after another.
 
-On a V of p devices, device d runs the *lower* stage d and the *upper* stage 2p - 1 - d. A pass fixes
-for each device a sequence of its 6n operations: a warm-up of F's, then rounds in which every device
-places one B and at most one F. The W's wait in a queue; they fill idle time, and run where memory is
-full. An operation that is not ready, or does not fit, is skipped; a round without any ends the pass.
+On a V of p devices, device d runs the *lower* stage d and the *upper* stage 2p - 1 - d. A pass fixes the
+sequence of the 6n operations of each device: a warm-up of F's, then rounds in which every device places one B
+and at most one F. A W is pending from its B on; pending W's fill idle time, and run when memory is full. An
+operation that is not ready or does not fit into memory is skipped in its round, and a round in which no
+device can place an operation ends the pass as a failure.
 """
 
 from __future__ import annotations
@@ -19,39 +20,40 @@ from tightpipe.kernels.compiled import compiled_with_arrays
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _NOT_YET = -1
 
-# records and not one array per column: numba counts references, atomically, at every use of an array
+# Records are faster than one array per column, because numba counts references at every use of an array.
 _PER_KIND = (np.int64, (3,))
 STAGE = np.dtype(
     [
         ("home", np.int64),  # its device
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
-        ("lag", *_PER_KIND),  # from the operation that one waits for, see tightpipe.core.instance_arrays
-        ("count", *_PER_KIND),  # operations placed so far; the next one's microbatch
+        ("lag", *_PER_KIND),  # communication from the predecessor, see tightpipe.core.instance_arrays
+        ("count", *_PER_KIND),  # number of operations placed so far, and the microbatch of the next one
     ]
 )
-"""A stage: its numbers, times in ticks, and how far a pass has come."""
+"""A stage: its costs (times in ticks), and how far the pass has come there."""
 DEVICE = np.dtype(
     [
-        ("upper", np.int64),  # the upper stage; the lower has the device's number
+        ("upper", np.int64),  # number of the upper stage; the lower stage has the number of the device
         ("limit", np.int64),
-        ("spare", np.int64),  # idle time that does not count, see `Policy`
+        ("spare", np.int64),  # idle time in ticks that does not count, see `Policy`
         ("time", np.int64),  # end of the last operation
         ("memory", np.int64),
-        ("bubble", np.int64),  # idle time since the first F, less what the device may idle at no cost
-        ("filled", np.int64),  # W's placed so far
-        ("placed", np.int64),  # operations placed so far
+        ("bubble", np.int64),  # idle time since the first F, less what the device can idle at no cost
+        ("filled", np.int64),  # number of W's placed so far
+        ("placed", np.int64),  # number of operations placed so far
     ]
 )
-"""A device: its numbers and how far a pass has come."""
+"""A device: its memory limit, and how far the pass has come there."""
 
 
 class Policy(NamedTuple):
-    """Where a device may place a W that delays the next operation, so as not to idle.
+    """Before which operations a device that would idle may place a W, although the W delays the operation.
 
-    It does so before the B's of its lower stage, and where these flags say; but not while its bubble
-    stays within what is lost anyway: the largest bubble so far, or ``spare`` of the device, what an
-    earlier pass left between it and the worst device.
+    A device may always do so before a B of its lower stage, and before other operations as these flags say.
+    It places the W only if idling would cost time. Idling costs nothing as long as the device's bubble stays
+    below the largest bubble of a device so far, or below ``spare``, by which an earlier pass left the device
+    better off than the worst one.
     """
 
     before_forward: bool
@@ -61,8 +63,8 @@ class Policy(NamedTuple):
 class _State(NamedTuple):
     stages: Records  # (2p,) of STAGE
     devices: Records  # (p,) of DEVICE
-    end: Ints  # (2, 2p, n): end of each F and B, `_NOT_YET` while not placed
-    pending: Ints  # (p, 2n): stages of the device's B's so far, for their W's
+    end: Ints  # (2, 2p, n): end of each F and B in ticks, `_NOT_YET` while it is not placed
+    pending: Ints  # (p, 2n): stages of the B's that the device has placed, in which sequence the W's follow
     order: Ints  # (p, 6n, 3)
     worst: Ints  # (1,): largest bubble so far, at least 0
     microbatches: int
@@ -70,12 +72,13 @@ class _State(NamedTuple):
 
 @compiled_with_arrays
 def run_pass(stages: Records, devices: Records, microbatches: int, policy: Policy) -> tuple[bool, Ints]:
-    """Place all operations; `stages` and `devices` are updated.
+    """Place all operations, and update the records `stages` and `devices`.
 
     Returns
     -------
     tuple
-        Whether it worked, and the order as an array of shape (p, 6n, 3).
+        Whether all operations could be placed, and the order as an array of shape (p, 6n, 3) with kind, stage
+        and microbatch of each operation.
     """
     p, n = len(devices), microbatches
     state = _State(
@@ -99,7 +102,7 @@ def run_pass(stages: Records, devices: Records, microbatches: int, policy: Polic
 
 @compiled_with_arrays
 def _warm_up(state: _State) -> None:
-    """Send the first microbatch down and back up; meanwhile start more F's, as many as memory holds."""
+    """Place the F's of the first microbatch, and more F's while it goes down the V and back up."""
     p = len(state.devices)
     for device in range(p):
         _put(state, _F, device)
@@ -113,7 +116,10 @@ def _warm_up(state: _State) -> None:
 
 @compiled_with_arrays
 def _has_time_for_more(state: _State, device: int) -> bool:
-    """Whether `device` can run another lower F before the first microbatch is back, and keep room for it."""
+    """Return whether `device` can run another F of its lower stage before the first microbatch comes back.
+
+    The F must end in time and leave enough memory for the first microbatch.
+    """
     me, lower = state.devices[device], state.stages[device]
     upper = state.stages[me.upper]
     in_time = me.time + lower.duration[_F] <= _arrival(state, _F, me.upper)
@@ -123,7 +129,7 @@ def _has_time_for_more(state: _State, device: int) -> bool:
 
 @compiled_with_arrays
 def _level(state: _State) -> None:
-    """Give each device as many F's as the one before it, and one more upper F, down the V."""
+    """Give each device as many F's as the device before it, and more F's of the upper stage than that one."""
     p = len(state.devices)
     upper_turn = False
     for device in range(1, p):
@@ -138,7 +144,7 @@ def _level(state: _State) -> None:
 
 @compiled_with_arrays
 def _is_behind(state: _State, device: int) -> bool:
-    """Whether `device` lacks F's, in total or upper ones, against the one before it."""
+    """Return whether `device` needs more F's, in total or of its upper stage, than it has placed so far."""
     stages, devices = state.stages, state.devices
     upper = stages[devices[device].upper].count[_F]
     upper_before = stages[devices[device - 1].upper].count[_F]
@@ -148,7 +154,7 @@ def _is_behind(state: _State, device: int) -> bool:
 
 @compiled_with_arrays
 def _rounds(state: _State, policy: Policy) -> bool:
-    """Place one B on every device, then an F where one is ready, until nothing more can be placed."""
+    """Run rounds with at most one B and one F per device; return whether all B's could be placed."""
     left = len(state.stages) * state.microbatches
     while left > 0:
         backwards = _round_of_backwards(state, policy)
@@ -160,7 +166,12 @@ def _rounds(state: _State, policy: Policy) -> bool:
 
 @compiled_with_arrays
 def _round_of_backwards(state: _State, policy: Policy) -> int:
-    """Choose lower or upper B for all devices first; then place them along their chains."""
+    """Place a B on each device where one is ready, and return how many were placed.
+
+    All devices first choose between their lower and their upper stage. The B's are then placed in the
+    sequence in which they depend on each other: those of lower stages from the last device down, those of
+    upper stages from device 0 up.
+    """
     p = len(state.devices)
     lower_turn = np.zeros(p, np.bool_)
     for device in range(p):
@@ -203,7 +214,7 @@ def _round_of_forwards(state: _State, policy: Policy) -> int:
 
 @compiled_with_arrays
 def _next_forward(state: _State, device: int) -> int:
-    """Return the stage of the F to place on `device`, the upper one if it is ready; -1 for none."""
+    """Return the stage whose F comes next on `device`: the upper one if its F is ready; -1 if none is."""
     upper = state.devices[device].upper
     lowers, uppers = state.stages[device].count[_F], state.stages[upper].count[_F]
     if uppers >= state.microbatches:
@@ -217,7 +228,10 @@ def _next_forward(state: _State, device: int) -> int:
 
 @compiled_with_arrays
 def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
-    """Place W's before an operation while they fit; with `may_delay` one more where idling would hurt."""
+    """Place pending W's that end before the next operation of `stage` can start.
+
+    With `may_delay`, one more W is placed if idling instead would cost time; see `Policy`.
+    """
     device = state.stages[stage].home
     me = state.devices[device]
     arrival = _arrival(state, kind, stage)
@@ -234,7 +248,10 @@ def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
 
 @compiled_with_arrays
 def _arrival(state: _State, kind: int, stage: int) -> int:
-    """Return when the next F or B of `stage` can start for its predecessor's sake, `_NOT_YET` if unknown."""
+    """Return when the predecessor's result arrives for the next F or B of `stage`, in ticks.
+
+    The time is `_NOT_YET` as long as the predecessor is not placed.
+    """
     me, last = state.stages[stage], len(state.stages) - 1
     m = me.count[kind]
     if kind == _F:
@@ -248,7 +265,7 @@ def _arrival(state: _State, kind: int, stage: int) -> int:
 
 @compiled_with_arrays
 def _has_room(state: _State, stage: int) -> bool:
-    """Whether the memory of the stage's device holds one more F of the stage."""
+    """Return whether the memory of the stage's device holds one more F of the stage."""
     here = state.stages[stage]
     me = state.devices[here.home]
     return bool(me.memory + here.delta[_F] <= me.limit)
@@ -262,7 +279,7 @@ def _has_pending(state: _State, device: int) -> bool:
 
 @compiled_with_arrays
 def _put_weight(state: _State, device: int) -> None:
-    """Place the oldest pending W, which always can run."""
+    """Place the oldest pending W; it can start at once because its B has ended."""
     me = state.devices[device]
     stage = state.pending[device, me.filled]
     me.filled += 1
@@ -271,7 +288,7 @@ def _put_weight(state: _State, device: int) -> None:
 
 @compiled_with_arrays
 def _put(state: _State, kind: int, stage: int) -> bool:
-    """Place the next F or B of `stage`; return whether one is left, is ready and fits into memory."""
+    """Place the next F or B of `stage` if one is left, is ready and fits; return whether it was placed."""
     here = state.stages[stage]
     me, m = state.devices[here.home], here.count[kind]
     if m >= state.microbatches:

@@ -1,7 +1,9 @@
-"""Interleaved 1F1B: each device holds several chunks and changes between them every group of microbatches.
+"""Interleaved 1F1B: each device holds several stages (chunks) and changes to the next one after each group.
+
+A group is a number of consecutive microbatches, by default as many as there are devices.
 
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
-Megatron-LM", arXiv:2104.04473, section 2.2, with Megatron-LM's microbatch group, by default p microbatches.
+Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch group of Megatron-LM.
 """
 
 from __future__ import annotations
@@ -22,22 +24,23 @@ from .family import (
 
 
 def interleaved_order(instance: Instance, group: int | None = None) -> Order:
-    """Return the order of interleaved 1F1B with the instance's chunks.
+    """Return the order of interleaved 1F1B on the chunks of the instance.
 
-    Where the group does not divide n the last one has the microbatches that are left.
+    If the number of microbatches is not a multiple of the group, the last group is smaller.
 
     Parameters
     ----------
     instance
-        In loop placement.
+        The problem, in the placement loop.
     group
-        Microbatches that run on one chunk before the next chunk's turn, at least p; None takes p.
+        Number of microbatches that run on one chunk before the next chunk has its turn, at least p; None
+        takes p, the number of devices.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, the group below p, the memory limit too small, or the last group
-        so small that the warm-up, which counts on whole groups, deadlocks.
+        If the placement is not loop, the group is below p, the memory limit is too small, or the last group
+        is so small that the order deadlocks, because the warm-up assumes whole groups.
     """
     family = "interleaved-1f1b"
     check_placement(instance, family, "loop")
@@ -51,7 +54,7 @@ def interleaved_order(instance: Instance, group: int | None = None) -> Order:
 
 
 def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
-    """Return the number of forwards of the warm-up, which may exceed all that there are."""
+    """Return the number of forwards in the warm-up of a device; it may exceed the number that there are."""
     chunks = instance.placement.stages_per_device
     return 2 * (instance.devices - 1 - device) + (chunks - 1) * group
 
@@ -66,7 +69,7 @@ def chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step]
 
 
 def _turns(microbatches: int, chunks: int, group: int) -> list[tuple[int, int]]:
-    """Return (chunk, microbatch) in the order of the forwards: a group on each chunk, the next group."""
+    """Return chunk and microbatch of each forward: the first group on every chunk, then the next group."""
     return [
         (chunk, m)
         for first in range(0, microbatches, group)

@@ -1,7 +1,9 @@
-"""Memory-aware list scheduling under one priority rule, compiled; see `list_schedule` for the method.
+"""The compiled loop of memory-aware list scheduling under one priority rule; see `list_schedule`.
 
-A *queue* is a stage of one route; its operations run first in, first out. The *rank* of a microbatch
-is its place in one order of all microbatches that every device shares: the routes take turns.
+Here a *stage* belongs to one route, so that a placement with two routes has twice as many stages as the
+model; S is their number. At each stage, the operations of a kind run in the sequence of the microbatches. The
+*rank* of a microbatch is its place in one sequence of all microbatches, in which the routes take turns and
+which all devices share. A *pending* W is one whose B has run.
 """
 
 from __future__ import annotations
@@ -17,104 +19,104 @@ from tightpipe.kernels.compiled import compiled_with_arrays
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _NEVER = 2**62
 
-# records and not one array per column: numba counts references, atomically, at every use of an array
+# Records are faster than one array per column, because numba counts references at every use of an array.
 _PER_KIND = (np.int64, (3,))
-QUEUE = np.dtype(
+STAGE = np.dtype(
     [
         ("home", np.int64),  # its device
-        ("stage", np.int64),
+        ("number", np.int64),  # of the stage in the model
         ("route", np.int64),
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
-        ("lag", *_PER_KIND),  # from the operation that one waits for, see tightpipe.core.instance_arrays
-        ("count", *_PER_KIND),  # operations started
+        ("lag", *_PER_KIND),  # communication from the predecessor, see tightpipe.core.instance_arrays
+        ("count", *_PER_KIND),  # number of operations started
         ("ready", np.int64, (2,)),  # when the next F and B may start, `_NEVER` until that is known
     ]
 )
-"""A queue: its numbers, times in ticks, and how far a run has come."""
+"""A stage of a route: its costs (times in ticks), and how far the run has come there."""
 DEVICE = np.dtype(
     [
-        ("limit", np.int64),  # 2**62 for none
-        ("wake", np.int64),  # when it next decides
+        ("limit", np.int64),  # 2**62 if the device has none
+        ("wake", np.int64),  # when the device next decides what to start
         ("first", np.int64),  # start of its first operation, -1 before
         ("end", np.int64),  # end of its last operation
-        ("used", np.int64),  # memory
-        ("held", np.int64),  # memory without that of pending W's
-        ("promised", np.int64),  # what the F's still to come of the admitted microbatches take
-        ("oldest", np.int64),  # least rank that lacks a B here
-        ("last", np.int64),  # kind of its last operation
-        ("placed", np.int64),
+        ("used", np.int64),  # memory in use
+        ("held", np.int64),  # memory in use without that of pending W's
+        ("promised", np.int64),  # memory that the F's still to come of the admitted microbatches will take
+        ("oldest", np.int64),  # least rank of a microbatch that lacks a B on the device
+        ("last", np.int64),  # kind of its last F or B
+        ("placed", np.int64),  # number of operations started
     ]
 )
-"""A device: its numbers and how far a run has come."""
+"""A device: its memory limit, and how far the run has come there."""
 
 
 class Rule(NamedTuple):
-    """A priority rule; see `list_schedule.RULES` for the ones that are tried."""
+    """A priority rule, by which a free device chooses what to start; `list_schedule.RULES` has all in use."""
 
-    alternate: bool  # after a B prefer an F, after an F a B; otherwise always the B
-    deepest_forward: bool  # the deepest of several F's first; otherwise the shallowest
-    deepest_backward: bool
+    alternate: bool  # prefer an F after a B and a B after an F; otherwise always prefer the B
+    deepest_forward: bool  # of several ready F's take that of the last stage; otherwise of the first
+    deepest_backward: bool  # of several ready B's take that of the last stage; otherwise of the first
     reserve: float  # share of the promised memory that an F must leave free, 0 to 1
-    overrun: float  # share of a W that may reach beyond the next arrival: 0 means it fits, 1 any W
-    patience: float  # an F waits for a B that arrives within this share of the F's duration
+    overrun: float  # share of a W that may run beyond the next arrival: at 0 the W must fit, at 1 any may run
+    patience: float  # an F waits if a B will arrive within this share of the F's duration
 
 
 class _State(NamedTuple):
-    queues: Records  # (Q,) of QUEUE, the stages of route 0 first
+    stages: Records  # (S,) of STAGE, the stages of route 0 first
     devices: Records  # (p,) of DEVICE
-    local: Ints  # (p, Q / p): the queues of each device, by stage
-    arrival: Ints  # (2, Q, n / routes): when an F or B may start, `_NEVER` until its predecessor started
-    hold: Ints  # (p, n): by rank, memory held until its B's end
-    need: Ints  # (p, n): by rank, memory that the F's still to come take
-    todo: Ints  # (p, n): by rank, B's still to start
-    admitted: Bools  # (p, n): by rank, whether an F has started
-    order: Ints  # (p, 3nQ / (p routes), 3)
+    local: Ints  # (p, S / p): the stages of each device, in ascending order
+    arrival: Ints  # (2, S, n / routes): when an F or B may start, `_NEVER` until its predecessor has started
+    hold: Ints  # (p, n): for each rank, the memory that the microbatch holds until its B's end
+    need: Ints  # (p, n): for each rank, the memory that its F's still to come will take
+    todo: Ints  # (p, n): for each rank, the number of its B's still to start
+    admitted: Bools  # (p, n): for each rank, whether one of its F's has started
+    order: Ints  # (p, 3nS / (p routes), 3)
     routes: int
 
 
 @compiled_with_arrays
 def run_list(
-    queues: Records, devices: Records, local: Ints, microbatches: int, routes: int, rule: Rule
+    stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, rule: Rule
 ) -> Ints:
-    """Schedule everything; `queues` and `devices` are updated.
+    """Start all operations under one rule, and update the records `stages` and `devices`.
 
     Returns
     -------
     array
-        The order, shape (p, operations per device, 3).
+        The order, of shape (p, operations per device, 3): kind, stage and microbatch of each operation.
     """
-    state = _new_state(queues, devices, local, microbatches, routes)
+    state = _new_state(stages, devices, local, microbatches, routes)
     left = state.order.shape[0] * state.order.shape[1]
     while left > 0:
         device = _next_to_decide(devices)
-        kind, queue, resume = _decide(state, device, rule)
-        if queue < 0:
+        kind, stage, resume = _decide(state, device, rule)
+        if stage < 0:
             devices[device].wake = resume
         else:
-            _start(state, kind, queue)
+            _start(state, kind, stage)
             left -= 1
     return state.order
 
 
 @compiled_with_arrays
-def _new_state(queues: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> _State:
+def _new_state(stages: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> _State:
     p, n = len(devices), microbatches
     per_route = n // routes
-    arrival = np.full((2, len(queues), per_route), _NEVER, np.int64)
+    arrival = np.full((2, len(stages), per_route), _NEVER, np.int64)
     need, todo = np.zeros((p, n), np.int64), np.zeros((p, n), np.int64)
-    for q in range(len(queues)):
-        me = queues[q]
-        me.ready[_F], me.ready[_B] = 0 if me.stage == 0 else _NEVER, _NEVER
-        if me.stage == 0:
-            arrival[_F, q] = 0
+    for s in range(len(stages)):
+        me = stages[s]
+        me.ready[_F], me.ready[_B] = 0 if me.number == 0 else _NEVER, _NEVER
+        if me.number == 0:
+            arrival[_F, s] = 0
         for k in range(per_route):
             need[me.home, k * routes + me.route] += me.delta[_F]
             todo[me.home, k * routes + me.route] += 1
     hold = np.zeros((p, n), np.int64)
-    order = np.zeros((p, 3 * per_route * len(queues) // p, 3), np.int64)
+    order = np.zeros((p, 3 * per_route * len(stages) // p, 3), np.int64)
     admitted = np.zeros((p, n), np.bool_)
-    return _State(queues, devices, local, arrival, hold, need, todo, admitted, order, routes)
+    return _State(stages, devices, local, arrival, hold, need, todo, admitted, order, routes)
 
 
 @compiled_with_arrays
@@ -128,7 +130,10 @@ def _next_to_decide(devices: Records) -> int:
 
 @compiled_with_arrays
 def _decide(state: _State, device: int, rule: Rule) -> tuple[int, int, int]:
-    """Choose what `device` starts now: kind and queue; queue -1 and when to decide again for nothing."""
+    """Return kind and stage of the operation that `device` starts now.
+
+    If it starts none, the stage is -1 and the third number is the time in ticks when it decides again.
+    """
     me = state.devices[device]
     backward = _best_backward(state, device, rule)
     forward = _best_forward(state, device, rule)
@@ -136,16 +141,16 @@ def _decide(state: _State, device: int, rule: Rule) -> tuple[int, int, int]:
         return _B, backward, 0
     pending = _oldest_pending(state, device)
     if forward >= 0:
-        wait = rule.patience * state.queues[forward].duration[_F]
+        wait = rule.patience * state.stages[forward].duration[_F]
         if backward < 0 and _next_arrival(state, device, _B) - me.wake < wait:
             forward = -1
-        elif me.used + state.queues[forward].delta[_F] > me.limit:
-            return _W, pending, 0  # memory without pending W's suffices, else the F were not safe
+        elif me.used + state.stages[forward].delta[_F] > me.limit:
+            return _W, pending, 0  # a safe F fits as soon as the pending W's have run, so there are some
     if forward >= 0:
         return _F, forward, 0
     arrival = min(_next_arrival(state, device, _B), _next_arrival(state, device, _F))
     if pending >= 0:
-        weight = state.queues[pending].duration[_W]
+        weight = state.stages[pending].duration[_W]
         if me.wake + weight - arrival <= rule.overrun * weight:
             return _W, pending, 0
     return _W, -1, arrival
@@ -153,30 +158,33 @@ def _decide(state: _State, device: int, rule: Rule) -> tuple[int, int, int]:
 
 @compiled_with_arrays
 def _best_backward(state: _State, device: int, rule: Rule) -> int:
-    """Return the queue of the ready B that goes first, -1 if none is ready."""
-    local, queues, now = state.local[device], state.queues, state.devices[device].wake
+    """Return the stage of the ready B that the rule puts first, -1 if no B is ready."""
+    local, stages, now = state.local[device], state.stages, state.devices[device].wake
     for i in range(len(local)):
-        queue = local[len(local) - 1 - i] if rule.deepest_backward else local[i]
-        if queues[queue].ready[_B] <= now:
-            return int(queue)
+        stage = local[len(local) - 1 - i] if rule.deepest_backward else local[i]
+        if stages[stage].ready[_B] <= now:
+            return int(stage)
     return -1
 
 
 @compiled_with_arrays
 def _best_forward(state: _State, device: int, rule: Rule) -> int:
-    """Return the queue of the ready F that goes first among those that may start, -1 if there is none."""
-    local, queues, now = state.local[device], state.queues, state.devices[device].wake
+    """Return the stage of the F that the rule puts first among those that may start, -1 if none may."""
+    local, stages, now = state.local[device], state.stages, state.devices[device].wake
     for i in range(len(local)):
-        queue = local[len(local) - 1 - i] if rule.deepest_forward else local[i]
-        if queues[queue].ready[_F] <= now and _may_start(state, queue, rule):
-            return int(queue)
+        stage = local[len(local) - 1 - i] if rule.deepest_forward else local[i]
+        if stages[stage].ready[_F] <= now and _may_start(state, stage, rule):
+            return int(stage)
     return -1
 
 
 @compiled_with_arrays
-def _may_start(state: _State, queue: int, rule: Rule) -> bool:
-    """Whether the device stays safe with the next F of `queue`, and keeps the rule's reserve."""
-    here = state.queues[queue]
+def _may_start(state: _State, stage: int, rule: Rule) -> bool:
+    """Return whether the device stays safe after the next F of `stage`, and keeps the reserve of the rule.
+
+    The head of `list_schedule` defines when a device is safe.
+    """
+    here = state.stages[stage]
     me, needed = state.devices[here.home], here.delta[_F]
     rank = here.count[_F] * state.routes + here.route
     if me.limit >= _NEVER or rank <= me.oldest:
@@ -197,11 +205,11 @@ def _may_start(state: _State, queue: int, rule: Rule) -> bool:
 
 @compiled_with_arrays
 def _oldest_pending(state: _State, device: int) -> int:
-    """Return the queue whose next W belongs to the oldest microbatch, the deepest first; -1 for none."""
+    """Return the stage of the pending W with the oldest microbatch, the last such stage; -1 if none pends."""
     best, least = -1, _NEVER
-    local, queues = state.local[device], state.queues
+    local, stages = state.local[device], state.stages
     for i in range(len(local) - 1, -1, -1):
-        here = queues[local[i]]
+        here = stages[local[i]]
         rank = here.count[_W] * state.routes + here.route
         if here.count[_W] < here.count[_B] and rank < least:
             best, least = local[i], rank
@@ -210,20 +218,20 @@ def _oldest_pending(state: _State, device: int) -> int:
 
 @compiled_with_arrays
 def _next_arrival(state: _State, device: int, kind: int) -> int:
-    """Return when the next F or B becomes ready that is not yet, as far as known."""
-    best, local, queues = _NEVER, state.local[device], state.queues
+    """Return the earliest known time at which another F, or another B, becomes ready; `_NEVER` if unknown."""
+    best, local, stages = _NEVER, state.local[device], state.stages
     now = state.devices[device].wake
     for i in range(len(local)):
-        ready = queues[local[i]].ready[kind]
+        ready = stages[local[i]].ready[kind]
         if now < ready < best:
             best = ready
     return int(best)
 
 
 @compiled_with_arrays
-def _start(state: _State, kind: int, queue: int) -> None:
-    """Start the next operation of `queue` now and tell the device that waits for it."""
-    here = state.queues[queue]
+def _start(state: _State, kind: int, stage: int) -> None:
+    """Start the next operation of `stage` now, and wake the device that waits for its result in time."""
+    here = state.stages[stage]
     me, k = state.devices[here.home], here.count[kind]
     now = me.wake
     here.count[kind] += 1
@@ -231,21 +239,21 @@ def _start(state: _State, kind: int, queue: int) -> None:
     if me.placed == 0:
         me.first = now
     row = state.order[here.home, me.placed]
-    row[0], row[1], row[2] = kind, here.stage, here.route * state.arrival.shape[2] + k
+    row[0], row[1], row[2] = kind, here.number, here.route * state.arrival.shape[2] + k
     me.placed += 1
-    me.used += here.delta[kind]  # at once also for B and W: nothing else starts here before their end
+    me.used += here.delta[kind]  # B and W free memory at their end, before which nothing else starts here
     if kind == _W:
         return
     me.last = kind
-    here.ready[kind] = state.arrival[kind, queue, k + 1] if k + 1 < state.arrival.shape[2] else _NEVER
-    _account(state, kind, queue, k)
-    _announce(state, kind, queue, k, me.end)
+    here.ready[kind] = state.arrival[kind, stage, k + 1] if k + 1 < state.arrival.shape[2] else _NEVER
+    _account(state, kind, stage, k)
+    _announce(state, kind, stage, k, me.end)
 
 
 @compiled_with_arrays
-def _account(state: _State, kind: int, queue: int, k: int) -> None:
-    """Book the memory of an F or B, by the rank of its microbatch."""
-    here = state.queues[queue]
+def _account(state: _State, kind: int, stage: int, k: int) -> None:
+    """Update what the device and the rank of the microbatch hold and need, for an F or B that starts."""
+    here = state.stages[stage]
     me, rank, size = state.devices[here.home], k * state.routes + here.route, here.delta[_F]
     hold, need, todo = state.hold[here.home], state.need[here.home], state.todo[here.home]
     if kind == _F:
@@ -263,17 +271,16 @@ def _account(state: _State, kind: int, queue: int, k: int) -> None:
 
 
 @compiled_with_arrays
-def _announce(state: _State, kind: int, queue: int, k: int, end: int) -> None:
-    """Set when the operation that waits for this one may start, and wake its device for it."""
-    stages = len(state.queues) // state.routes
-    last = state.queues[queue].stage == stages - 1
-    if kind == _B and state.queues[queue].stage == 0:
+def _announce(state: _State, kind: int, stage: int, k: int, end: int) -> None:
+    """Set when the operation that waits for this one may start, and let its device decide again then."""
+    last = state.stages[stage].number == len(state.stages) // state.routes - 1
+    if kind == _B and state.stages[stage].number == 0:
         return
-    following = queue if last and kind == _F else queue + 1 if kind == _F else queue - 1
+    following = stage if last and kind == _F else stage + 1 if kind == _F else stage - 1
     then = _B if last and kind == _F else kind
-    arrival = end + state.queues[following].lag[then]
+    arrival = end + state.stages[following].lag[then]
     state.arrival[then, following, k] = arrival
-    if state.queues[following].count[then] == k:
-        state.queues[following].ready[then] = arrival
-    other = state.devices[state.queues[following].home]
+    if state.stages[following].count[then] == k:
+        state.stages[following].ready[then] = arrival
+    other = state.devices[state.stages[following].home]
     other.wake = min(other.wake, max(arrival, other.end))

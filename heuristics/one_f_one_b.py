@@ -1,7 +1,7 @@
-"""1F1B and eager 1F1B: after a warm-up, every device runs forwards and backwards in turn.
+"""1F1B and eager 1F1B: after a warm-up, every device runs one forward and one backward in turn.
 
-Device i of p warms up with p - 1 - i forwards, the eager form with twice as many, which hides the
-communication at the price of memory.
+Device i of p warms up with p - 1 - i forwards. In the eager form it warms up with twice as many, which hides
+communication behind computation but takes more memory.
 
 Sources: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the flush of
 Narayanan et al., arXiv:2006.09503, section 3; the eager form: Zhuang et al., "On Optimizing the Communication
@@ -24,7 +24,7 @@ def one_f_one_b_order(instance: Instance) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     return _order(instance, "1f1b", 1)
 
@@ -35,20 +35,22 @@ def eager_one_f_one_b_order(instance: Instance) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     return _order(instance, "eager-1f1b", 2)
 
 
 def two_buffered_order(instance: Instance) -> Order:
-    """Return 1F1B over several iterations without a flush: consecutive 1F1B (PipeDream-2BW).
+    """Return the order of 1F1B over several iterations without a flush between them (PipeDream-2BW).
 
-    Two versions of the weights are enough as long as the pipeline is no deeper than an iteration.
+    Two versions of the weights are enough as long as there are no more devices than microbatches per
+    iteration.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, the memory limit too small, or p > microbatches per iteration.
+        If the placement is not linear, the memory limit is too small, or an iteration has fewer microbatches
+        than there are devices.
 
     References
     ----------
@@ -59,12 +61,13 @@ def two_buffered_order(instance: Instance) -> Order:
 
 
 def eager_two_buffered_order(instance: Instance) -> Order:
-    """Return eager 1F1B over several iterations without a flush.
+    """Return the order of eager 1F1B over several iterations without a flush between them.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, the memory limit too small, or p >= microbatches per iteration.
+        If the placement is not linear, the memory limit is too small, or an iteration does not have more
+        microbatches than there are devices.
     """
     _check_depth(instance, "eager-1f1b", 1)
     return _order(instance, "eager-1f1b", 2)

@@ -1,9 +1,9 @@
 """1F1B and interleaved 1F1B whose steady state runs an F and the BW of an earlier microbatch together.
 
-A pair starts when both of its operations may, so every device warms up with one forward more than
-it would hold in flight otherwise, and the steady state has one pair where 1F1B has an F and a BW in turn.
-It pays where the instance's `overlapped` duration is below the sum of the two: the communication of
-the one hides behind the computation of the other.
+The steady state has one such pair where 1F1B has an F and a BW in turn. A pair starts only when both of its
+operations are ready, so the warm-up of every device has one forward more than without pairs. Pairs
+pay off where the instance's `overlapped` duration is below the sum of the two durations, because the
+communication of one operation hides behind the computation of the other.
 
 Sources: the combined 1F1B of Megatron-Core's ``--overlap-moe-expert-parallel-comm``; DeepSeek-AI,
 arXiv:2412.19437, section 3.2.1, for pairs of F and BW.
@@ -29,7 +29,7 @@ def overlapped_one_f_one_b_order(instance: Instance) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     family = "1f1b-overlap"
     check_placement(instance, family, "linear")
@@ -51,7 +51,8 @@ def overlapped_interleaved_order(instance: Instance) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, the memory limit too small, or the last group too small.
+        If the placement is not loop, the memory limit is too small, or the last group of microbatches is too
+        small.
     """
     family = "interleaved-overlap"
     check_placement(instance, family, "loop")
@@ -64,7 +65,7 @@ def overlapped_interleaved_order(instance: Instance) -> Order:
 
 
 def _with_pairs(forwards: Sequence[Step], backwards: Sequence[Step], warm_up: int) -> list[Slot]:
-    """Run `warm_up` forwards, then pairs, then the backwards that are left."""
+    """Return `warm_up` forwards, then pairs of a forward and a backward, then the remaining backwards."""
     first, steady = forwards[:warm_up], max(0, len(forwards) - warm_up)
     pairs = [
         (Operation(*forward), Operation(*backward))

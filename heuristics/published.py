@@ -1,4 +1,4 @@
-"""The published families whose order no search improves, and the automatic zero-bubble greedy."""
+"""The published schedule families with a fixed order, and the automatic zero-bubble greedy."""
 
 from __future__ import annotations
 
@@ -121,4 +121,4 @@ PUBLISHED: tuple[Heuristic, ...] = (
         source=_CONTROLLABLE,
     ),
 )
-"""In the order in which they are listed."""
+"""The families, in the sequence in which ``tightpipe methods`` lists them."""

@@ -1,4 +1,4 @@
-"""What a heuristic is: a function Instance -> Order, with where it applies and where it comes from."""
+"""A heuristic is a function that takes an instance and returns an order, with a description of itself."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ class Heuristic:
     Parameters
     ----------
     name
-        As given to `tightpipe.solving.solve` and ``--method``.
+        Name of the family, as given to `tightpipe.solve` and ``--method``.
     make
-        Instance of one iteration -> Order; raises `NoScheduleError` when it has none.
+        Function that returns the order for an instance of one iteration; it raises `NoScheduleError` if the
+        family has none.
     placements
-        Names of the placements that it can schedule.
+        Names of the placements that the family can schedule.
     memory
-        Which memory limits it respects, for people.
+        Which memory limits the family respects, in words.
     source
-        Paper and section.
+        Paper and section that describe the family.
     flushless
-        Instance of several iterations without a flush -> Order; None if the family always flushes.
+        Function that returns the order for an instance of several iterations without a flush; None if the
+        family always flushes.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Heuristic:
         NoScheduleError
             If the family has no schedule for the instance.
         InfeasibleError
-            If there is none at all.
+            If the instance has no schedule at all.
         """
         if instance.iterations == 1:
             return self.make(instance)
@@ -61,7 +63,7 @@ class Heuristic:
 
 
 def _repeated(order: Order, times: int, block: int) -> Order:
-    """Run `order` again and again, each time with the next `block` microbatches."""
+    """Return an order that runs `order` several times, each time with the next `block` microbatches."""
     pieces, joined = [], []
     for device in range(order.devices):
         for k in range(times):

@@ -1,12 +1,15 @@
 """V schedules from a building block: V-Min, V-Half, V-ZB and 1F1B-V.
 
-A building block says when a device runs the four passes of one microbatch: down the V (lower F), up
-(upper F), down again (upper B) and up (lower B), in slots of one F. Repeated every six slots, as many
-as a microbatch takes of a device, it fills the time without conflict, and how long its activations
-live fixes the peak memory. Squeezing and reordering (`v_reorder`) then close the gaps of the warm-up
-and of the cool-down. The order is made for F = B = W without communication and does not depend on the
-instance's costs. Where these are others, time can be lost in every period: by V-Min where F, B and W
-differ, by V-Half on an even number of devices where B > F, by 1F1B-V where 2F > B + W. V-ZB loses it once.
+On a V of p devices, device d holds the lower stage d and the upper stage 2p - 1 - d. A building block says
+when each device runs the four passes of one microbatch: F of the lower stage on the way down the V, F of the
+upper stage on the way back up, then B of the upper and B of the lower stage. Times are counted in time units,
+of which an F, a B and a W take one each. A microbatch takes six time units of each device, and the block is
+repeated every six time units without conflict. How long its activations live determines the peak memory.
+Squeezing and reordering (`v_reorder_kernel`) then close the gaps of the warm-up and of the cool-down.
+
+The order is made for equal durations of F, B and W without communication, and does not depend on the costs of
+the instance. With other costs, some schedules lose time in every period: V-Min where F, B and W differ,
+V-Half on an even number of devices where B > F, and 1F1B-V where 2F > B + W. V-ZB loses time only once.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
 """
@@ -36,9 +39,9 @@ class Shape:
     Parameters
     ----------
     down, up
-        Slots from one device to the next on the two legs down the V, and on the two up.
+        Time units from one device to the next, on the two ways down the V and on the two ways up.
     backward
-        Slots of a backward pass: 1 for B apart from W, 2 for both fused.
+        Time units of a backward pass: 1 for a B that is separate from its W, 2 for both fused.
     """
 
     down: int
@@ -53,53 +56,54 @@ ONE_F_ONE_B_V = Shape(1, 1, backward=2)
 
 
 def v_min_order(instance: Instance) -> Order:
-    """Return the order of V-Min: the peak is about a third of 1F1B's.
+    """Return the order of V-Min, whose peak memory is about a third of that of 1F1B.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit too small.
+        If the placement is not v, or the memory limit is too small.
     """
     return _order(instance, "v-min", V_MIN)
 
 
 def v_half_order(instance: Instance) -> Order:
-    """Return the order of V-Half: the peak is about half of 1F1B's.
+    """Return the order of V-Half, whose peak memory is about half of that of 1F1B.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit too small.
+        If the placement is not v, or the memory limit is too small.
     """
     return _order(instance, "v-half", V_HALF)
 
 
 def v_zb_order(instance: Instance) -> Order:
-    """Return the order of V-ZB: no bubble where F = B = W, and the peak of 1F1B.
+    """Return the order of V-ZB, which has no bubble where F = B = W, and the peak memory of 1F1B.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit too small.
+        If the placement is not v, or the memory limit is too small.
     """
     return _order(instance, "v-zb", V_ZB)
 
 
 def one_f_one_b_v_order(instance: Instance) -> Order:
-    """Return the order of 1F1B-V, whose backward is fused: the peak is about two thirds of 1F1B's.
+    """Return the order of 1F1B-V, which fuses B and W, with about two thirds of the peak memory of 1F1B.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit too small.
+        If the placement is not v, or the memory limit is too small.
     """
     return _order(instance, "1f1b-v", ONE_F_ONE_B_V)
 
 
 def building_block(devices: int, shape: Shape) -> Ints:
-    """Return the slots at which the passes start, shape (4, devices): F down, F up, B down, B up.
+    """Return the time units at which the passes start, shape (4, devices): F down, F up, B down, B up.
 
-    Each leg starts as soon as no pass of any device then meets another one, modulo the period.
+    Each of the four ways starts at the earliest time at which none of its passes shares a time unit of its
+    device with another pass, when all are repeated every period.
     """
     block = np.zeros((4, devices), np.int64)
     lengths = (1, 1, shape.backward, shape.backward)
@@ -113,26 +117,30 @@ def building_block(devices: int, shape: Shape) -> Ints:
 
 
 def _fused_forms(devices: int) -> list[Ints]:
-    """Return ways along the devices for fused backwards, which take two slots.
+    """Return possible start times on each device, relative to the first, for fused backwards.
 
-    The F's move by one slot a device, one leg ahead of and one against the B's, so that what is free
-    changes from device to device; three slots more on every third device keep to it.
+    A fused backward takes two time units. The F's move by one time unit per device, on one way in the
+    direction of the B's and on the other against it, so the free time units differ from device to device.
+    Start times that move by two time units per device, and by three more on every third device, stay in them.
     """
     hops = np.arange(devices)
     return [2 * hops + 3 * ((hops + phase) // 3) for phase in range(3)]
 
 
 def _earliest_leg(block: Ints, lengths: Sequence[int], leg: int, forms: list[Ints], ready: int) -> Ints:
-    """Return the slots of a leg that starts as early as it can from `ready` on, in one of the forms."""
+    """Return the start times of the passes on one way, as early as possible from `ready` on.
+
+    `forms` are the possible start times relative to the first device on the way.
+    """
     for start, form in product(range(ready, ready + 2 * PERIOD), forms):
-        slots = start + (form[::-1] if leg % 2 else form)
-        if not _meet(np.vstack([block[:leg], slots]), lengths):
-            return slots
+        starts = start + (form[::-1] if leg % 2 else form)
+        if not _meet(np.vstack([block[:leg], starts]), lengths):
+            return starts
     raise AssertionError("every leg has a free start in a period")
 
 
 def _meet(block: Ints, lengths: Sequence[int]) -> bool:
-    """Whether two passes of a device, repeated every period, take the same slot."""
+    """Return whether two passes of a device take the same time unit when they are repeated every period."""
     taken = np.vstack(
         [row + part for row, length in zip(block, lengths, strict=False) for part in range(length)]
     )
@@ -141,7 +149,10 @@ def _meet(block: Ints, lengths: Sequence[int]) -> bool:
 
 
 def _turned_for_memory(block: Ints, lengths: Sequence[int]) -> Ints:
-    """Delay the upper B's within the lower ones' slack, which costs no time, if that saves an activation."""
+    """Return the block with the B's of the upper stages delayed, if that lowers the peak memory.
+
+    They are delayed by no more than the slack before the B's of the lower stages, so that it costs no time.
+    """
     slack = int(block[3, -1] - block[2, -1]) - lengths[2]
     delays = np.array([[0], [0], [1], [0]]) * np.arange(slack + 1)
     later = [block + delay[:, None] for delay in delays.T]
@@ -159,7 +170,10 @@ def _order(instance: Instance, family: str, shape: Shape) -> Order:
 
 
 def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> list[tuple[OpKind, int, int]]:
-    """Name the passes of a device; a W belongs to the oldest B whose W is still due."""
+    """Return the operations of a device, given the numbers of its passes in sequence.
+
+    A W belongs to the oldest B whose W has not run yet.
+    """
     lower, upper = device, 2 * instance.devices - 1 - device
     backward = OpKind.BW if fused else OpKind.B
     what = ((OpKind.F, lower), (OpKind.F, upper), (backward, upper), (backward, lower))

@@ -1,9 +1,10 @@
-"""Repeat a V building block and reorder its passes, compiled: a table of what each device runs per slot.
+"""Compiled loops that repeat a building block of a V schedule, and then reorder its passes.
 
-The passes of a device are numbered along the V: 0 and 1 are the lower and the upper F, 2 and 3 the
-upper and the lower backward; `WEIGHT` is a W of either. A pass of a device comes in the order of the
-microbatches, so a table of pass numbers says it all. Memory counts chunk activations: an F takes one, a
-W (or a fused backward) frees one.
+Time is counted in time units, of which an F, a B and a W take one each. A table says which pass each device
+runs in each time unit. The passes are numbered along the V: 0 and 1 are F of the lower and F of the upper
+stage, 2 and 3 are the backward of the upper and of the lower stage, and `WEIGHT` is a W of either stage. Each
+pass of a device comes in the sequence of the microbatches, so their numbers need not be stored. Memory is
+counted in activations of one stage: an F takes one, and a W or a fused backward frees one.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.3 (squeeze
 and reorder).
@@ -16,25 +17,25 @@ import numpy as np
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled_with_arrays
 
-PERIOD = 6  #: slots between microbatches: two F's, two B's, two W's
+PERIOD = 6  #: time units from one microbatch to the next: two F's, two B's and two W's
 WEIGHT = 4
-_SECOND_HALF = 5  # of a fused backward
+_SECOND_HALF = 5  # second time unit of a fused backward
 _IDLE = -1
 _PASSES = 4
 
 
 @compiled_with_arrays
 def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
-    """Return the reordered table, shape (devices, slots); -1 is idle.
+    """Return the table of passes after reordering, shape (devices, time units); -1 means idle.
 
     Parameters
     ----------
     block
-        Shape (4, devices): the slots of the first microbatch's passes.
+        Time units at which the passes of the first microbatch start, shape (4, devices).
     microbatches
         Number of microbatches.
     backward
-        Slots of a backward pass: 1, or 2 where it is fused with its W.
+        Time units of a backward pass: 1, or 2 where it is fused with its W.
     """
     table = _repeated(block, microbatches, backward)
     if backward == 1:
@@ -50,7 +51,7 @@ def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
 
 @compiled_with_arrays
 def steady_peak(block: Ints, backward: int) -> int:
-    """Return the most activations that a device holds while the block repeats."""
+    """Return the largest number of activations that a device holds while the block is repeated."""
     lifetime = block.max() // PERIOD + 2
     table = _repeated(block, 2 * lifetime, backward)
     if backward == 1:
@@ -61,124 +62,127 @@ def steady_peak(block: Ints, backward: int) -> int:
 @compiled_with_arrays
 def _repeated(block: Ints, microbatches: int, backward: int) -> Ints:
     devices = block.shape[1]
-    # the W's of a device may all come after its last B
-    slots = block.max() + PERIOD * microbatches + 2 * microbatches + 2
-    table = np.full((devices, slots), _IDLE, np.int64)
+    # The W's of a device may all run after its last B.
+    horizon = block.max() + PERIOD * microbatches + 2 * microbatches + 2
+    table = np.full((devices, horizon), _IDLE, np.int64)
     for which in range(_PASSES):
         for device in range(devices):
             for m in range(microbatches):
-                slot = block[which, device] + PERIOD * m
-                table[device, slot] = which
+                time = block[which, device] + PERIOD * m
+                table[device, time] = which
                 if which >= 2 and backward == 2:
-                    table[device, slot + 1] = _SECOND_HALF
+                    table[device, time + 1] = _SECOND_HALF
     return table
 
 
 @compiled_with_arrays
 def _place_weights(table: Ints, after: Ints) -> None:
-    """Fill idle slots behind slot `after` of each device with the W's that are due."""
+    """Place W's whose B has run into the idle time units later than `after[device]` of each device."""
     for device in range(len(table)):
         due = 0
-        for slot in range(table.shape[1]):
-            if table[device, slot] in (2, 3):
+        for time in range(table.shape[1]):
+            if table[device, time] in (2, 3):
                 due += 1
-            elif table[device, slot] == WEIGHT:
+            elif table[device, time] == WEIGHT:
                 due -= 1
-            elif table[device, slot] == _IDLE and due > 0 and slot > after[device]:
-                table[device, slot] = WEIGHT
+            elif table[device, time] == _IDLE and due > 0 and time > after[device]:
+                table[device, time] = WEIGHT
                 due -= 1
 
 
 @compiled_with_arrays
 def _drop_weights(table: Ints, after: Ints) -> None:
     for device in range(len(table)):
-        for slot in range(after[device] + 1, table.shape[1]):
-            if table[device, slot] == WEIGHT:
-                table[device, slot] = _IDLE
+        for time in range(after[device] + 1, table.shape[1]):
+            if table[device, time] == WEIGHT:
+                table[device, time] = _IDLE
 
 
 @compiled_with_arrays
 def _last_forwards(table: Ints) -> Ints:
     last = np.zeros(len(table), np.int64)
     for device in range(len(table)):
-        for slot in range(table.shape[1]):
-            if table[device, slot] in (0, 1):
-                last[device] = slot
+        for time in range(table.shape[1]):
+            if table[device, time] in (0, 1):
+                last[device] = time
     return last
 
 
 @compiled_with_arrays
 def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
-    """Move each pass to the earliest idle slot that its predecessors and the peak memory allow."""
-    devices, slots = table.shape
+    """Move each pass to the earliest idle time unit that its predecessors and the peak memory allow."""
+    devices, horizon = table.shape
     memory, takes = _memory(table, backward), _memory_taken(backward)
     peak = memory.max()
     end = np.zeros((_PASSES, devices, microbatches), np.int64)
     count = np.zeros((_PASSES + 1, devices), np.int64)
-    for slot in range(slots):
+    for time in range(horizon):
         for device in range(devices):
-            which = table[device, slot]
+            which = table[device, time]
             if which in (_IDLE, _SECOND_HALF):
                 continue
             m = count[which, device]
             count[which, device] += 1
             length = backward if which in (2, 3) else 1
             if which == WEIGHT:
-                to = _earliest(table, device, _due(table, device, m), slot, length)
+                to = _earliest(table, device, _due(table, device, m), time, length)
             elif which < 2:
-                to = _earliest_within(table, memory, device, _ready(end, which, device, m), slot, peak)
+                to = _earliest_within(table, memory, device, _ready(end, which, device, m), time, peak)
             else:
-                to = _earliest(table, device, _ready(end, which, device, m), slot, length)
-            _move(table, device, slot, to, length)
-            memory[device, to:slot] += takes[which]
+                to = _earliest(table, device, _ready(end, which, device, m), time, length)
+            _move(table, device, time, to, length)
+            memory[device, to:time] += takes[which]
             if which != WEIGHT:
                 end[which, device, m] = to + length
 
 
 @compiled_with_arrays
 def _pull_backwards(table: Ints, microbatches: int, after: Ints) -> None:
-    """Move the B's behind each device's last F to the earliest idle slots; no memory limit can bind there."""
-    devices, slots = table.shape
+    """Move the B's after the last F of each device to the earliest idle time units.
+
+    Memory cannot rise there any more, so its peak stays as it is.
+    """
+    devices, horizon = table.shape
     end = np.zeros((_PASSES, devices, microbatches), np.int64)
     count = np.zeros((_PASSES, devices), np.int64)
-    for slot in range(slots):
+    for time in range(horizon):
         for device in range(devices):
-            which = table[device, slot]
+            which = table[device, time]
             if which in (_IDLE, WEIGHT):
                 continue
             m = count[which, device]
             count[which, device] += 1
-            to = slot
-            if which >= 2 and slot > after[device]:
+            to = time
+            if which >= 2 and time > after[device]:
                 ready = max(_ready(end, which, device, m), after[device] + 1)
-                to = _earliest(table, device, ready, slot, 1)
-                _move(table, device, slot, to, 1)
+                to = _earliest(table, device, ready, time, 1)
+                _move(table, device, time, to, 1)
             end[which, device, m] = to + 1
 
 
 @compiled_with_arrays
 def _memory_taken(backward: int) -> Ints:
-    """Return what each pass, W, and the second half of a fused backward adds to the activations held."""
+    """Return what each pass adds to the activations held; the last two are W and `_SECOND_HALF`."""
     return np.array([1, 1, 0, 0, -1, 0]) if backward == 1 else np.array([1, 1, -1, -1, 0, 0])
 
 
 @compiled_with_arrays
 def _memory(table: Ints, backward: int) -> Ints:
-    """Return the activations held on each device once the pass of each slot has started, (devices, slots)."""
+    """Return how many activations each device holds in each time unit, shape (devices, time units)."""
     takes = _memory_taken(backward)
     memory = np.zeros_like(table)
     for device in range(len(table)):
         held = 0
-        for slot in range(table.shape[1]):
-            if table[device, slot] != _IDLE:
-                held += takes[table[device, slot]]
-            memory[device, slot] = held
+        for time in range(table.shape[1]):
+            if table[device, time] != _IDLE:
+                held += takes[table[device, time]]
+            memory[device, time] = held
     return memory
 
 
 @compiled_with_arrays
 def _ready(end: Ints, which: int, device: int, m: int) -> int:
-    """Return the first slot after the pass's predecessor along the V, and after the microbatch before."""
+    """Return the earliest time unit for a pass: after its predecessor, and after the microbatch before."""
     devices = end.shape[1]
     ready = end[which, device, m - 1] if m > 0 else 0
     down = which in (0, 2)
@@ -186,42 +190,42 @@ def _ready(end: Ints, which: int, device: int, m: int) -> int:
     if 0 <= before < devices:
         ready = max(ready, end[which, before, m])
     elif which > 0:
-        ready = max(ready, end[which - 1, device, m])  # the leg turns here
+        ready = max(ready, end[which - 1, device, m])  # the way along the V turns at this device
     return int(ready)
 
 
 @compiled_with_arrays
 def _due(table: Ints, device: int, m: int) -> int:
-    """Return the first slot for the device's W number `m`: after as many B's, and after the W before."""
+    """Return the earliest time unit for W number `m` of a device: after B number `m`, and the W before."""
     backwards, weights, due = 0, 0, 0
-    for slot in range(table.shape[1]):
-        if table[device, slot] in (2, 3):
+    for time in range(table.shape[1]):
+        if table[device, time] in (2, 3):
             backwards += 1
             if backwards == m + 1:
-                due = max(due, slot + 1)
-        elif table[device, slot] == WEIGHT:
+                due = max(due, time + 1)
+        elif table[device, time] == WEIGHT:
             weights += 1
             if weights == m:
-                due = max(due, slot + 1)
+                due = max(due, time + 1)
         if backwards > m and weights >= m:
             break
     return due
 
 
 @compiled_with_arrays
-def _earliest(table: Ints, device: int, ready: int, slot: int, length: int) -> int:
-    """Return the first of the slots ``ready..slot`` where a pass of this length that is at `slot` fits."""
-    for to in range(ready, slot):
-        if table[device, to] == _IDLE and (length == 1 or to + 1 == slot or table[device, to + 1] == _IDLE):
+def _earliest(table: Ints, device: int, ready: int, time: int, length: int) -> int:
+    """Return the earliest time unit from `ready` on to which a pass of this length at `time` can move."""
+    for to in range(ready, time):
+        if table[device, to] == _IDLE and (length == 1 or to + 1 == time or table[device, to + 1] == _IDLE):
             return to
-    return slot
+    return time
 
 
 @compiled_with_arrays
-def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, slot: int, peak: int) -> int:
-    """Return the first idle slot of ``ready..slot`` from which on there is memory for one more activation."""
-    to = slot
-    for candidate in range(slot - 1, ready - 1, -1):
+def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, time: int, peak: int) -> int:
+    """Return the earliest idle time unit from `ready` on from which one more activation fits until `time`."""
+    to = time
+    for candidate in range(time - 1, ready - 1, -1):
         if memory[device, candidate] >= peak:
             break
         if table[device, candidate] == _IDLE:
@@ -230,9 +234,9 @@ def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, slot: i
 
 
 @compiled_with_arrays
-def _move(table: Ints, device: int, slot: int, to: int, length: int) -> None:
-    which = table[device, slot]
-    table[device, slot : slot + length] = _IDLE
+def _move(table: Ints, device: int, time: int, to: int, length: int) -> None:
+    which = table[device, time]
+    table[device, time : time + length] = _IDLE
     table[device, to] = which
     if length == 2:
         table[device, to + 1] = _SECOND_HALF

@@ -1,6 +1,6 @@
-"""The automatic zero-bubble schedule: a greedy in eight variants, of which the best is taken.
+"""The automatic zero-bubble schedule is the best result of a greedy algorithm in eight variants.
 
-With a memory limit of p activations it is ZB-1p, with 2p ZB-2p.
+With a memory limit of p activations it is called ZB-1p, with 2p activations ZB-2p.
 
 Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section 3.1.
 """
@@ -27,12 +27,12 @@ _NO_LIMIT = 2**62
 
 
 def zb_auto_order(instance: Instance) -> Order:
-    """Return the cheapest order of the eight variants at earliest times, the first among equals.
+    """Return the order of the variant that costs least at earliest start times, the first of equal ones.
 
     Raises
     ------
     InputError, InfeasibleError
-        If the placement is not linear, or the memory limit holds no microbatch.
+        If the placement is not linear, or the memory limit is too small for one microbatch.
     """
     check_placement(instance, "zb-auto", "linear")
     problem = _problem(instance)
@@ -42,26 +42,29 @@ def zb_auto_order(instance: Instance) -> Order:
 
 
 def _problem(instance: Instance) -> Problem:
-    """Add up the stages of each device: several in a row run as one."""
-    t = arrays_of(instance)
+    """Return the numbers of the devices, whose consecutive stages are added up and run as one."""
+    numbers = arrays_of(instance)
     work = np.array([instance.work(d) for d in range(instance.devices)])
     return Problem(
-        duration=_per_device(instance, t.duration),
-        delta=_per_device(instance, t.delta),
-        lag=_per_device(instance, t.lag[:, 0]),
-        limit=np.where(t.limit < 0, _NO_LIMIT, t.limit),
+        duration=_per_device(instance, numbers.duration),
+        delta=_per_device(instance, numbers.delta),
+        lag=_per_device(instance, numbers.lag[:, 0]),
+        limit=np.where(numbers.limit < 0, _NO_LIMIT, numbers.limit),
         handicap=work.max() - work,
         microbatches=instance.microbatches,
     )
 
 
 def _per_device(instance: Instance, numbers: Ints) -> Ints:
-    """Sum an array (4, stages) over the stages of each device: (3, devices)."""
+    """Sum an array of shape (4, stages) over the stages of each device; return F, B and W, (3, devices)."""
     return np.asarray(numbers[list(_SPLIT)].reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
 
 
 def _order(instance: Instance, kinds: Ints) -> Order:
-    """Name the operations of an array (devices, 3n) of kinds; microbatches come in order in each."""
+    """Return the order that an array of kinds, shape (devices, 3n), describes.
+
+    The operations of each kind run in the sequence of the microbatches.
+    """
     microbatch = np.zeros_like(kinds)
     for kind in _SPLIT:
         is_kind = kinds == kind

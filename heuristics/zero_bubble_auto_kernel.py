@@ -1,8 +1,10 @@
-"""One variant of the automatic zero-bubble greedy, compiled: decide round after round, device by device.
+"""The compiled loop of one variant of the automatic zero-bubble greedy.
 
-A warm-up starts as many F's as pay before the first B arrives. Then come n - 1 rounds: in each every
-device runs one B, and most run one F before it. W's wait; they fill idle time, and run where memory
-is full. Within a device microbatches come in order, so a sequence of kinds says it all.
+The greedy decides round after round, and device by device in a round. A warm-up starts as many F's as are
+worth it before the first B arrives. Then come n - 1 rounds, in each of which every device runs one B, and
+most devices one F before it. A W is pending from its B on; pending W's fill idle time, and run when memory
+is full. The operations of each kind run in the sequence of the microbatches, so the result is a sequence of
+kinds.
 """
 
 from __future__ import annotations
@@ -19,35 +21,35 @@ _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 
 
 class Problem(NamedTuple):
-    """What a variant reads: p devices with one stage each, times in ticks.
+    """The numbers of p devices with one stage each; times are in ticks.
 
-    `handicap` is how much less work a device has than the busiest one: that much idle time costs nothing.
-    The published greedy, made for equal devices, has none.
+    `handicap` is how much less work a device has than the busiest one, because the device can idle so long at
+    no cost. The published greedy has no handicap, because it was made for equal devices.
     """
 
     duration: Ints  # (3, p)
     delta: Ints  # (3, p)
-    lag: Ints  # (3, p): from the neighbour's operation that one waits for
+    lag: Ints  # (3, p): communication time from the predecessor on the neighbouring device
     limit: Ints  # (p,)
     handicap: Ints  # (p,)
     microbatches: int
 
 
 class Variant(NamedTuple):
-    """Three choices that the greedy cannot make well once and for all."""
+    """Three choices, of which neither option is best for all instances."""
 
     bubble_before_first_b: bool  # leave out a warm-up F that would delay the first B
-    prioritise_b: bool  # leave out an F that would delay a B about to arrive
-    greedy_w: bool  # fill an idle time that is shorter than W even where idling costs nothing
+    prioritise_b: bool  # leave out an F that would delay a B that is about to arrive
+    greedy_w: bool  # run a W that is longer than the idle time even where idling costs nothing
 
 
 class _State(NamedTuple):
-    placed: Ints  # (3, p): operations placed; the next one's microbatch
-    end: Ints  # (2, p, n): of F and B
+    placed: Ints  # (3, p): number of operations placed, and the microbatch of the next one
+    end: Ints  # (2, p, n): end of each F and B
     time: Ints  # (p,): end of the device's last operation
     memory: Ints  # (p,)
-    idle: Ints  # (p,): since the device's first F, less the handicap
-    kinds: Ints  # (p, 3n): the result
+    idle: Ints  # (p,): idle time since the device's first F, less the handicap
+    kinds: Ints  # (p, 3n): kinds of the operations placed so far
 
 
 @compiled_with_arrays
@@ -73,7 +75,7 @@ def run_variant(problem: Problem, variant: Variant) -> Ints:
 
 @compiled_with_arrays
 def _warm_up(problem: Problem, variant: Variant, state: _State) -> None:
-    """Place the first microbatch's F's, the F's that run until its B's arrive, and these B's."""
+    """Place the F's of the first microbatch, the F's that run until its B's arrive, and its B's."""
     p = len(state.time)
     for device in range(p):
         _put(problem, state, _F, device)
@@ -87,7 +89,7 @@ def _warm_up(problem: Problem, variant: Variant, state: _State) -> None:
 
 @compiled_with_arrays
 def _extra_forwards(problem: Problem, variant: Variant, state: _State) -> Ints:
-    """Count the F's to run on each device between the first one and the first B."""
+    """Return the number of F's that each device runs between its first F and its first B."""
     p, most = len(state.time), problem.microbatches - 1
     extra = np.zeros(p, np.int64)
     b_end = state.time[p - 1] + problem.duration[_B, p - 1]
@@ -103,7 +105,7 @@ def _extra_forwards(problem: Problem, variant: Variant, state: _State) -> Ints:
             memory += delta
         b_end = max(time, arrival) + problem.duration[_B, device]
     for device in range(1, p):
-        # one F fewer than the device before, unless that one has started all microbatches
+        # A device runs at least one F fewer than the device before, unless that one starts all microbatches.
         before = extra[device - 1]
         extra[device] = min(extra[device], before if before == most else max(before - 1, 0))
     return extra
@@ -114,7 +116,7 @@ def _round_of_forwards(problem: Problem, variant: Variant, state: _State) -> Non
     p = len(state.time)
     wanted = np.zeros(p, np.bool_)
     for device in range(p - 1, -1, -1):
-        # an F for which the next device has no use yet would only hold memory
+        # An F for which the next device has no use yet would only take memory.
         wanted[device] = (device == p - 1 or wanted[device + 1]) and _wants_forward(
             problem, variant, state, device
         )
@@ -127,7 +129,7 @@ def _round_of_forwards(problem: Problem, variant: Variant, state: _State) -> Non
 
 @compiled_with_arrays
 def _wants_forward(problem: Problem, variant: Variant, state: _State, device: int) -> bool:
-    """Whether to run an F before the device's next B."""
+    """Return whether the device is to run an F before its next B."""
     p, n = len(state.time), problem.microbatches
     if state.placed[_F, device] == n:
         return False
@@ -150,7 +152,7 @@ def _wants_forward(problem: Problem, variant: Variant, state: _State, device: in
 
 @compiled_with_arrays
 def _room_time(problem: Problem, state: _State, device: int) -> int:
-    """Return how long the W's take that have to run before the next F for memory's sake."""
+    """Return how long the W's take that must run so that the next F fits into memory, in ticks."""
     excess = state.memory[device] + problem.delta[_F, device] - problem.limit[device]
     pending = state.placed[_B, device] - state.placed[_W, device]
     time = 0
@@ -163,9 +165,10 @@ def _room_time(problem: Problem, state: _State, device: int) -> int:
 
 @compiled_with_arrays
 def _make_room(problem: Problem, state: _State, device: int) -> None:
-    """Place W's until an F fits.
+    """Place pending W's until an F fits into memory.
 
-    They suffice: no more activations are in flight than after the warm-up, whose memory was checked.
+    The pending W's free enough memory, because no more activations are held than after the warm-up, which
+    kept within the limit.
     """
     while state.memory[device] + problem.delta[_F, device] > problem.limit[device]:
         _put(problem, state, _W, device)
@@ -176,13 +179,16 @@ def _round_of_backwards(problem: Problem, variant: Variant, state: _State) -> No
     for device in range(len(state.time) - 1, -1, -1):
         _fill(problem, variant, state, _B, device)
         if device == 0 and state.placed[_F, 0] == problem.microbatches:
-            _put_weights(problem, state, 0)  # nobody waits for the B's of device 0
+            _put_weights(problem, state, 0)  # this delays no other device: none waits for a B of device 0
         _put(problem, state, _B, device)
 
 
 @compiled_with_arrays
 def _fill(problem: Problem, variant: Variant, state: _State, kind: int, device: int) -> None:
-    """Place W's until the next operation of `kind` arrives; one may overrun if idling would cost more."""
+    """Place pending W's that end before the input of the next operation of `kind` arrives.
+
+    If idling until then would cost time, or the variant is greedy, one more W is placed, which ends later.
+    """
     arrival = _arrival(problem, state, kind, device)
     weight = problem.duration[_W, device]
     while _has_pending(state, device) and state.time[device] + weight <= arrival:
@@ -195,7 +201,7 @@ def _fill(problem: Problem, variant: Variant, state: _State, kind: int, device: 
 
 @compiled_with_arrays
 def _arrival(problem: Problem, state: _State, kind: int, device: int) -> int:
-    """Return when the neighbour's result for the next operation of `kind` is there; 0 without one."""
+    """Return when the neighbour's result for the next operation of `kind` arrives, in ticks; 0 if none."""
     sender = device - 1 if kind == _F else device + 1
     if kind == _W or sender < 0 or sender == len(state.time):
         return 0
@@ -204,7 +210,7 @@ def _arrival(problem: Problem, state: _State, kind: int, device: int) -> int:
 
 @compiled_with_arrays
 def _free_idle(state: _State, device: int) -> int:
-    """Return how long a device may idle before its idle time is the largest of all."""
+    """Return how many ticks a device can idle before its idle time is the largest of all devices."""
     return int(max(0, state.idle.max()) - state.idle[device])
 
 

@@ -1,8 +1,9 @@
-"""Hand-made zero-bubble schedules: 1F1B with the backward split and the W's put off.
+"""Hand-made zero-bubble schedules: 1F1B with the backward split into B and W, and the W's postponed.
 
-Device i of p keeps i W's back (ZB-H1) so that every device holds about as much memory as device 0 of
-1F1B; ZB-H2 doubles the warm-up and the W's kept back. What schedule visualisers draw as "ZB-1P" is
-ZB-H1; ZB-1p of the paper's tables is the automatic schedule at a memory limit of p activations.
+In ZB-H1, device i of p postpones up to i W's, so that every device holds about as much memory as device 0 of
+1F1B. ZB-H2 doubles the warm-up and the number of postponed W's. Schedule visualisers draw ZB-H1 under the
+name "ZB-1P", whereas ZB-1p in the tables of the paper is the automatic schedule at a memory limit of p
+activations.
 
 Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section 2.
 """
@@ -22,18 +23,18 @@ def zb_h1_order(instance: Instance) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     return _order(instance, "zb-h1", 1)
 
 
 def zb_1p_fixed_order(instance: Instance) -> Order:
-    """Return the order of the ZB-1P that needs no search: that of ZB-H1.
+    """Return the order that schedule visualisers call ZB-1P, which needs no search: that of ZB-H1.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     return _order(instance, "zb-1p-fixed", 1)
 
@@ -44,7 +45,7 @@ def zb_h2_order(instance: Instance) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit too small.
+        If the placement is not linear, or the memory limit is too small.
     """
     return _order(instance, "zb-h2", 2)
 
@@ -62,7 +63,11 @@ def _order(instance: Instance, family: str, per_hop: int) -> Order:
 
 
 def _backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
-    """Return each B with the W's that follow it: none while few are pending, in the cool-down always one."""
+    """Return a step for each B, with the W's that follow it.
+
+    Up to `kept_back` W's stay pending in the steady state, which has `steady` B's. In the cool-down a W
+    follows each B, and the remaining W's follow the last one.
+    """
     n, done = instance.microbatches, 0
     steps = []
     for m in range(n):

@@ -33,7 +33,7 @@ def _fail_stopped(reason: str) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line; every failure is one line on stderr and an exit status."""
+    """Run the command line and exit; every failure becomes one line on stderr and an exit status."""
     try:
         with ended_by_signals():
             status = cli.main(prog_name="tightpipe", standalone_mode=False)
@@ -48,5 +48,5 @@ def main() -> None:
         _fail(str(error), 1)
     except StoppedError as error:
         _fail(f"{error}; what was finished is kept, the same command continues", 1)
-    except (KeyboardInterrupt, click.Abort) as stop:  # before the command has begun, or after it
-        _fail_stopped(reason_of(stop.__cause__ or stop))  # click makes an Abort of any KeyboardInterrupt
+    except (KeyboardInterrupt, click.Abort) as stop:  # the signal came before or after the command itself
+        _fail_stopped(reason_of(stop.__cause__ or stop))  # click turns any KeyboardInterrupt into an Abort

@@ -1,4 +1,4 @@
-"""What several commands share: the group, common options, checks of outputs."""
+"""Parts that several commands share: their group, their common options and their output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ max_memory_option = click.option(
 
 
 def search_options(time_limit: float) -> Callable[[Command], Command]:
-    """Add the options of every command that searches."""
+    """Return a decorator that adds the options of a command that searches.
+
+    `time_limit` is the default of ``--time-limit``, in seconds.
+    """
 
     def add(command: Command) -> Command:
         for option in (
@@ -60,7 +63,7 @@ def cli() -> None:
 
 
 def show(data: dict[str, Any], as_json: bool) -> None:
-    """Print a command's result."""
+    """Print a command's result on stdout, as one JSON object or as one line for each pair."""
     if as_json:
         show_json(data)
     else:
@@ -68,7 +71,7 @@ def show(data: dict[str, Any], as_json: bool) -> None:
 
 
 def summary_beside(output: str | None) -> AbstractContextManager[object]:
-    """Print what a command says to standard error where its output is standard output."""
+    """Return a context in which a command's summary goes to stderr if its output takes stdout."""
     taken = output is not None and is_standard_output(output)
     return redirect_stdout(sys.stderr) if taken else nullcontext()
 

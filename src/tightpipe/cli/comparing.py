@@ -79,13 +79,13 @@ def _compare(
     if migrate:
         return show({"csv": output, "migrated": migrate_table(Path(output), COLUMNS, lacking)}, as_json)
     if fresh and Path(output).exists():
-        old = Path(output).resolve()  # a link goes on leading to the new rows
+        old = Path(output).resolve()  # a symbolic link keeps its target's path, where the new rows will be
         old.replace(f"{old}.bak")
     store = RowStore(Path(output), COLUMNS)
     todo = missing(tasks, store)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
     if todo:
-        ensure_compiled()  # so that the seconds of the rows are those of the methods
+        ensure_compiled()  # otherwise the seconds of the first rows would include the compilation
     _run_tasks(todo, store)
     _write_report(store, output, names[0], as_json)
 
@@ -103,7 +103,7 @@ def _run_tasks(tasks: Sequence[Task], store: RowStore) -> None:
 
 
 def _seconds(task: Task) -> float:
-    """Return the most time that a task takes, about."""
+    """Return about the longest time that a task takes, in seconds."""
     return (task.allowance.time_limit or 0.0) if task.searches else 2.0
 
 
@@ -119,7 +119,7 @@ def _write_report(store: RowStore, output: str, baseline: str, as_json: bool) ->
 
 
 def _numbers(row: Row) -> dict[str, Any]:
-    """Turn the fields that the figure draws into numbers."""
+    """Return the fields of a CSV row that the figure draws, with numbers instead of texts."""
     label = row["setting"] if row["m_offset"] == "0" else f"{row['setting']} 2p{int(row['m_offset']):+d}"
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
     rate = float(row["bubble_rate"]) if row["bubble_rate"] else None

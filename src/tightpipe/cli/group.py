@@ -1,4 +1,4 @@
-"""The group of all commands, whose modules are loaded when one of their commands is called."""
+"""The group of all commands; the module of a command is imported only when that command is called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ..core.interruption import reason_of
 
 
 class Stopped(click.ClickException):
-    """A signal has ended a command; click itself would print an empty line for a `KeyboardInterrupt`."""
+    """A signal has ended a command.
+
+    This error replaces a `KeyboardInterrupt`, for which click itself would print an empty line.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -67,30 +70,30 @@ COMMANDS = {
     ),
     "validate": ("validating", "Check the schedule in the file SCHEDULE against every rule of the model."),
 }
-"""Each command's module in this folder, and the first sentence of its help, by name."""
+"""The module of each command in this folder and the first sentence of its help, by the command's name."""
 
 
 class LazyGroup(click.Group):
-    """Commands that register themselves with the group when their module is imported."""
+    """A group whose commands register themselves when their module is imported."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; raise `Stopped` where a signal has ended it."""
+        """Run a command; raise `Stopped` if a signal ends it."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             raise Stopped(reason_of(stop)) from stop
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, loaded or not."""
+        """Return the names of all commands, imported or not."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command; None if there is none of this name."""
+        """Return the command of a name after importing its module; None if no command has this name."""
         if cmd_name in COMMANDS:
             import_module(f".{COMMANDS[cmd_name][0]}", __package__)
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without loading them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])

@@ -27,7 +27,8 @@ from ..program.passes import (
 from ..terminal.console import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
 
-Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]  # and pictures of it
+Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]
+"""One report per pass, and a function that returns pictures of the result as text."""
 
 
 def _semantics(text: str, **more: Any) -> Callable[[Command], Command]:
@@ -121,7 +122,7 @@ def _overlap(
 
 def _is_schedule(path: str) -> bool:
     data = read_json(path)
-    return isinstance(data, dict) and "instance" in data  # a program's file is refused when it is read
+    return isinstance(data, dict) and "instance" in data  # so is a program's file, refused when it is loaded
 
 
 def _overlap_tasks(file: str, output: str, **options: Any) -> Overlapped:

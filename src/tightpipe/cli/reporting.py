@@ -24,7 +24,7 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
     The page needs no network: a table that sorts and filters, the figures, and for each row its
     schedule to zoom and pan, beneath the heuristic's, with an explanation.
     """
-    from ..report import render, report_of_files, report_of_study  # loads the figures' colours
+    from ..report import render, report_of_files, report_of_study  # imported late: loads the plotting library
 
     for path in paths:
         if path != STANDARD and not Path(path).exists():

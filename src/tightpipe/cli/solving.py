@@ -122,7 +122,7 @@ def _bound(
 
 
 def _until_stopped(bounds: Iterator[Bound]) -> tuple[list[Bound], str]:
-    """Return the bounds that are found before a signal ends the search for more, and its reason, else ""."""
+    """Return the bounds found until the searches end, and why a signal ended them early ("" if none did)."""
     found: list[Bound] = []
     try:
         for bound in bounds:

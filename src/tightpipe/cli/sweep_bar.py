@@ -1,4 +1,4 @@
-"""Progress of a sweep on stderr: a bar in a terminal, else one line per solve."""
+"""The progress of a sweep is shown on stderr: as a bar in a terminal, else as one line per solve."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..experiments.sweep.task import Task
 
 
 def percent(gap: Value) -> str:
-    """Write a gap; a dash where there is none."""
+    """Return a gap as text in percent, e.g. ``1.25%``; a dash if the gap is unknown."""
     return "-" if gap is None else f"{float(gap):.2%}"
 
 
 def duration(seconds: float) -> str:
-    """Write a time, e.g. ``4 min``."""
+    """Return a time in seconds as a short text, e.g. ``4 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def title(row: Row) -> str:
-    """Name a solve by what tells it from others."""
+    """Return a name for a solve, made of the values that distinguish it from other solves of its sweep."""
     words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, row.method]
     if row.costs != "true":
         words.append(f"{row.costs} costs")
@@ -60,7 +60,10 @@ class _SweepBar:
         self._progress.stop()
 
     def watch(self, task: Task, outcome: Outcome | None, slots: int) -> None:
-        """Show that a task began (no outcome) or ended; `slots` run at once."""
+        """Show that a task has ended with `outcome`, or has begun if that is None.
+
+        `slots` is how many solves run at the same time, which the estimate of the time left is divided by.
+        """
         tally = self._store.tally()
         if outcome is not None and not self._quiet:
             self._console.print(_line(task, outcome, tally), highlight=False, markup=False, soft_wrap=True)
@@ -87,6 +90,6 @@ def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
 
 @contextmanager
 def sweep_bar(store: Store, quiet: bool) -> Iterator[_SweepBar]:
-    """Show how a sweep goes on."""
+    """Show the progress of a sweep on stderr until the block ends; if `quiet`, show nothing."""
     with _SweepBar(store, quiet) as bar:
         yield bar

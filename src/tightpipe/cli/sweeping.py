@@ -75,8 +75,8 @@ def _sweep(
 
     Memory of 2p in the file is 2 x p forward activations of one stage, in every placement.
 
-    What is done lies in the store of the results' folder: an interrupted sweep goes on where it
-    stopped, and several may work on one store at the same time.
+    Finished solves are kept in the folder of the results: an interrupted sweep continues where it
+    stopped, and several sweeps may work on one folder at the same time.
     """
     folder = _folder(experiment, output)
     declared = load_experiment(experiment)
@@ -99,7 +99,7 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
             if engine == "local":
-                ensure_compiled()  # so that no solve spends its time limit on it
+                ensure_compiled()  # otherwise the first solves would spend their time limit on it
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:
@@ -124,7 +124,7 @@ def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path,
         with sweep_bar(store, quiet) as bar:
             run_sweep(store, where, limits, bar.watch)
     except (KeyboardInterrupt, StoppedError):
-        with suppress(InputError):  # a disk may be too full for the rows as well
+        with suppress(InputError):  # a full disk, which may have ended the sweep, has no room for the rows
             write_rows(store.rows(), folder)
         raise
     write_rows(store.rows(), folder)
@@ -180,7 +180,7 @@ def _status(experiment: str, output: str | None, as_json: bool) -> None:
     """Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after."""
     path = _folder(experiment, output) / STORE
     if not path.exists():
-        load_experiment(experiment)  # what is wrong with it is said first
+        load_experiment(experiment)  # a fault in the file itself is the better message
         raise InputError("no such store: the sweep has not begun", source=str(path))
     with open_store(path) as store:
         rows = store.rows()

@@ -35,7 +35,7 @@ def _violations(content: ScheduleFile) -> list[Violation]:
 
 
 def _claims(content: ScheduleFile) -> list[Violation]:
-    """Check what the file says about a schedule that is valid."""
+    """Return the claims of a file, on cost and bound, that its valid schedule contradicts."""
     value = cost(content.schedule)
     found = []
     if content.cost is not None and content.cost != value:

@@ -1,9 +1,9 @@
-"""Memory limits in activations, the unit in which methods are compared, and as shares of what 1F1B takes.
+"""Memory limits are counted in activations, or as shares of what the 1F1B schedule takes.
 
-``k p`` of memory are k times p forward activations of one stage of the instance, p being its number of
-devices, whatever the placement. A device of the V placement holds two stages, so that a limit of 2p there
-is about the memory that 1F1B takes for the same model, with one stage on each device: that is 1p in the
-linear placement. The share of 1F1B's memory therefore says which limits of two placements are equal.
+With p devices, the limit ``k p`` means k times p forward activations of one stage, whatever the placement.
+A device of the V placement holds two stages, each half as large as the one stage that a device of the linear
+placement holds. So 2p in the V placement is about as much memory as 1p in the linear one, and 1p there is
+what 1F1B takes. Limits of two placements are equal where they are equal shares of the memory of 1F1B.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from .operation import OpKind
 
 
 def limits_of_activations(instance: Instance, activations: int) -> tuple[int, ...]:
-    """Return the memory limit of each device that is worth so many forward activations of one stage.
+    """Return the memory limit of each device that equals a number of forward activations of one stage.
 
     Parameters
     ----------
     instance
-        The instance; it must have memory.
+        The instance. It must have memory, because without it an activation has no size.
     activations
-        Their number, at least 0. Where the stages of a device have unequal activations, one counts as
-        their mean; the product is rounded down once, so that it is exact where they are equal.
+        Number of activations, at least 0. Where the stages of a device have unequal activations, the size of
+        one is their mean. Only the product is rounded down, so that it is exact where the stages are equal.
 
     Returns
     -------
@@ -35,17 +35,18 @@ def limits_of_activations(instance: Instance, activations: int) -> tuple[int, ..
 
 
 def memory_of_1f1b(instance: Instance) -> float | None:
-    """Return the largest memory limit of a device over the peak memory that 1F1B has for the same model.
+    """Return the ratio of the largest memory limit to the peak memory that 1F1B takes for the same model.
 
-    1F1B is taken with one stage on each device: stages that follow each other are joined, so that each
-    device has as many as it holds here of one direction. Device i of p then holds up to min(p - i, n)
-    microbatches of its joined stage, n being the microbatches of one iteration; the peak is the largest
-    of these. For a V with equal stages that is min(p, n) times the activations of two stages.
+    The 1F1B schedule has one stage on each device. So that it runs the same model, consecutive stages of the
+    instance are joined until one stage per device is left. Device i of p then holds up to min(p - i, n)
+    microbatches of its joined stage, where n is the number of microbatches of one iteration, and the peak is
+    the largest memory of a device. For a V with equal stages it is min(p, n) times the activations of two.
 
     Returns
     -------
     float or None
-        1 where the limit is what 1F1B takes; None without a limit, or where activations take no memory.
+        1 where the limit is what 1F1B takes. None where the instance has no limit or its activations take
+        no memory.
     """
     limits = [instance.memory_limit(device) for device in range(instance.devices)]
     known = [limit for limit in limits if limit is not None]

@@ -17,7 +17,7 @@ def _is_finite(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Limits and seed of one solve that has not begun; `begin` starts its time.
+    """Options and seed of one solve that has not begun; `begin` starts its time.
 
     Loading a solver and compiling its inner loops comes between the two: a number that is out of range is
     refused before it, and what it takes is not charged to the time limit.
@@ -27,15 +27,15 @@ class Allowance:
     time_limit
         Wall seconds, at least 0; None for no limit. 0 returns the warm start with its bound.
     workers
-        Threads, 1 to 1024; None takes the machine's cores. One worker makes a solve reproducible
-        as long as it is not the time limit that ends it.
+        Number of threads, 1 to 1024; None takes as many as the machine has cores. A solve with one worker
+        is reproducible unless the time limit ends it.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     max_memory
-        Resident GB (10**9 bytes, above 0) of this process and a backend's at which CP-SAT and MILP end with
-        what they have; None for no cap. Memory is looked at a few times a second, so that a solver may
-        exceed the cap for a moment. What heuristics, improvement and shaving take is known beforehand and
-        small: the cap is not for them.
+        Memory in GB (10**9 bytes), above 0, or None for no cap. When the resident memory of this process and
+        of a solver program that it started reaches the cap, CP-SAT and MILP end with what they have found.
+        Memory is measured a few times a second, so that it may exceed the cap for a moment. The cap does not
+        apply to heuristics, improvement and shaving, whose need is small and known beforehand.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class Allowance:
 
     @property
     def threads(self) -> int:
-        """Number of threads to use."""
+        """Number of threads to use: `workers`, or the number of cores where that is None."""
         return self.workers or os.cpu_count() or 1
 
     def begin(self) -> Budget:

@@ -1,7 +1,7 @@
-"""A bound above the cost of a valid schedule is a fault: it is told with all that is needed to find it.
+"""A lower bound above the cost of a valid schedule is wrong, and ends the solve with a report of the fault.
 
-A wrong bound must never pass for a proof of optimality. So nothing caps a bound at the cost of what is
-known; the two are compared, and a contradiction ends the solve.
+A wrong bound must never pass for a proof of optimality. So a bound is never lowered to the cost of the best
+known schedule, which would hide the fault: the two are compared, and a contradiction raises an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .schedule_file import schedule_to_dict
 
 
 def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | None) -> None:
-    """Raise where a bound is above the cost of a valid schedule.
+    """Raise an error if a lower bound is above the cost of a valid schedule.
 
     Parameters
     ----------
@@ -27,12 +27,13 @@ def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | N
     bound
         A proven bound of the cost in ticks, or None.
     proof
-        What the bound rests on; None where the caller gave it.
+        What the bound rests on; None where the caller gave the bound.
 
     Raises
     ------
     ContradictionError
-        Naming the kind of proof, both numbers, and a schedule file with the instance, to be reported.
+        If the bound is above the cost. The message names the kind of proof, both numbers, and a schedule
+        file that holds the instance, for a report of the fault.
     """
     if bound is None or bound <= cost(schedule):
         return
@@ -44,7 +45,10 @@ def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | N
 
 
 def _evidence(schedule: Schedule, bound: int) -> str:
-    """Write instance, schedule and bound to a file; say where, or nothing where that is impossible."""
+    """Write instance, schedule and bound to a temporary file; return the words that ask to report it.
+
+    Where no file can be written, the words ask to report the instance.
+    """
     with suppress(OSError):
         with NamedTemporaryFile("w", prefix="tightpipe-", suffix=".json", delete=False) as file:
             json.dump(schedule_to_dict(schedule, bound=bound), file)

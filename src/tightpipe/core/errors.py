@@ -1,4 +1,4 @@
-"""What can go wrong, as types: bad input, infeasible instances, deadlocked orders."""
+"""One exception class for each thing that can go wrong, e.g. bad input or a deadlocked order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class InputError(ValueError):
     Parameters
     ----------
     rule
-        What would be right.
+        The rule that the input breaks, which says what would be right.
     key
         Dotted path of the offending entry, e.g. ``memory.limit[2]``.
     value
-        The offending value.
+        The offending value; left out where there is none, e.g. for a missing key.
     source
-        The file (or other origin) that the value came from.
+        Path of the file that the value came from; empty where it came from none.
     """
 
     def __init__(self, rule: str, *, key: str = "", value: Any = _UNSET, source: str = "") -> None:
@@ -35,29 +35,29 @@ class InputError(ValueError):
         return ": ".join(part for part in (self.source, entry, self.rule) if part).replace("\n", " ")
 
     def at(self, source: str) -> InputError:
-        """Return the same error with the file that it came from."""
+        """Return the same error with `source` as the file that the value came from."""
         return InputError(self.rule, key=self.key, value=self.value, source=source)
 
 
 class InfeasibleError(Exception):
-    """The instance has no schedule at all; the message says why and what would be enough."""
+    """The instance has no schedule at all; the message says why and which limit would be large enough."""
 
 
 class NoScheduleError(Exception):
-    """A heuristic has no schedule for a feasible instance; the message says which limit it needs."""
+    """A method found no schedule although the instance may have one; the message says why."""
 
 
 class DeadlockError(Exception):
-    """An order in which operations wait for each other in a circle; the message names them."""
+    """The operations of an order wait for each other in a circle; the message names them all."""
 
 
 class ContradictionError(Exception):
-    """A bound above the cost of a valid schedule: a fault of tightpipe, or of a solver that it trusts."""
+    """A lower bound is above the cost of a valid schedule: tightpipe or a solver that it trusts is wrong."""
 
 
 class StoppedError(Exception):
-    """Work that could not go on, e.g. on a full disk; what was finished is kept."""
+    """Work could not go on, e.g. because the disk is full; the parts that were finished are kept."""
 
 
 class RunError(RuntimeError):
-    """A process of a run failed or did not end in time; the message has the end of its output."""
+    """A process of a pipeline run failed or did not end in time; the message has the end of its output."""

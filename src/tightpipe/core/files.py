@@ -1,10 +1,9 @@
-"""Reading and writing files: whole or not at all, through links, and from and to pipes.
+"""Files are read and written whole or not at all; pipes and symbolic links work as well.
 
-What is written to a regular file goes to a temporary file beside it, which then takes its name: a reader
-sees the old content or the new, never half, and a write that fails leaves the old. A symbolic link stays a
-link, and it is the file that it leads to which is replaced. Anything else that a path may lead to, a named
-pipe, a device or the pipe of a shell's process substitution, has no content to keep and is written to as a
-stream.
+The new content of a regular file is written to a temporary file beside it, which then takes the name of the
+old file. So a reader sees the old content or the new, never half of it, and a write that fails leaves the old
+content. A symbolic link stays a link, and the file that it leads to is replaced. A named pipe, a device or
+the pipe of a shell's process substitution has no content to keep, and is written to as a stream.
 
 The name ``-`` stands for standard input where a file is read, and for standard output where one is written; a
 file of that name is called ``./-``.
@@ -26,16 +25,16 @@ from typing import BinaryIO
 from .errors import InputError
 
 STANDARD = "-"
-"""The name of standard input and standard output."""
+"""The path that stands for standard input and standard output."""
 
 
 def read_text(path: str | Path) -> str:
-    """Read a UTF-8 text; every kind of line end becomes a newline.
+    """Return the content of a UTF-8 text file, with a newline for every kind of line end.
 
     Raises
     ------
     InputError
-        If it cannot be read, with the reason, or is not text.
+        If the file cannot be read or is not text; the message says which, and why it cannot be read.
     """
     try:
         return TextIOWrapper(BytesIO(read_bytes(path)), encoding="utf-8").read()
@@ -44,12 +43,12 @@ def read_text(path: str | Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file.
+    """Return the content of a file.
 
     Raises
     ------
     InputError
-        If it cannot be read, with the reason.
+        If the file cannot be read; the message says why.
     """
     try:
         return _standard_input() if path == STANDARD else Path(path).read_bytes()
@@ -60,17 +59,20 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8; see `write_bytes`."""
+    """Write a text as UTF-8, in the way and with the errors of `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file: a regular one in one step, with the permissions that it had, anything else as a stream.
+    """Write a file.
+
+    A regular file is replaced in one step and keeps its permissions; a pipe or a device is written to as a
+    stream.
 
     Raises
     ------
     InputError
-        If it cannot be written, with the reason; a regular file is then as it was before.
+        If the file cannot be written; the message says why. A regular file is then as it was before.
     """
     check_writable(path)
     with _explained(path):
@@ -84,12 +86,13 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise before the work rather than after it, where a file cannot be written.
+    """Raise an error if a file cannot be written; a caller finds out before its work rather than after it.
 
     Raises
     ------
     InputError
-        If there is no such folder, if it or the file is read-only, or if the path is that of a folder.
+        If the path is that of a folder, if its folder does not exist, or if the folder or the file is
+        read-only.
     """
     if is_standard_output(path):
         return
@@ -107,16 +110,16 @@ def check_writable(path: str | Path) -> None:
 
 
 def is_standard_output(path: str | Path) -> bool:
-    """Whether a path is a name of standard output.
+    """Return whether a path is ``-`` or ``/dev/stdout``, the two names of standard output.
 
-    Its device is another name of it. Opened anew, where standard output leads to a regular file, it would
-    have a position of its own, so that what is printed later would overwrite what was written.
+    The device file must not be opened anew: where standard output leads to a regular file, it would get a
+    position of its own in that file, and what is printed later would overwrite what was written.
     """
     return str(path) == "/dev/stdout" or path == STANDARD
 
 
 def _mode(path: str | Path) -> int | None:
-    """Return the mode of what a path leads to, None where there is nothing yet."""
+    """Return the file mode (type and permissions) behind a path; None where no file is there yet."""
     try:
         return os.stat(Path(path)).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -129,7 +132,7 @@ def _is_stream(path: str | Path) -> bool:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")  # two writers do not meet in it
+    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")  # so two processes use different names
     try:
         partial.write_bytes(content)
         if target.exists():
@@ -140,7 +143,7 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def _write_standard_output(content: bytes) -> None:
-    """Write past Python's buffer, which would try again at exit what a broken pipe has refused."""
+    """Write past Python's buffer: at exit the buffer would write again what a broken pipe has refused."""
     if sys.stdout is None:
         raise OSError(0, "standard output is closed")
     sys.stdout.flush()
@@ -156,13 +159,13 @@ def _standard_input() -> bytes:
 
 @lru_cache(1)
 def _whole(stream: BinaryIO) -> bytes:
-    """Read a stream to its end, once: a command that looks at a file twice meets the same content."""
+    """Return all that a stream holds; the cache serves a command that reads standard input twice."""
     return stream.read()
 
 
 @contextmanager
 def _explained(path: str | Path) -> Iterator[None]:
-    """Turn what the system says into one line that names the file."""
+    """Turn an error of the operating system within the block into one line that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Schedules as tables of pandas, one row per operation."""
+"""A schedule as a table of pandas, with one row per operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def frame_of(schedule: Schedule) -> pd.DataFrame:
     """Return the table that `Schedule.to_frame` describes."""
-    import pandas as pd  # takes longer to load than all of this package
+    import pandas as pd  # imported here because pandas takes longer to load than all of this package
 
     order = schedule.order
     kind, stage, microbatch = order.operations.T

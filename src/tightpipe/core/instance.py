@@ -1,4 +1,4 @@
-"""The scheduling problem as frozen data: Instance, Costs, Memory, Objective."""
+"""The scheduling problem as frozen data: an Instance with its Costs, its Memory and its Objective."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Ticks = int | Sequence[int] | Integers
 PerStage = tuple[int, ...]
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
-_PAIRED = (OpKind.F, OpKind.BW)  # the kinds that may run together
+_PAIRED = (OpKind.F, OpKind.BW)  # an F and a BW can be faster together than one after the other
 
 
 class Objective(StrEnum):
-    """What a schedule costs."""
+    """What a schedule costs, in ticks: the quantity that a solver minimizes."""
 
     DEVICE_SPAN = "device_span"  #: largest (last end - first start) of a device
     MAKESPAN = "makespan"  #: last end - first start over all devices
@@ -32,19 +32,23 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Durations in ticks, each a number or one number per stage, all at least 1.
+    """Durations of computation and communication, in ticks, the integer time unit of an instance.
 
-    `comm` is the time from the end of an operation to the earliest start of its successor on
-    another device: a number, or a `devices` x `devices` matrix (row sends, column receives), all at
-    least 0. The diagonal of a matrix must be 0: within a device a successor may start at once.
-
-    `link_occupancy` is how long a message keeps its directed link busy, at least 0: a device's messages
-    to another one leave in the sequence of the operations that made them, each at least this long after
-    the one before.
-
-    `overlapped` is the duration of an F that runs together with a BW (DualPipe), a number or one per
-    device, at least 1; None means the sum of the two. It is taken as it stands, also where it is longer than
-    the two apart (then running them together never pays) or shorter than one of them.
+    Parameters
+    ----------
+    forward, backward, weight
+        Duration of F, B and W, each a number or one number per stage, at least 1.
+    comm
+        Time from the end of an operation to the earliest start of its successor on another device, at least
+        0: a number, or a `devices` x `devices` matrix whose row sends and whose column receives. The
+        diagonal of a matrix must be 0, because within a device a successor may start at once.
+    overlapped
+        Duration of an F that runs together with a BW, as in DualPipe: a number or one per device, at least
+        1. None means the sum of the two durations. The value may be longer than the two operations apart,
+        in which case running them together never pays, or shorter than one of them.
+    link_occupancy
+        How long a message keeps its directed link busy, at least 0. The messages from one device to another
+        leave in the sequence of the operations that made them, each at least this long after the one before.
     """
 
     forward: Ticks
@@ -60,11 +64,18 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory deltas per operation and limit, in one integer unit.
+    """How much memory each operation takes or frees, and the limit of each device, in one integer unit.
 
-    F adds `forward` (at least 0) at its start; B and W add `backward` and `weight` (at most 0) at
-    their end; the three sum to zero at every stage. Each is a number or one number per stage.
-    `limit` is a number, one number per device, or None for no limit.
+    The three changes sum to zero at every stage: what a microbatch takes there is freed by its end.
+
+    Parameters
+    ----------
+    forward
+        What an F adds at its start, a number or one number per stage, at least 0.
+    backward, weight
+        What a B and a W add at their end, each a number or one number per stage, at most 0.
+    limit
+        Memory limit, a number or one number per device; None for no limit.
     """
 
     forward: Ticks
@@ -78,18 +89,20 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One scheduling problem. All per-stage and per-device entries are expanded to tuples at birth.
+    """One scheduling problem.
+
+    Entries that are given as one number are expanded to a tuple with one number per stage or device.
 
     Parameters
     ----------
     placement
-        Which device runs which stage; it also fixes the number of devices and stages.
+        Which device runs which stage; the placement also fixes the number of devices and stages.
     microbatches
         Number of microbatches n of all iterations together, at least 1.
     costs
         Durations and communication.
     memory
-        Deltas and limit; None means that memory does not matter.
+        Memory of the operations and limit of the devices; None means that memory does not matter.
     objective
         `device_span` or `makespan`.
     iterations
@@ -100,7 +113,7 @@ class Instance:
     Raises
     ------
     InputError
-        Naming the entry, its value and the rule that it breaks.
+        If an entry breaks a rule; the message names the entry, its value and the rule.
     """
 
     placement: Placement
@@ -149,21 +162,32 @@ class Instance:
         iterations: int = 1,
         flush: bool = True,
     ) -> Instance:
-        """Build an instance from plain numbers (or per-stage sequences).
+        """Return an instance that is given by plain numbers, or by sequences with one number per stage.
 
-        `chunks` is the number of stages per device; when it is None and a per-stage sequence is
-        given, placements that allow several take it from the sequence's length.
+        Parameters
+        ----------
+        devices
+            Number of devices, at least 1.
+        placement
+            Name of the placement, one of `PLACEMENTS`.
+        chunks
+            Number of stages per device. Where this is None, the placements `loop` and `wave` take it from
+            the length of a per-stage sequence if one is given, and otherwise the placement's usual number.
+        microbatches, memory, objective, iterations, flush
+            See `Instance`.
+        forward, backward, weight, comm, overlapped, link_occupancy
+            See `Costs`.
 
         Raises
         ------
         InputError
-            Naming the entry, its value and the rule that it breaks.
+            If an entry breaks a rule; the message names the entry, its value and the rule.
         """
         devices = check_int("devices", devices, 1, MOST_DEVICES)
         if chunks is None:
             chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
         else:
-            check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes are made
+            check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes take memory
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
@@ -185,47 +209,51 @@ class Instance:
         return self.placement.stages
 
     def duration(self, kind: OpKind, stage: int) -> int:
-        """Ticks that an operation of this kind takes at this stage."""
+        """Return the duration of an operation of this kind at this stage, in ticks."""
         return self._duration[kind][stage]
 
     def overlapped(self, device: int) -> int | None:
-        """Ticks that an F together with a BW takes on `device`; None where it takes the sum of both."""
+        """Return the duration of an F together with a BW on `device`, in ticks; None for the sum of both."""
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
     def memory_delta(self, kind: OpKind, stage: int) -> int:
-        """What an operation of this kind adds to its device's memory."""
+        """Return what an operation of this kind and stage adds to its device's memory; below 0 frees some."""
         return self._delta[kind][stage]
 
     def memory_limit(self, device: int) -> int | None:
-        """Memory limit of `device`; None when there is none."""
+        """Return the memory limit of `device`; None when there is none."""
         if self.memory is None or self.memory.limit is None:
             return None
         return self.memory.limit[device]  # type: ignore[index]  # expanded at birth
 
     def iteration(self, microbatch: int) -> int:
-        """Index of the iteration that `microbatch` belongs to."""
+        """Return the index of the iteration that `microbatch` belongs to."""
         return microbatch * self.iterations // self.microbatches
 
     def route(self, microbatch: int) -> int:
-        """Index of the placement's route that `microbatch` takes: equal blocks of its iteration."""
+        """Return the index of the placement's route that `microbatch` takes.
+
+        The microbatches of an iteration are divided into equal consecutive blocks, one for each route.
+        """
         block = self.microbatches // self.iterations
         return microbatch % block * len(self.placement.routes) // block
 
     def device(self, stage: int, microbatch: int) -> int:
-        """Device that runs `stage` for `microbatch`."""
+        """Return the device that runs `stage` for `microbatch`."""
         return self.placement.routes[self.route(microbatch)][stage]
 
     def comm(self, sender: int, receiver: int) -> int:
-        """Ticks from `sender` to `receiver`; 0 on one device."""
+        """Return the communication time from one device to another, in ticks; 0 if the two are the same."""
         return self.costs.comm[sender][receiver]  # type: ignore[index]
 
     def work(self, device: int) -> int:
-        """Least time that the operations of `device` take: the sum of their durations, less what pairs save.
+        """Return the least time in which `device` can run all its operations, in ticks.
 
-        Where `overlapped` is given, an F that runs together with a BW saves what the pair takes less than the
-        two apart. An operation is in one pair at most, so k pairs save no more than the k longest F's and the
-        k longest BW's take apart, less k times the duration of a pair. The longest F with the longest BW, the
-        next with the next, and so on, is the largest saving, as long as each of these pairs saves anything.
+        That is the sum of their durations, less the most that pairs can save. Where `overlapped` is given, an
+        F that runs together with a BW saves the difference between the two durations apart and the duration
+        of the pair. Each operation is in one pair at most, so k pairs save no more than the k longest F's and
+        the k longest BW's take apart, less k times the duration of a pair. Pairing the longest F with the
+        longest BW, the second with the second, and so on while a pair saves anything, reaches that maximum.
         """
         per_route = self.microbatches // len(self.placement.routes)
         held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
@@ -237,11 +265,11 @@ class Instance:
         return per_route * (sum(forward) + sum(fused) - saved)
 
     def smallest_limit(self, device: int) -> int:
-        """Smallest memory limit of `device` at which the instance has a schedule.
+        """Return the smallest memory limit of `device` at which the instance has a schedule.
 
-        When the last F of a microbatch on the device starts, no B of that microbatch has run, so all
-        its F's are held: no limit below their sum works. Microbatch after microbatch, each W right
-        after its B, needs no more than that.
+        When the last F of a microbatch on the device starts, no B of that microbatch has run yet, so the
+        device holds the activations of all its F's: no limit below their sum works. That sum is also enough,
+        because microbatches can run one after another with each W right after its B.
         """
         return max(
             sum(self._delta[OpKind.F][s] for s, d in enumerate(route) if d == device)
@@ -249,7 +277,7 @@ class Instance:
         )
 
     def infeasibility(self) -> str | None:
-        """Say why the instance has no schedule; None when it has one."""
+        """Return the reason why the instance has no schedule; None when it has one."""
         for device in range(self.devices):
             limit, needed = self.memory_limit(device), self.smallest_limit(device)
             if limit is not None and limit < needed:
@@ -357,7 +385,10 @@ def _objective(value: Any) -> Objective:
 
 
 def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
-    """Take the stages per device from the first per-stage list, where the placement is free in it."""
+    """Return the stages per device that the first per-stage list implies; None if it implies no number.
+
+    Only the placements `loop` and `wave` leave a choice.
+    """
     if placement not in ("loop", "wave"):
         return None
     lengths = [len(v) for v in map(plain, lists) if is_list(v)]

@@ -1,4 +1,4 @@
-"""The numbers of an instance as arrays, for compiled loops and models."""
+"""The numbers of an instance as arrays, which compiled loops and mathematical models read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .operation import OpKind
 
 
 class InstanceArrays(NamedTuple):
-    """Arrays of one instance; R routes, S stages, n microbatches, p devices.
+    """Arrays of one instance with R routes, S stages, n microbatches and p devices; times are in ticks.
 
-    ``lag[k, r, s]`` is the communication in ticks from the operation that kind k at stage s waits for:
-    F of stage s - 1 for F, B or BW of stage s + 1 for B and BW; 0 where both are on one device or
-    there is none. ``peer[k, r, s]`` is the device that kind k at stage s sends its result to, -1 where
-    that is none or its own. A `limit` or `overlapped` of -1 means none.
+    An operation of kind k at stage s of route r waits for its predecessor: F of stage s - 1 if k is F, and B
+    or BW of stage s + 1 if k is B or BW. ``lag[k, r, s]`` is the communication time from the predecessor, and
+    0 where there is none or both are on one device. ``peer[k, r, s]`` is the device to which the operation
+    sends its result, and -1 where no other device needs it. A `limit` or an `overlapped` of -1 means that
+    there is none.
     """
 
     duration: NDArray[np.int64]  # (4, S)
@@ -34,7 +35,7 @@ class InstanceArrays(NamedTuple):
 
 @lru_cache(maxsize=64)
 def arrays_of(instance: Instance) -> InstanceArrays:
-    """Return the arrays of `instance` (cached, read-only)."""
+    """Return the arrays of `instance`; they are read-only, because a cache shares them between callers."""
     stages, routes = range(instance.stages), instance.placement.routes
     forward_peer = np.array([[*(_peer(a, b) for a, b in pairwise(r)), -1] for r in routes])
     backward_peer = np.array([[-1, *(_peer(b, a) for a, b in pairwise(r))] for r in routes])

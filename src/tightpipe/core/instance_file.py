@@ -1,4 +1,4 @@
-"""Instances as JSON or TOML files."""
+"""Instances are read from JSON or TOML files and written as JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _MEMORY = ("forward", "backward", "weight", "limit")
 
 
 def load_instance(path: str | Path) -> Instance:
-    """Read an instance file; the suffix ``.toml`` means TOML, all else JSON; ``-`` is standard input.
+    """Return the instance of a file.
+
+    The suffix ``.toml`` means TOML, everything else JSON; ``-`` stands for standard input.
 
     Raises
     ------
     InputError
-        One line that names file, key, value and what would be right.
+        If the file cannot be read or is no instance; one line names file, key, value and what is right.
     """
     try:
         data = read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
@@ -37,12 +39,18 @@ def load_instance(path: str | Path) -> Instance:
 
 
 def save_instance(instance: Instance, path: str | Path) -> None:
-    """Write an instance file (JSON)."""
+    """Write an instance as a JSON file."""
     write_text(path, json.dumps(instance_to_dict(instance), indent=2) + "\n")
 
 
 def instance_from_dict(data: Any, where: str = "") -> Instance:
-    """Build an instance from the content of its file; `where` prefixes the keys in errors."""
+    """Return the instance that the content of a file describes; `where` prefixes the keys in errors.
+
+    Raises
+    ------
+    InputError
+        If the content is no instance; the message names key, value and what is right.
+    """
     check_keys(data, _REQUIRED, _OPTIONAL, where)
     values = dict(data)
     memory = values.get("memory")
@@ -56,7 +64,7 @@ def instance_from_dict(data: Any, where: str = "") -> Instance:
 
 
 def instance_to_dict(instance: Instance) -> dict[str, Any]:
-    """Return the content of the instance's file; equal per-stage entries become one number."""
+    """Return the content of an instance's file; entries that are equal for all stages become one number."""
     costs, memory = instance.costs, instance.memory
     data: dict[str, Any] = {
         "devices": instance.devices,
@@ -92,7 +100,10 @@ def _collapse_comm(comm: Any) -> Any:
 
 
 def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], where: str = "") -> None:
-    """Raise an InputError unless `data` is a table with all required and no unknown keys."""
+    """Raise an InputError unless `data` is a table with all required and no unknown keys.
+
+    `where` is the path of the table in its file, which errors name; it is empty for the whole file.
+    """
     name = where.rstrip(".")
     if not isinstance(data, dict):
         raise InputError("must be a table of keys and values", key=name, value=data)
@@ -107,7 +118,7 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file, or raise an InputError that names the line of the fault."""
+    """Return the content of a JSON file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
     try:
         return json.loads(text, object_pairs_hook=_unique)
@@ -119,7 +130,7 @@ def read_json(path: str | Path) -> Any:
         raise InputError("not an instance or schedule: nested too deeply", source=str(path)) from None
     except InputError as error:
         raise error.at(str(path)) from None
-    except ValueError:  # Python converts no longer ones
+    except ValueError:  # Python refuses to convert integers of more digits
         rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
         raise InputError(rule, source=str(path)) from None
 
@@ -133,7 +144,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file, or raise an InputError that names the line of the fault."""
+    """Return the content of a TOML file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
     if not text.strip():
         raise InputError("is empty", source=str(path))
@@ -143,7 +154,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
     except RecursionError:
         raise InputError("nested too deeply", source=str(path)) from None
-    except ValueError:  # Python converts no longer ones
+    except ValueError:  # Python refuses to convert integers of more digits
         rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
         raise InputError(rule, source=str(path)) from None
 
@@ -154,11 +165,11 @@ _KINDS = {
     "task list": {"nodes"},
     "instance": {"microbatches"},
 }
-"""Keys by which the files of each kind are known; the first that fits counts."""
+"""Keys that every file of a kind has; a file is of the first kind whose keys it has."""
 
 
 def check_kind(data: Any, wanted: str) -> None:
-    """Raise an InputError if the content of a file is of another kind, say a schedule for an instance."""
+    """Raise an InputError if a file's content is of another kind than `wanted`, e.g. a schedule."""
     if not isinstance(data, dict):
         raise InputError(f"must be a table of keys and values, as in {_article(wanted)} file", value=data)
     kind = next((kind for kind, keys in _KINDS.items() if keys <= set(data)), wanted)

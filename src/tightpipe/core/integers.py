@@ -1,8 +1,8 @@
-"""The integers that people give, checked and turned into Python's own.
+"""Integers that callers and files give are checked here and turned into Python's own.
 
-Costs come out of profiles, and so out of numpy and pandas. Their integers and arrays are accepted wherever
-an integer or a sequence of integers is, and are stored as Python's: an instance then compares, hashes and is
-written to a file in the same way wherever its numbers came from.
+Costs often come from profiles that numpy or pandas has read. Their integers and arrays are accepted wherever
+an integer or a sequence of integers is, and are stored as Python's, so that an instance compares, hashes and
+is written to a file in the same way wherever its numbers came from.
 """
 
 from __future__ import annotations
@@ -13,33 +13,34 @@ from typing import Any
 
 from .errors import InputError
 
-LARGEST = 10**12  # one entry; with the cap of an instance's size every sum of ticks or memory fits 64 bits
+LARGEST = 10**12
+"""Largest absolute value of one entry: instances are small enough that every sum of entries fits 64 bits."""
 
 
 def plain(value: Any) -> Any:
-    """Return what numpy or pandas made as Python's own numbers and lists, and anything else as it is."""
+    """Return a number or array of numpy or pandas as Python's own, and any other value unchanged."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def store_plain(data: Any) -> None:
-    """Replace each field of a frozen dataclass that is being made by its plain value."""
+    """Replace each field of a frozen dataclass by its plain value; to be called from `__post_init__`."""
     for field in fields(data):
         if field.init:
             object.__setattr__(data, field.name, plain(getattr(data, field.name)))
 
 
 def is_list(value: Any) -> bool:
-    """Whether the value is a sequence of entries and not a text."""
+    """Return whether the value is a sequence of entries and not a text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
-    """Return `value` as an int if it is an integer in [low, high], or without `low` in [-high, high].
+    """Return `value` as an int if it is an integer from `low` to `high`; without `low`, from `-high` on.
 
     Raises
     ------
     InputError
-        Naming `key`, the value, and the border that it is beyond.
+        If `value` is no integer or out of that range; the message names `key`, the value and the range's end.
     """
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -54,7 +55,9 @@ def check_int(key: str, value: Any, low: int | None = None, high: int | None = L
 
 
 def per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:
-    """Return `count` integers, one per `noun`: a plain number is repeated, and a sequence is checked.
+    """Return `count` integers, one per `noun` ("stage", "device"), from one number or from a sequence.
+
+    One number is repeated; a sequence must have `count` entries.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Work that a signal ends early: Ctrl-C, or SIGTERM from a batch system that wants its machine back.
+"""A signal may end work early: Ctrl-C, or SIGTERM from a batch system that wants its machine back.
 
-Both end work in the same way, with the best schedule so far written and told, because both raise a
-KeyboardInterrupt in the main thread. What differs is the reason that a result gives and the exit status,
-which is 128 plus the number of the signal, as a shell has it for a program that a signal has ended.
+Both signals raise a KeyboardInterrupt in the main thread, so both end work in the same way: the best schedule
+so far is written and shown. The two differ in the reason that a result gives and in the exit status, which is
+128 plus the number of the signal, as a shell has it for a program that a signal has ended.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ TERMINATED = "terminated"
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has asked to end; whatever keeps its work at Ctrl-C keeps it here."""
+    """SIGTERM has asked the process to end; code that keeps its work at Ctrl-C also keeps it then."""
 
 
 _EXCEPTIONS = {INTERRUPTED: KeyboardInterrupt, TERMINATED: Terminated}
 _SIGNALS = {INTERRUPTED: signal.SIGINT, TERMINATED: signal.SIGTERM}
 _REASONS: dict[int, str] = {number: reason for reason, number in _SIGNALS.items()}
-_ECHO = 1.0  # seconds; programs that start others pass Ctrl-C on, so that it comes twice
+_ECHO = 1.0  # seconds; a program that started this one may pass Ctrl-C on, so that the signal comes twice
 _FRAGILE = ("numba", "llvmlite", "importlib", "_frozen_importlib")  # the compiler, and imports
 _PREPARING = "tightpipe.exercise"
-_SHOW_CURSOR = b"\x1b[?25h"  # which a progress bar hides
+_SHOW_CURSOR = b"\x1b[?25h"  # a progress bar has hidden the cursor
 _LATER = 0.01  # seconds
-_PATIENCE = 5.0  # seconds: to import a module and to load what is compiled takes less
+_PATIENCE = 5.0  # seconds; importing a module or loading compiled loops takes less
 
 
 def reason_of(stop: BaseException) -> str:
-    """Return the reason that a result gives for having been ended by this exception."""
+    """Return the reason that a result gives when this exception has ended its solve."""
     return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
 
 
 def was_stopped(reason: str) -> bool:
-    """Whether the reason of a result says that a signal ended the work: what comes next is not to begin."""
+    """Return whether the reason of a result says that a signal ended the work, so that nothing may follow."""
     return reason in _EXCEPTIONS
 
 
 def raise_again(reason: str) -> None:
-    """Raise the exception that a reason stands for, if it says that a signal ended the work."""
+    """Raise the exception of the signal that a result's reason names; do nothing if it names none."""
     if was_stopped(reason):
         raise _EXCEPTIONS[reason]
 
@@ -61,19 +61,20 @@ def exit_status(reason: str) -> int:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM raise in the main thread until the block ends."""
+    """Let Ctrl-C and SIGTERM raise a KeyboardInterrupt in the main thread until the block ends."""
     with _handled_by(_Listener()):
         yield
 
 
 class _Listener:
-    """A handler that raises, but not where that would do harm.
+    """A signal handler that raises an exception, except where an exception would do harm.
 
-    Not within a second of another signal: it would hit the very code that keeps what was found. And not
-    within an import, which would leave half a module behind, or within the compiler of the inner loops: its
-    tables would be broken, while schedules are still to be timed by what it compiles, and its destructors
-    drop exceptions. There the signal is sent again a little later. While all inner loops are compiled, which
-    takes minutes, nothing has begun that could be kept: the process ends at once.
+    The handler ignores a signal within a second of another one: an exception would then hit the very code
+    that keeps what was found. Within an import, an exception would leave half a module behind. Within the
+    compiler of the inner loops, it would break the compiler's tables, which are still needed to time the
+    schedules, or be dropped by a destructor. In both places the handler sends the signal again a little
+    later. While all inner loops are compiled ahead of any work, which takes minutes, there is nothing to
+    keep yet, and the process ends at once.
     """
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class _Listener:
 
 
 def _is_within(frame: FrameType | None, *modules: str) -> bool:
-    """Whether the frame, or one that called it, runs in one of the modules or a module below it."""
+    """Return whether the frame or one of its callers runs in one of the modules or in a submodule."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if any(name == module or name.startswith(f"{module}.") for module in modules):
@@ -113,9 +114,9 @@ def _end(number: int) -> NoReturn:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Raise a signal when the block ends rather than within it, so that what is begun is finished.
+    """Let the block finish what it has begun: a signal within it raises its exception when the block ends.
 
-    The second signal is raised at once: a pipe that nobody reads would hold the block up forever.
+    A second signal raises at once, because a write to a pipe that nobody reads would never end.
     """
     came: list[str] = []
 
@@ -132,7 +133,7 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle both signals in this way, but those that are ignored, as a shell does for background jobs."""
+    """Handle both signals by `handler`; a signal that is ignored, as in background jobs, stays ignored."""
     before = {number: signal.getsignal(number) for number in _REASONS}
     mine = [number for number in _REASONS if before[number] not in (signal.SIG_IGN, None)]
     try:

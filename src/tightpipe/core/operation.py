@@ -10,19 +10,19 @@ from .errors import InputError
 
 
 class OpKind(IntEnum):
-    """What an operation computes; the numbers index cost tables and are not part of any file format."""
+    """What an operation computes. The numbers index tables of costs; no file format contains them."""
 
     F = 0  #: forward
-    B = 1  #: gradient of the input
-    W = 2  #: gradient of the weights
-    BW = 3  #: both gradients, fused
+    B = 1  #: backward for the gradient of the input, which the previous stage waits for
+    W = 2  #: backward for the gradient of the weights, which may run at any later time
+    BW = 3  #: both gradients in one operation
 
 
 _PATTERN = re.compile(r"(F|BW|B|W)(\d{1,9})\.(\d{1,9})", re.ASCII)
 
 
 class Operation(NamedTuple):
-    """An operation, e.g. ``B7.3``: kind B, stage 7, microbatch 3."""
+    """One operation, e.g. ``B7.3``: kind B at stage 7 for microbatch 3."""
 
     kind: OpKind
     stage: int
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Operation:
-        """Read the text form.
+        """Return the operation of a text such as ``B7.3``.
 
         Raises
         ------

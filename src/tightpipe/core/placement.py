@@ -1,7 +1,8 @@
-"""Placements: which device runs which stage.
+"""A placement says which device runs which stage.
 
-A placement is one route per direction; a route names the device of every stage in forward
-order. All placements but `bidirectional` have a single route.
+It consists of routes. A route names the device of every stage, in the sequence of the forward pass. The
+placement `bidirectional` has two routes, one for each direction in which microbatches travel; all other
+placements have one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Route = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Stage -> device, for `devices` devices with `chunks` stages on each.
+    """Assignment of stages to devices, with `chunks` stages on each of the `devices` devices.
 
     Parameters
     ----------
@@ -27,12 +28,12 @@ class Placement:
     devices
         Number of devices, at least 1.
     chunks
-        Stages per device (per route); `None` takes the placement's usual number.
+        Number of stages of one route on each device; None takes the placement's usual number.
 
     Raises
     ------
     InputError
-        If the name is unknown, or `chunks` or `devices` are no integers or do not fit it.
+        If the name is unknown, or if `chunks` or `devices` is no integer or not possible in that placement.
 
     References
     ----------
@@ -75,18 +76,18 @@ class Placement:
 
     @property
     def usual(self) -> bool:
-        """Whether `chunks` is what the placement takes when none is given."""
+        """Whether `chunks` is the number that the placement takes when none is given."""
         return self.chunks == _RULES[self.name].usual_chunks
 
     def stages_on(self, device: int) -> tuple[int, ...]:
-        """Return the stages that `device` holds, ascending, of all directions."""
+        """Return the stages that `device` holds on any route, in ascending order."""
         held = {s for route in self.routes for s, d in enumerate(route) if d == device}
         return tuple(sorted(held))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How one kind of placement maps stages, and what it needs."""
+    """How one kind of placement maps stages to devices, and which numbers of chunks and devices it allows."""
 
     usual_chunks: int
     routes: Callable[[int, int], tuple[Route, ...]]

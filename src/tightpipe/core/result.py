@@ -1,4 +1,4 @@
-"""What is found out about an instance: Bound by a proof, Result by a method, and the words for both."""
+"""What is known about an instance: a Bound comes from a proof, a Result from a method that solves it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 class Status(StrEnum):
     """How a method ended."""
 
-    OPTIMAL = "optimal"  #: a schedule whose cost equals a proven lower bound
-    FEASIBLE = "feasible"  #: a schedule
-    INFEASIBLE = "infeasible"  #: proven that there is none
-    UNKNOWN = "unknown"  #: neither
+    OPTIMAL = "optimal"  #: it found a schedule whose cost equals a proven lower bound
+    FEASIBLE = "feasible"  #: it found a schedule
+    INFEASIBLE = "infeasible"  #: it proved that the instance has no schedule
+    UNKNOWN = "unknown"  #: it found no schedule and no proof that there is none
 
 
 class Proof(StrEnum):
-    """What a bound rests on: an argument of this project, or an answer of a solver that is taken on trust."""
+    """What a lower bound rests on: an argument of this project, or the answer of a trusted solver."""
 
-    FORMULA = "formula"  #: a formula with its argument in the docstring
-    ENERGETIC = "energetic"  #: under a lower cost, a device has more to do between two times than it can
-    SHAVING = "shaving"  #: propagation, with suppositions that lead to contradictions
-    FLUID = "fluid"  #: linear inequalities without a solution, checked in integers
-    CP_SAT = "cp-sat"  #: CP-SAT searched everything; trusted
-    MILP = "milp"  #: a mixed-integer solver's dual bound; trusted
+    FORMULA = "formula"  #: a formula whose docstring gives the argument
+    ENERGETIC = "energetic"  #: at a lower cost, a device would have too much work between two times
+    SHAVING = "shaving"  #: constraint propagation refutes a lower cost, also under trial assumptions
+    FLUID = "fluid"  #: linear inequalities that a lower cost needs have no solution; checked in integers
+    CP_SAT = "cp-sat"  #: CP-SAT searched everything, and its answer is trusted
+    MILP = "milp"  #: dual bound of a mixed-integer solver, whose answer is trusted
 
     @property
     def trusted(self) -> bool:
-        """Whether it rests on another solver's word, which nothing here checks."""
+        """Whether the bound rests on the answer of another solver, which nothing in this project checks."""
         return self in (Proof.CP_SAT, Proof.MILP)
 
 
@@ -49,15 +49,15 @@ class Bound:
     Parameters
     ----------
     value
-        In ticks: no schedule of the instance costs less.
+        The bound in ticks: no schedule of the instance costs less.
     name
         Name of the bound.
     argument
-        Why it holds here, in one line for people.
+        Why the bound holds for this instance, in one line for people.
     seconds
-        Wall time of its computation.
+        Wall time of the computation.
     proof
-        What kind of argument it is.
+        Kind of the argument.
     """
 
     value: int
@@ -69,7 +69,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """Incumbent cost, best bound and its proof after `seconds`; None while there is none."""
+    """State of a solve after `seconds` of wall time.
+
+    `cost` is the cost of the incumbent, which is the best schedule so far, and `bound` the best lower bound
+    so far, both in ticks; `proof` says what the bound rests on. Each is None as long as there is none.
+    """
 
     seconds: float
     cost: int | None
@@ -88,15 +92,15 @@ class Result:
     method
         Name of the method.
     status
-        How it ended.
+        How the method ended.
     schedule
-        A validated schedule, or None.
+        A schedule that has passed the validator, or None where the method found none.
     bound
         A proven lower bound of the cost in ticks, or None where nothing is proven.
     seconds
-        Wall time.
+        Wall time of the solve.
     log
-        Incumbents and bounds over time.
+        Incumbents and bounds over time, in the sequence in which they were found.
     reason
         Why there is no schedule, or why a method ended early: `interrupted` by Ctrl-C, `terminated` by
         SIGTERM, or a sentence; empty otherwise.
@@ -136,7 +140,7 @@ class Result:
         Raises
         ------
         NoScheduleError
-            If the method found none; the message says why.
+            If the method found no schedule; the message says why.
         """
         if self.schedule is None:
             raise NoScheduleError(f"{self.method}: {self.status}: {self.reason}")
@@ -144,56 +148,56 @@ class Result:
 
     @property
     def cost(self) -> int | None:
-        """Value of the objective, in ticks."""
+        """Value of the objective in ticks; None without a schedule."""
         return None if self.schedule is None else metrics.cost(self.schedule)
 
     @property
     def work(self) -> int:
-        """Largest work of a device, in ticks."""
+        """Largest busy time of a device in ticks; without a schedule, the largest least work."""
         if self.schedule is None:
             return metrics.largest_work(self.instance)
         return metrics.work(self.schedule)
 
     @property
     def device_busy(self) -> list[int]:
-        """Ticks that each device computes; without a schedule its least work."""
+        """Busy time of each device in ticks; without a schedule, the least work of each device."""
         if self.schedule is None:
             return metrics.works(self.instance)
         return [int(ticks) for ticks in metrics.busy_times(self.schedule)]
 
     @property
     def imbalance(self) -> float:
-        """Largest over mean busy time of a device, minus 1; 0 where all devices work alike."""
+        """Largest over mean busy time of the devices, minus 1; 0 where all devices work equally long."""
         return metrics.imbalance(self.device_busy)
 
     @property
     def busiest(self) -> list[int]:
-        """Devices with the largest busy time, ascending; all of them where all devices work alike."""
+        """Devices with the largest busy time, in ascending order; all of them where work is even."""
         return metrics.busiest(self.device_busy)
 
     @property
     def bubble(self) -> int | None:
-        """Cost - work, in ticks."""
+        """Cost minus work, in ticks; None without a schedule."""
         return None if self.schedule is None else metrics.bubble(self.schedule)
 
     @property
     def bubble_rate(self) -> float | None:
-        """Bubble / cost."""
+        """Bubble as a share of the cost, between 0 and 1; None without a schedule."""
         return None if self.schedule is None else metrics.bubble_rate(self.schedule)
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost; None unless both are known."""
+        """(cost - bound) / cost, the largest share that any schedule could save; None if one is unknown."""
         cost = self.cost
         return None if cost is None or self.bound is None else (cost - self.bound) / cost
 
     @property
     def peak_memory(self) -> int | None:
-        """Largest memory of a device."""
+        """Largest memory that any device holds, in the instance's unit; None without a schedule."""
         return None if self.schedule is None else int(metrics.peak_memory(self.schedule).max())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data, without the schedule."""
+        """Return the figures of the result and its log as plain data, without the schedule."""
         keys = (
             *("method", "cost", "work", "imbalance", "busiest", "bubble", "bubble_rate"),
             *("bound", "proof", "gap", "peak_memory", "reason"),

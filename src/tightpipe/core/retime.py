@@ -1,4 +1,4 @@
-"""Order -> start times that are optimal for the objective."""
+"""Start times that are optimal for a given order and the instance's objective."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NO_PATH = -(2**60)
 
 
 def retime(instance: Instance, order: Order) -> Schedule:
-    """Give the order the start times of least cost.
+    """Return the schedule of least cost that runs the given order.
 
-    For `makespan` the earliest times are optimal. For `device_span` a device's first operation may
-    start later than it could, which shortens the device's span as long as nothing waits for it.
-    Among the optimal times the earliest are returned.
+    For `makespan` the earliest start times are optimal. For `device_span` it can pay that a device begins
+    later than it could: its span is shorter as long as no other device waits for its first operation. Among
+    the optimal start times, the earliest are returned.
 
     Raises
     ------
@@ -28,11 +28,11 @@ def retime(instance: Instance, order: Order) -> Schedule:
 
     Notes
     -----
-    Let D[d, e] be the longest path from the start of the first operation of device d to the end of
-    the last of e, and x the start times of the first operations. A span of at most T everywhere
-    means x[e] >= x[d] + D[d, e] - T for all d, e: a system of difference constraints that has a
-    solution exactly when no cycle of the p x p graph has mean weight D above T. The least integer T
-    is thus the largest cycle mean, rounded up (Karp 1978).
+    Let D[d, e] be the longest path from the start of the first operation of device d to the end of the last
+    operation of device e, and let x[d] be the start time of the first operation of device d. All spans are at
+    most T if and only if x[e] >= x[d] + D[d, e] - T for all d and e. This system of difference constraints
+    has a solution exactly when no cycle of the complete graph on the devices has a mean weight D above T.
+    The least integer T is thus the largest mean weight of a cycle, rounded up (Karp 1978).
     """
     earliest = simulate(instance, order)
     if not np.diff(order.offsets).all():
@@ -47,14 +47,18 @@ def retime(instance: Instance, order: Order) -> Schedule:
 
 
 def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tuple[Ints, Ints]:
-    """Return the longest paths from each first start to all first starts and to all last ends, (p, p)."""
+    """Return the longest paths from the first start of each device to all first starts and to all last ends.
+
+    Both matrices have the shape (devices, devices) and hold ticks, or `_NO_PATH`.
+    """
     p = instance.devices
     horizon = int(earliest.end.max()) + 1
     to_first = np.full((p, p), _NO_PATH, np.int64)
     to_last = np.full((p, p), _NO_PATH, np.int64)
     firsts, lasts = order.offsets[:-1], order.offsets[1:] - 1
     for device in range(p):
-        # delay one device by more than any slack: what moves by the whole delay follows from it alone
+        # One device is delayed by more than any slack. An operation moves by the whole delay exactly when
+        # a path leads to it, and its distance from time `horizon` is then the length of that path.
         delayed = np.zeros(p, np.int64)
         delayed[device] = horizon
         late = simulate(instance, order, delayed)
@@ -66,7 +70,7 @@ def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tupl
 
 
 def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
-    """Return the largest mean weight of a cycle, rounded up."""
+    """Return the largest mean weight of a cycle in ticks, rounded up (Karp 1978)."""
     p = len(weight)
     walks = np.zeros((p + 1, p), np.int64)  # walks[k, v]: heaviest walk of k edges that ends at v
     for k in range(p):
@@ -77,7 +81,7 @@ def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
 
 
 def _least_potential(weight: NDArray[np.int64], floor: NDArray[np.int64]) -> Ints:
-    """Return the least x >= floor with x[e] >= x[d] + weight[d, e] for all d, e."""
+    """Return the least vector x >= floor with x[e] >= x[d] + weight[d, e] for all d and e, in ticks."""
     x = floor
     for _ in range(len(weight) + 1):
         x = np.maximum(floor, (x[:, None] + weight).max(axis=0))

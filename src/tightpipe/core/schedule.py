@@ -1,4 +1,4 @@
-"""Order and Schedule: what runs on each device in which sequence, and when."""
+"""An Order says what runs on each device in which sequence, and a Schedule also says when."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ def _frozen(values: object, *shape: int) -> Ints:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Order:
-    """For each device the sequence of its operations.
+    """For each device, the sequence of its operations.
+
+    The sequence of a device consists of slots. A slot holds one operation, or an F and a B or BW that start
+    together, end together and compute at the same time, as in DualPipe.
 
     Parameters
     ----------
     operations
-        Read-only array of shape (N, 3): kind, stage and microbatch of each operation, the devices
-        one after another.
+        Read-only array of shape (N, 3): kind, stage and microbatch of each operation. The rows of device 0
+        come first, then those of device 1, and so on.
     offsets
-        Read-only array of shape (devices + 1,): device d owns rows ``offsets[d]:offsets[d + 1]``.
+        Read-only array of shape (devices + 1,): device d owns the rows ``offsets[d]:offsets[d + 1]``.
     joined
-        Read-only array of shape (N,), 1 where an operation runs together with the one of the next
-        row, else 0: an F with a B or BW of the same device (DualPipe). None means nowhere.
+        Read-only array of shape (N,): 1 where an operation shares a slot with the operation of the next row,
+        else 0. None means that every slot holds one operation.
     """
 
     operations: Ints
@@ -51,14 +54,14 @@ class Order:
 
     @classmethod
     def from_lists(cls, devices: Sequence[Iterable[Sequence[int]]]) -> Order:
-        """Build an order from one iterable of (kind, stage, microbatch) per device."""
+        """Return the order that has one iterable of (kind, stage, microbatch) for each device."""
         rows = [list(device) for device in devices]
         flat = [tuple(op) for device in rows for op in device]
         return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, rows)]))
 
     @classmethod
     def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
-        """Build an order from slots per device: one operation, or an F and a B or BW that run together."""
+        """Return the order that has one iterable of slots, of one or two operations, for each device."""
         slots = [[list(slot) for slot in device] for device in devices]
         joined = [k + 1 < len(slot) for device in slots for slot in device for k in range(len(slot))]
         lists = [[op for slot in device for op in slot] for device in slots]
@@ -67,12 +70,14 @@ class Order:
 
     @classmethod
     def parse(cls, text: str) -> Order:
-        """Read the text form: one line per device, operations separated by spaces, pairs joined by ``+``.
+        """Return the order of a text with one line per device and a space between slots.
+
+        A slot is written as an operation, e.g. ``F0.0``, or as a pair, e.g. ``F0.0+BW1.2``.
 
         Raises
         ------
         InputError
-            If a word is not an operation.
+            If a word is not a slot.
         """
         lines = [line.split() for line in text.splitlines()]
         return cls.from_slots([[parse_slot(word) for word in line] for line in lines])
@@ -107,7 +112,7 @@ class Order:
         return self.joined
 
     def rows(self, device: int) -> slice:
-        """Rows of `operations` (and of a schedule's times) that belong to `device`."""
+        """Return the rows of `operations`, and of a schedule's times, that belong to `device`."""
         return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
 
     def operation_at(self, row: int) -> Operation:
@@ -116,12 +121,12 @@ class Order:
         return Operation(OpKind(kind), stage, microbatch)
 
     def to_lists(self) -> list[list[Operation]]:
-        """Return the operations of each device."""
+        """Return the operations of each device, in sequence."""
         flat = [Operation(OpKind(k), s, m) for k, s, m in self.operations.tolist()]
         return [flat[self.rows(d)] for d in range(self.devices)]
 
     def to_slots(self) -> list[list[tuple[Operation, ...]]]:
-        """Return the slots of each device: tuples of one operation, or of those that run together."""
+        """Return the slots of each device, in sequence; a slot is a tuple of one or two operations."""
         slots = []
         for device, operations in enumerate(self.to_lists()):
             mine: list[tuple[Operation, ...]] = []
@@ -136,23 +141,23 @@ class Order:
 
 
 def parse_slot(text: str) -> tuple[Operation, ...]:
-    """Read ``F0.0`` or ``F0.0+BW1.2``.
+    """Return the slot of a text such as ``F0.0`` or ``F0.0+BW1.2``.
 
     Raises
     ------
     InputError
-        If it is neither an operation nor an F joined with a B or BW.
+        If the text is neither an operation nor an F joined with a B or BW.
     """
     return check_slot(Operation.parse(word) for word in text.split("+"))
 
 
 def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """Return the operations as a slot.
+    """Return the operations as one slot.
 
     Raises
     ------
     InputError
-        If there are several and they are not an F and a B or BW.
+        If there is more than one operation, unless they are an F followed by a B or BW.
     """
     slot = tuple(operations)
     if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
@@ -162,29 +167,29 @@ def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
 
 
 def slot_text(slot: Iterable[Operation]) -> str:
-    """Return the text form of a slot."""
+    """Return the text form of a slot, e.g. ``F0.0`` or ``F0.0+BW1.2``."""
     return "+".join(map(str, slot))
 
 
 def is_pair(first: int, second: int) -> bool:
-    """Whether operations of these kinds may run together, in this order."""
+    """Return whether operations of these kinds, in this sequence, may share a slot."""
     return first == OpKind.F and second in (OpKind.B, OpKind.BW)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Schedule:
-    """An order with times, in ticks.
+    """An order with the start and the end of each operation, in ticks.
 
-    Nothing is checked here: `tightpipe.core.validate` says whether a schedule is valid.
+    The class checks no rule of the model: `tightpipe.validate` says whether a schedule is valid.
 
     Parameters
     ----------
     instance
         The problem that the schedule is for.
     order
-        The operations.
+        The sequence of operations on each device.
     start, end
-        Read-only arrays of shape (N,), one time per row of ``order.operations``.
+        Read-only arrays of shape (N,): one time in ticks for each row of ``order.operations``.
     """
 
     instance: Instance
@@ -209,16 +214,16 @@ class Schedule:
         return html_of(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the schedule as a table, one row per operation.
+        """Return the schedule as a table with one row per operation.
 
         Returns
         -------
         pandas.DataFrame
-            With the columns `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `start` and `end` in
-            ticks, and `memory`: what the device holds while the operation runs, in the instance's unit. The
-            devices follow one another, each in its sequence.
+            The columns are `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `start` and `end` in
+            ticks, and `memory`, which is what the device holds while the operation runs, in the instance's
+            unit. The rows are sorted by device, and within a device by the sequence of its operations.
         """
-        from .frame import frame_of  # which needs the simulator, and that one this file
+        from .frame import frame_of  # imported here because it needs the simulator, which needs this file
 
         return frame_of(self)
 

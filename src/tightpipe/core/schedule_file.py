@@ -1,4 +1,4 @@
-"""Schedules as JSON files."""
+"""Schedules are read from and written to JSON files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _OPTIONAL = ("method", "cost", "bound")
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFile:
-    """A schedule with what its file claims about it; claims are None where the file makes none."""
+    """The content of a schedule file: a schedule and the method, cost and bound that the file claims.
+
+    Nothing verifies the claims, and each is None where the file makes none. `cost` and `bound` are in ticks.
+    """
 
     schedule: Schedule
     method: str | None = None
@@ -34,15 +37,15 @@ class ScheduleFile:
 
 
 def load_schedule(path: str | Path) -> ScheduleFile:
-    """Read a schedule file.
+    """Return the content of a schedule file.
 
-    Times are taken as written, so the schedule can break the model's rules: see `validate`.
+    Times are taken as written, so the schedule can break rules of the model; `validate` finds these.
 
     Raises
     ------
     InputError
-        If the file is not a schedule of its instance: wrong form, or an operation that is missing,
-        there twice, or unknown.
+        If the file has the wrong form, or if an operation of its instance is missing or occurs twice, or one
+        of its operations does not exist in the instance.
     """
     data = read_json(path)
     try:
@@ -54,12 +57,12 @@ def load_schedule(path: str | Path) -> ScheduleFile:
 def save_schedule(
     schedule: Schedule, path: str | Path, *, method: str | None = None, bound: int | None = None
 ) -> None:
-    """Validate a schedule and write its file.
+    """Validate a schedule and write it to a file.
 
     Raises
     ------
     ValueError
-        If the schedule is invalid; nothing is written then.
+        If the schedule is invalid; no file is written then.
     InputError
         If the file cannot be written.
     """
@@ -72,7 +75,7 @@ def save_schedule(
 def schedule_to_dict(
     schedule: Schedule, *, method: str | None = None, bound: int | None = None
 ) -> dict[str, Any]:
-    """Return the content of the schedule's file."""
+    """Return the content of a schedule's file as plain data."""
     start, end = schedule.start.tolist(), schedule.end.tolist()
     devices, row = [], 0
     for slots in schedule.order.to_slots():
@@ -91,7 +94,13 @@ def schedule_to_dict(
 
 
 def schedule_from_dict(data: Any) -> ScheduleFile:
-    """Build a schedule from the content of its file."""
+    """Return what the content of a schedule file describes.
+
+    Raises
+    ------
+    InputError
+        As in `load_schedule`.
+    """
     check_kind(data, "schedule")
     check_keys(data, _REQUIRED, _OPTIONAL)
     instance = instance_from_dict(data["instance"], "instance.")
@@ -118,7 +127,7 @@ def _read_devices(instance: Instance, devices: list[Any]) -> Schedule:
         if not isinstance(entries, list):
             raise InputError("must be a list of [operation, start, end]", key=f"devices[{d}]", value=entries)
         read = [_read_entry(instance, f"devices[{d}][{i}]", entry) for i, entry in enumerate(entries)]
-        read.sort(key=lambda entry: entry[1:])  # the times are the order, however the file lists it
+        read.sort(key=lambda entry: entry[1:])  # the times define the sequence, however the file lists it
         slots.append([slot for slot, _, _ in read])
         times += [(start, end) for slot, start, end in read for _ in slot]
     start, end = np.array(times, dtype=np.int64).reshape(-1, 2).T

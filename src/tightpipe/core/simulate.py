@@ -1,4 +1,4 @@
-"""Order -> earliest start times and memory trace."""
+"""The simulator gives an order its earliest start times, and the memory that each device then holds."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 
 
 def simulate(instance: Instance, order: Order, release: ArrayLike | None = None) -> Schedule:
-    """Start every operation as early as its device's sequence and its predecessors allow.
+    """Return the schedule that starts every operation as early as its device and its predecessors allow.
 
     Parameters
     ----------
     instance
         The problem; the order's operations must be its operations.
     order
-        What each device runs, in sequence.
+        The sequence of operations on each device.
     release
         Earliest start of each device's first operation, in ticks: one integer per device, as a sequence or
         an array. None means 0 everywhere.
@@ -43,15 +43,16 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
     DeadlockError
         If operations wait for each other; the message names them.
     InputError
-        If the order has an operation that the instance has not, or twice, or joins what cannot be, or if
-        `release` is not one integer per device.
+        If the order has an operation that the instance does not have, or has one twice, or puts two
+        operations into a slot that cannot run together; or if `release` is not one integer per device.
     """
-    t = arrays_of(instance)
+    numbers = arrays_of(instance)
     earliest = _release_times(release, instance.devices)
     _check_operations(instance, order)
     start, end, done = earliest_times(
-        *(order.operations, order.offsets, order.pairs, t.duration, t.lag, t.peer, t.route),
-        *(t.overlapped, instance.costs.link_occupancy, earliest),
+        *(order.operations, order.offsets, order.pairs),
+        *(numbers.duration, numbers.lag, numbers.peer, numbers.route, numbers.overlapped),
+        *(instance.costs.link_occupancy, earliest),
     )
     if done < len(order):
         raise DeadlockError(_describe_deadlock(instance, order, start))
@@ -59,10 +60,10 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
-    """Return the memory of each operation's device while it runs, shape (N,).
+    """Return the memory that its device holds while each operation runs, in the instance's unit, shape (N,).
 
-    F counts from its start on, B and W until their end, so the trace's largest entry on a device
-    is its peak. The trace depends on the order alone.
+    An F takes memory from its start on, and a B or W frees memory at its end, so the largest entry of a
+    device is its peak. The memory depends only on the order, not on the times.
     """
     delta = arrays_of(instance).delta[order.operations[:, 0], order.operations[:, 1]]
     during = np.empty(len(order), np.int64)
@@ -116,7 +117,11 @@ def _operation(row: NDArray[np.int64]) -> Operation:
 
 
 def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
-    """Follow 'waits for' from the first blocked operation until one repeats, or one is in no order at all."""
+    """Return a sentence that says which operations wait for each other in a circle.
+
+    From a blocked operation, the loop goes on to the operation that it waits for, until one repeats; or until
+    one is found that no device runs, which the sentence then names instead.
+    """
     rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
     first = {i for i in order.offsets.tolist() if i < len(order)}
     here = int(np.flatnonzero(start < 0)[0])
@@ -124,7 +129,7 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
     while here not in seen:
         seen.append(here)
         if here not in first and start[here - 1] < 0:
-            here -= 1  # its device has not come to it
+            here -= 1  # the device is blocked before this operation, by the one of the row above
             continue
         row, before = next(_waits(instance, order, start, rows, here))
         if before not in rows:
@@ -140,7 +145,7 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
 def _waits(
     instance: Instance, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Yield (row, operation that it waits for) for the operations that run together from row `head` on."""
+    """Yield the rows of the slot that begins at row `head`, each with the operation that blocks it."""
     for row in range(head, head + int(order.pairs[head]) + 1):
         before = _predecessor(instance, order.operations[row], rows)
         if before is not None and (before not in rows or start[rows[before]] < 0):
@@ -150,7 +155,7 @@ def _waits(
 def _predecessor(
     instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]
 ) -> tuple[int, int, int] | None:
-    """Return the operation whose end `_predecessor_end` looks at."""
+    """Return the operation that the one of this row waits for; None for an F of the first stage."""
     kind, stage, m = (int(v) for v in row)
     if kind == _F:
         return (_F, stage - 1, m) if stage else None

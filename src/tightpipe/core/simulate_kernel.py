@@ -1,4 +1,4 @@
-"""The loop that runs an order: earliest start times of all operations."""
+"""The compiled loop of the simulator computes the earliest start times of all operations of an order."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ from .operation import OpKind
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 ABSENT = -1
-"""Start of an operation that a deadlock kept from running."""
+"""Start time of an operation that a deadlock keeps from running."""
 
 
 @compiled_with_arrays
 def _predecessor_end(kind: int, stage: int, m: int, end: Ints, sent: Ints) -> int:
-    """Return when what the operation waits for ends or leaves; -1 if it has not run, 0 if nothing."""
+    """Return when the operation's predecessor ends on its device, or its message leaves it, in ticks.
+
+    The time is -1 if the predecessor has not run yet, and 0 if the operation has none.
+    """
     if kind == _F:
         return 0 if stage == 0 else int(sent[_F, stage - 1, m])
     if kind == _W:
         return int(end[_B, stage, m])
     if stage == end.shape[1] - 1:
         return int(end[_F, stage, m])
-    # the next stage runs B apart or fused with W; the other of the two stays absent
+    # The next stage runs either B or BW for this microbatch; the end of the other one stays ABSENT.
     return int(max(sent[_B, stage + 1, m], sent[_BW, stage + 1, m]))
 
 
 @compiled_with_arrays
 def departure(end: int, receiver: int, last: Ints, occupancy: int) -> int:
-    """Return when a message to `receiver` leaves: at once, or when the link from its device is free."""
+    """Return when a message to `receiver` leaves, in ticks: at `end`, or later if the link is still busy.
+
+    `last` holds when the last message to each receiver left, and is updated. A negative `receiver` means that
+    there is no message.
+    """
     if receiver < 0 or occupancy == 0:
         return end
     last[receiver] = max(end, last[receiver] + occupancy)
@@ -48,7 +55,12 @@ def earliest_times(
     occupancy: int,
     release: Ints,
 ) -> tuple[Ints, Ints, int]:
-    """Run the devices in turn, each until its head has to wait; start is -1 where a deadlock stopped it."""
+    """Return the earliest start and end of each operation in ticks, and how many operations can run.
+
+    The devices take turns. Each runs its operations in sequence until the next one waits for an operation
+    that has not run yet. When no device can go on, either all operations have run or the rest are in a
+    deadlock, and their start and end are `ABSENT`. The arrays are those of `Order` and `InstanceArrays`.
+    """
     devices = len(offsets) - 1
     ends = np.full((4, duration.shape[1], len(route)), ABSENT, np.int64)
     sent = ends.copy()

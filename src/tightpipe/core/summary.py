@@ -1,4 +1,4 @@
-"""A result in about ten lines of text, as `print` and ``tightpipe solve`` show it."""
+"""A result is shown in about ten lines of text by `print` and by ``tightpipe solve``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def summary(result: Result) -> dict[str, object]:
-    """Return what the text says of a result, in the sequence of its lines; None where nothing is known."""
-    uneven = result.imbalance > 0  # even work has no busiest device
+    """Return the figures that the text shows, in the sequence of its lines; None where one is unknown."""
+    uneven = result.imbalance > 0  # if work is even, no device is busier than the others
     return {
         "method": result.method,
         "status": _status(result),
@@ -30,14 +30,14 @@ def summary(result: Result) -> dict[str, object]:
 
 
 def lines_of(pairs: Mapping[str, object]) -> str:
-    """Return one line ``key  value`` for each pair, the values below each other; without None and ""."""
+    """Return a line ``key  value`` for each pair, with the values aligned; None and "" get no line."""
     shown = {key: value for key, value in pairs.items() if value is not None and value != ""}
     width = max(map(len, shown))
     return "\n".join(f"{key:<{width}}  {value}" for key, value in shown.items())
 
 
 def _status(result: Result) -> str:
-    """Return the status with what its bound rests on."""
+    """Return the status, followed by what the bound rests on."""
     if result.proof is None:
         return str(result.status)
     trusted = ", trusted" if result.proof.trusted else ""
@@ -45,7 +45,7 @@ def _status(result: Result) -> str:
 
 
 def _memory(result: Result) -> str | None:
-    """Return the largest memory of a device, with the limit where all devices have the same one."""
+    """Return the largest memory of a device, followed by the limit if all devices have the same one."""
     if result.schedule is None or result.instance.memory is None:
         return None
     limits = {result.instance.memory_limit(device) for device in range(result.instance.devices)}

@@ -1,8 +1,9 @@
-"""Every rule of the model as one function, written independently of the simulator and of all solvers.
+"""The validator checks every rule of the model, independently of the simulator and of all solvers.
 
-A rule is a function Schedule -> Iterator of messages. Only data is shared with the rest of the
-package: the instance's numbers and the schedule's times. The dependency and resource rules look
-at operations that occur exactly once; the rule `complete` reports the others.
+Each rule is one function, which takes a schedule and yields a message for each place where the schedule
+breaks the rule; its docstring states the rule. The functions share only data with the rest of the package:
+the numbers of the instance and the times of the schedule. The rules on dependencies and resources look at
+operations that occur exactly once, because the rule `complete` reports all others.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from .instance import Instance
 from .operation import Operation, OpKind
 from .schedule import Schedule
 
-MOST_PER_RULE = 20  # a broken schedule can break a rule thousands of times; the first ones tell enough
+MOST_PER_RULE = 20  # a schedule can break a rule thousands of times; the first ones show what is wrong
 
 Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule."""
+    """One place where a schedule breaks a rule: the name of the rule, and a message that says where."""
 
     rule: str
     message: str
@@ -40,7 +41,7 @@ def validate(instance: Instance, schedule: Schedule) -> list[Violation]:
     Parameters
     ----------
     instance
-        The problem; it must be the one that the schedule was made for.
+        The problem that the schedule is to solve. Its rules count, even if the schedule names another one.
     schedule
         The schedule to check.
 
@@ -102,7 +103,7 @@ def placement(schedule: Schedule) -> Iterator[str]:
 
 
 def overlap(schedule: Schedule) -> Iterator[str]:
-    """Operations that run together are an F and a B or BW of one device and share start and end."""
+    """Operations that share a slot are an F and a B or BW of one device, and have the same start and end."""
     together = schedule.order.pairs
     borders = set(schedule.order.offsets.tolist())
     for i in np.flatnonzero(together):
@@ -118,7 +119,7 @@ def overlap(schedule: Schedule) -> Iterator[str]:
 
 
 def duration(schedule: Schedule) -> Iterator[str]:
-    """Every operation takes exactly its duration, a pair that of the pair."""
+    """Every operation takes exactly its duration; two that share a slot take the duration of the pair."""
     took = schedule.end - schedule.start
     due = _due(schedule)
     for i in np.flatnonzero(took != due):
@@ -163,7 +164,7 @@ def flush(schedule: Schedule) -> Iterator[str]:
 
 
 def forward_dependency(schedule: Schedule) -> Iterator[str]:
-    """F of a stage starts after F of the previous stage, plus communication."""
+    """F of a stage starts after F of the previous stage has ended and communication is over."""
     starts, ends = _by_operation(schedule)
     for stage in range(1, schedule.instance.stages):
         lag = _comm(schedule.instance, stage - 1, stage)
@@ -172,7 +173,7 @@ def forward_dependency(schedule: Schedule) -> Iterator[str]:
 
 
 def turning_point(schedule: Schedule) -> Iterator[str]:
-    """B of the last stage starts after its F."""
+    """B of the last stage starts after F of that stage has ended."""
     starts, ends = _by_operation(schedule)
     last = schedule.instance.stages - 1
     f = (OpKind.F, last)
@@ -181,7 +182,7 @@ def turning_point(schedule: Schedule) -> Iterator[str]:
 
 
 def backward_dependency(schedule: Schedule) -> Iterator[str]:
-    """B of a stage starts after B of the next stage, plus communication; BW counts as B."""
+    """B of a stage starts after B of the next stage has ended and communication is over; BW counts as B."""
     starts, ends = _by_operation(schedule)
     for stage in range(schedule.instance.stages - 1):
         lag = _comm(schedule.instance, stage + 1, stage)
@@ -191,7 +192,7 @@ def backward_dependency(schedule: Schedule) -> Iterator[str]:
 
 
 def weight_dependency(schedule: Schedule) -> Iterator[str]:
-    """W starts after its own B, without communication."""
+    """W starts after B of the same stage and microbatch has ended."""
     starts, ends = _by_operation(schedule)
     for stage in range(schedule.instance.stages):
         w, b = (OpKind.W, stage), (OpKind.B, stage)
@@ -199,7 +200,7 @@ def weight_dependency(schedule: Schedule) -> Iterator[str]:
 
 
 def link_capacity(schedule: Schedule) -> Iterator[str]:
-    """A directed link carries one message at a time; they leave in the sequence of their operations."""
+    """A directed link carries one message at a time, in the sequence of the operations that send them."""
     instance = schedule.instance
     busy = instance.costs.link_occupancy
     if busy == 0:
@@ -226,7 +227,7 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
 
 
 def memory_limit(schedule: Schedule) -> Iterator[str]:
-    """Memory never exceeds a device's limit: F adds at its start, B and W free at their end."""
+    """No device exceeds its memory limit; F takes memory at its start, B and W free it at their end."""
     instance, order = schedule.instance, schedule.order
     table = np.array([[instance.memory_delta(kind, s) for s in range(instance.stages)] for kind in OpKind])
     deltas = table[order.operations[:, 0], order.operations[:, 1]]
@@ -261,7 +262,7 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
         memory_limit,
     )
 }
-"""The rules by name, in the order in which they are checked."""
+"""The rules by name, in the sequence in which they are checked."""
 
 
 def _name(schedule: Schedule, row: int | np.int64) -> str:
@@ -270,7 +271,7 @@ def _name(schedule: Schedule, row: int | np.int64) -> str:
 
 
 def _due(schedule: Schedule) -> Times:
-    """Return how long each row has to take."""
+    """Return how long the operation of each row has to take, in ticks."""
     instance, order = schedule.instance, schedule.order
     table = np.array([[instance.duration(kind, s) for s in range(instance.stages)] for kind in OpKind])
     due = table[order.operations[:, 0], order.operations[:, 1]]
@@ -287,7 +288,10 @@ _NEVER = -(2**62)
 
 
 def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
-    """Return start and end by (kind, stage, microbatch); `_NEVER` where it does not run exactly once."""
+    """Return start and end in ticks, indexed by kind, stage and microbatch.
+
+    Both are `_NEVER` for an operation that does not run exactly once.
+    """
     instance = schedule.instance
     index = tuple(schedule.order.operations.T)
     shape = (len(OpKind), instance.stages, instance.microbatches)
@@ -300,7 +304,7 @@ def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
 
 
 def _comm(instance: Instance, sender: int, receiver: int) -> Times:
-    """Return the communication time between the devices of two stages, for each microbatch."""
+    """Return the communication time from one stage to another for each microbatch, in ticks."""
     return np.array(
         [
             instance.comm(instance.device(sender, m), instance.device(receiver, m))
@@ -312,7 +316,10 @@ def _comm(instance: Instance, sender: int, receiver: int) -> Times:
 def _late(
     later: tuple[OpKind, int], starts: Times, earlier: tuple[OpKind, int], ends: Times, lag: Times | int
 ) -> Iterator[str]:
-    """Report the microbatches whose later operation starts before the earlier one ends and has arrived."""
+    """Yield a message for each microbatch whose later operation starts before the earlier one has arrived.
+
+    `starts` and `ends` hold one time for each microbatch, and `lag` is the communication time between them.
+    """
     early = (starts != _NEVER) & (ends != _NEVER) & (starts < ends + lag)
     for m in np.flatnonzero(early):
         arrival = ends[m] + (lag if isinstance(lag, int) else lag[m])

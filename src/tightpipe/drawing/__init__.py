@@ -1,4 +1,4 @@
-"""Drawings of schedules: as text for terminals, as Gantt charts and bubble charts for papers."""
+"""Drawings of schedules, as text for terminals and as charts for papers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FIGURES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load matplotlib, which takes longer than all else here, when a figure is asked for."""
+    """Return a function that draws a figure; only then matplotlib is imported, which takes long."""
     if name in _FIGURES:
         return getattr(import_module(_FIGURES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

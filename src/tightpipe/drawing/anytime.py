@@ -1,4 +1,4 @@
-"""The gap over time of methods that search."""
+"""A chart of the gap over time for methods that search."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .marks import legend, marker_look, nested_sizes
 from .output import draw_to
 from .panels import Point, distinct, having, label_y, panels
 
-_FIRST = 0.1  # seconds at which the logarithmic axis begins
-_LINEAR = 0.001  # gap up to which the logarithmic axis is linear, so that it can begin at 0
+_FIRST = 0.1  # seconds; the logarithmic axis of time begins here
+_LINEAR = 0.001  # below this gap the logarithmic axis is linear, so that it can begin at 0
 _TICKS = (0.001, 0.01, 0.1, 1.0)
 
 
 def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     """Draw one panel per problem and write the figure.
 
-    Lines are steps, as a gap stays until something better is found or proven. Markers, which tell the
-    methods apart also where their lines coincide, stand where a line begins and ends; the line's dashes
-    are those of the warm start.
+    Lines are steps, because a gap stays until a better schedule or bound is found. Markers at the begin and
+    the end of each line tell the methods apart, also where lines coincide. The dashes of a line show its warm
+    start.
 
     Parameters
     ----------
     points
-        With `panel`, `method` and `start` (text: the warm start), `seconds` and `gap`, in the
-        sequence of time; a solve's last point is where it ended.
+        Points in the sequence of time, with the keys `panel`, `method` and `start` (texts; the last is the
+        warm start), `seconds` and `gap`. The last point of a solve is at its end.
     path
-        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _dashes(start: str) -> Any:
-    """Return the line of a warm start: solid from the best heuristic, dashed from nothing, else dotted."""
+    """Return the line style of a warm start: solid for the best heuristic, dashed for none, else dotted."""
     return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
 
 

@@ -17,9 +17,9 @@ from . import palette, style
 from .lanes import lanes, looks
 
 Floats = NDArray[np.floating[Any]]
-Group = tuple[OpKind, str, Ints]  # kind, colour, and the rows of the operations that look so
+Group = tuple[OpKind, str, Ints]  # kind, colour, and the rows of the operations that have them
 
-_BAR_HEIGHT = 0.84  # of a row
+_BAR_HEIGHT = 0.84  # share of a row's height
 _WIDEST_EDGE = 0.4  # points
 
 
@@ -28,26 +28,26 @@ def draw_bars(
 ) -> None:
     """Draw every operation of a schedule, device 0 on top, over its idle time in light grey.
 
-    Of operations that run together the F has the upper half of the row. BW is hatched, unless the bars
-    are dense. A dark line is where a device starts another iteration.
+    Of two operations that run together, the F has the upper half of the row. BW is hatched, unless the bars
+    are dense. A dark line shows where a device starts another iteration.
 
-    Grey is the idle time that the objective charges: between a device's first start and last end
-    for `device_span`, between the schedule's for `makespan`.
+    Idle time is grey where the objective charges it: between the first start and the last end of the device
+    for `device_span`, and of the whole schedule for `makespan`.
 
     Parameters
     ----------
     axes
-        Where; its time limits are set already.
+        Axes to draw on; the limits of the time axis must be set already.
     schedule
-        What.
+        Schedule to draw.
     shades
-        How many shades of a colour the figure has, at least the schedule's lanes.
+        Number of shades of a colour in the figure, at least the number of the schedule's lanes.
     row_points
-        Height of a device's row in points.
+        Height of the row of a device, in points.
     tick_points
-        Width of a tick in points.
+        Width of a tick, in points.
     dense
-        Draw all bars as one image, also in vector files.
+        Whether to draw all bars as one image, also in vector files.
     """
     top, bottom = _heights(schedule)
     common: dict[str, Any] = {"rasterized": dense, "antialiased": not dense}
@@ -74,7 +74,7 @@ def draw_bars(
 
 
 def _heights(schedule: Schedule) -> tuple[Floats, Floats]:
-    """Return the upper and lower side of each operation's bar, in rows."""
+    """Return the top and the bottom of each operation's bar, in rows."""
     order = schedule.order
     device = np.repeat(np.arange(order.devices), np.diff(order.offsets))
     joins = order.pairs == 1
@@ -91,7 +91,7 @@ def _boxes(start: Ints, end: Ints, top: Floats, bottom: Floats) -> Any:
 
 
 def _groups(schedule: Schedule, shades: int) -> list[Group]:
-    """Return kind, colour and rows of the operations that look alike."""
+    """Return the kind, the colour and the rows of each group of operations that look alike."""
     kind, lane = schedule.order.operations[:, 0], lanes(schedule)
     return [
         (k, palette.shade(k, i, shades), np.flatnonzero((kind == k) & (lane == i)))
@@ -100,7 +100,7 @@ def _groups(schedule: Schedule, shades: int) -> list[Group]:
 
 
 def _draw_iterations(axes: Axes, schedule: Schedule) -> None:
-    """Mark where each device starts its second and later iterations."""
+    """Draw a line where a device starts its second and each later iteration."""
     instance, order = schedule.instance, schedule.order
     of_microbatch = np.array([instance.iteration(m) for m in range(instance.microbatches)])
     iteration = of_microbatch[order.operations[:, 2]]
@@ -114,9 +114,9 @@ def _draw_iterations(axes: Axes, schedule: Schedule) -> None:
 def _draw_numbers(
     axes: Axes, schedule: Schedule, height: Floats, groups: list[Group], largest: float, tick_points: float
 ) -> None:
-    """Write microbatch numbers into the bars, in one size, where all numbers of a group fit.
+    """Write the numbers of microbatches into the bars of each group in which all numbers fit, in one size.
 
-    The letter of the kind stands before them where it fits on all bars in a size that is easily read.
+    The letter of the kind stands before the number, if it fits on all bars in a size that is easy to read.
     """
     sizes = [_fitting_size(schedule, m, tick_points, style.NAME_WIDTHS[k]) for k, _, m in groups]
     named = min([largest, *sizes]) >= style.SMALLEST_NAMED
@@ -129,7 +129,7 @@ def _draw_numbers(
     for (kind, colour, members), fits in zip(groups, sizes, strict=True):
         if fits >= size:
             name = kind.name if named else ""
-            # a plate in the bar's colour keeps the hatching away from the text
+            # A plate in the colour of the bar keeps the hatching away from the text.
             plate = {"facecolor": colour, "linewidth": 0, "pad": 0.4} if kind in palette.HATCHED else None
             look = {"fontsize": size, "color": palette.text_colour(colour), "bbox": plate}
             _write(axes, schedule, height, members, name, look)
@@ -138,7 +138,7 @@ def _draw_numbers(
 def _write(
     axes: Axes, schedule: Schedule, height: Floats, members: Ints, name: str, look: dict[str, Any]
 ) -> None:
-    """Write a name and the microbatch into each of the bars."""
+    """Write a name and the number of the microbatch into each of the bars."""
     middle = (schedule.start + schedule.end) / 2
     for i in members.tolist():
         text = f"{name}{schedule.order.operations[i, 2]}"
@@ -146,7 +146,7 @@ def _write(
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
-    """Return the largest font size at which the longest number fits the narrowest bar behind a name."""
+    """Return the largest font size in points at which a name and the longest number fit all these bars."""
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
     digits = len(str(schedule.order.operations[members, 2].max()))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)

@@ -1,4 +1,4 @@
-"""Bubble rates of several methods per setting, with what is proven."""
+"""A chart of the bubble rates of several methods in several settings, with the proven bounds."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from .output import draw_to
 from .palette import Look
 
 _HEIGHT = 2.7  # inches
-_GROUP = 0.8  # width of a setting's band, where settings are 1 apart
-_LONG_NAME = 16  # characters of a method's name with which five do not stand side by side
-_MOST_LEVEL_CHARACTERS = 85  # more in the settings' names together, and they are slanted
+_GROUP = 0.8  # width of the band of a setting, where settings are 1 apart
+_LONG_NAME = 16  # characters; five names that are longer do not fit side by side
+_MOST_LEVEL_CHARACTERS = 85  # if the names of the settings have more characters together, they are slanted
 
 
 Row = Mapping[str, Any]
 
 
 def bound_rate(work: int, bound: int) -> float:
-    """Return the bubble rate that no schedule undercuts: that of a cost equal to the bound."""
+    """Return the bubble rate at a cost equal to the bound: no schedule has a lower one. Both are in ticks."""
     return max(0, bound - work) / bound
 
 
 def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
-    """Draw one dot per setting and method over what is proven, and write the figure.
+    """Draw one dot per setting and method, with the proven bounds behind them, and write the figure.
 
-    Each setting has a floor from 0 to the bubble rate of its largest bound, which no schedule
-    undercuts, and above it a band to the best incumbent, where the optimum lies.
+    Each setting has a floor from 0 to the bubble rate of its largest bound, below which there is no schedule,
+    and above the floor a band up to the best schedule, in which the optimum lies.
 
     Parameters
     ----------
     rows
-        One per setting and method, with the keys `setting` and `method` (text), `bubble_rate` (None
-        where there is no schedule), `work` and `bound` (ticks; a bound of None where nothing is
-        proven). Settings and methods are drawn in the order in which they first appear.
+        One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
+        without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
+        and methods are drawn in the sequence in which they first appear.
     path
-        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
         offset = _GROUP * ((index + 0.5) / len(methods) - 0.5)
         rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
         points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
-        if points:  # matplotlib would make room for the markers of an empty line
+        if points:  # for an empty line, matplotlib would still make room for markers
             axes.plot(*zip(*points, strict=True), **_look(looks[method]))
     _label(axes, settings)
     figure.legend(
@@ -80,7 +80,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 
 
 def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> None:
-    """Draw a setting's floor, and the band in which its optimum lies."""
+    """Draw the floor of a setting, and the band in which its optimum lies."""
     floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
     best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
     axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=palette.UNDECIDED, linewidth=0, zorder=1)

@@ -1,4 +1,4 @@
-"""Bubble rate against memory or communication: methods as steps over what is proven."""
+"""A chart of bubble rates against memory or communication, with the proven bounds behind them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from .palette import Look
 from .panels import Point, distinct, having, label_y, panels
 
 Steps = Literal["pre", "post"]
-_MARGIN = 0.03  # of the range of x, at both ends
+_MARGIN = 0.03  # share of the range of x that is added at both ends
 
 
 def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool) -> None:
     """Draw one panel per problem and write the figure.
 
-    A marker is what a method reached at a constraint that was measured. Between two of them nothing was
-    measured, so no slope joins them: a line goes on level as long as the schedule of a marker holds,
-    which is up to the next looser constraint. The band from the bound to the best schedule is where the
-    optimum lies, and follows in the same way: no schedule is better than under the looser constraint, and
-    the best one is no worse than under the tighter one.
+    A marker shows what a method reached under one value of the constraint. Between two markers nothing was
+    measured, so no slope joins them: a line stays level as long as the schedule of its marker is allowed,
+    which is up to the next looser constraint. The optimum lies in the band between the bound and the best
+    schedule. Between two markers, the bound is that under the looser constraint, and the best schedule is
+    that under the tighter one.
 
     Parameters
     ----------
     points
-        With `panel` (text), `x` (number), `method` (text), `bubble_rate` (None where there is no
-        schedule) and `bound_rate`, the bubble rate that no schedule at `x` undercuts.
+        Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
+        schedule) and `bound_rate`, below which no schedule at `x` has a bubble rate.
     path
-        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
-        What `x` is.
+        Label of the axis of `x`.
     looser
-        Whether a larger `x` is a looser constraint, as for memory.
+        Whether a larger `x` is a looser constraint, as it is for memory.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
     figure, axes = panels(distinct(points, "panel"))
     first, last = (pick(p["x"] for p in points) for pick in (min, max))
     margin = _MARGIN * (last - first or 1)
-    axes[0].set_xlim(first - margin, last + margin)  # of all panels, which share the axis
+    axes[0].set_xlim(first - margin, last + margin)  # sets it for all panels, which share the axis
     for panel in axes:
         here = having(points, panel=panel.get_title())
         _draw_proven(panel, here, margin, looser)
@@ -65,7 +65,7 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
             _draw_method(panel, having(here, method=method), looks[method], size, schedule_holds)
         panel.set_xlabel(x_label)
         panel.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes[0].set_ylim(bottom=0)  # of all panels, now that they hold what they show
+    axes[0].set_ylim(bottom=0)  # set last, so that it applies to all that the panels show
     label_y(axes, "bubble rate")
     lines = {method: line_look(looks[method]) | marker_look(looks[method]) for method in methods}
     legend(figure, [Line2D([], [], label=m, **line) for m, line in lines.items()])
@@ -74,18 +74,18 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
 
 
 def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, holds: Steps) -> None:
-    """Draw the points of a method that have a schedule, each with the range over which it holds."""
+    """Draw the points of a method that have a schedule; a level line reaches as far as it is allowed."""
     drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
-    if not drawn:  # matplotlib would make room for the markers of an empty line
+    if not drawn:  # for an empty line, matplotlib would still make room for markers
         return
     x, y = [p["x"] for p in drawn], [p["bubble_rate"] for p in drawn]
     panel.step(x, y, where=holds, **line_look(look) | marker_look(look, size), linewidth=0.9, clip_on=False)
 
 
 def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bool) -> None:
-    """Draw what is proven impossible, and above it the band in which the optimum lies.
+    """Draw the area that is proven impossible, and above it the band in which the optimum lies.
 
-    Where the tightest constraint was measured the bound goes on to the margin, as it holds beyond.
+    The bound under the tightest constraint goes on to the margin, because it also holds under tighter ones.
     """
     places = sorted(distinct(points, "x"))
     bound = [max(p["bound_rate"] for p in having(points, x=x)) for x in places]

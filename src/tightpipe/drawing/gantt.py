@@ -23,7 +23,7 @@ from .lanes import lane_count, lane_noun, looks
 from .memory import draw_memory
 from .output import check_target, write_figure
 
-_LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, as all lengths here
+_LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, like the following lengths
 _TITLE = 0.2
 _MEMORY_HEIGHT, _MEMORY_KEY = 1.05, 0.2
 _BETWEEN = 0.16
@@ -42,28 +42,28 @@ def draw_gantt(
 ) -> None:
     """Draw schedules above each other on one time axis and write the figure.
 
-    Bars are coloured by kind and lighter by chunk (by direction in placement `bidirectional`), and
-    bear the letter of their kind and the number of their microbatch while these fit; BW is hatched, and
-    light grey is idle time that the objective charges.
-    Each schedule is headed by its label, cost and bubble rate.
+    The colour of a bar shows the kind of the operation, and its shade the chunk (the direction in placement
+    `bidirectional`). Bars have the letter of their kind and the number of their microbatch, if these fit. BW
+    is hatched, and light grey is idle time that the objective charges. The title of a schedule has its label,
+    its cost and its bubble rate.
 
     Parameters
     ----------
     schedules
-        Label and schedule of each, from top to bottom.
+        Label and schedule of each chart, from top to bottom.
     path
-        Where to write; ``.pdf`` and ``.svg`` are vector graphics (with the bars as one image where
-        there are thousands), ``.png`` is an image.
+        File to write. The endings ``.pdf`` and ``.svg`` give vector graphics, in which thousands of bars are
+        one image; ``.png`` gives an image.
     memory
-        Draw below each schedule that has memory deltas what its devices hold over time, and the limit.
+        Whether to draw, below each schedule with memory, what its devices hold over time, and the limit.
     bounds
-        For each schedule a proven lower bound of its cost in ticks, or None.
+        For each schedule, a proven lower bound of its cost in ticks, or None.
 
     Raises
     ------
     InputError
-        If there is no schedule, none with memory deltas though memory is wanted, the suffix is not
-        known, or the file cannot be written.
+        If there is no schedule, or none with memory although `memory` is set, or if the suffix is not known
+        or the file cannot be written.
     """
     _refuse_nothing_to_draw(schedules, memory)
     check_target(path)
@@ -82,7 +82,7 @@ def gantt_figure(
     Raises
     ------
     InputError
-        If there is no schedule, or none with memory deltas though memory is wanted.
+        If there is no schedule, or none with memory although `memory` is set.
     """
     _refuse_nothing_to_draw(schedules, memory)
     known = bounds or [None] * len(schedules)
@@ -103,7 +103,7 @@ def _is_dense(schedules: Sequence[tuple[str, Schedule]]) -> bool:
 
 @dataclass
 class _Page:
-    """A figure that is filled with axes from top to bottom, in inches."""
+    """A figure that is filled with axes from top to bottom; all lengths are in inches."""
 
     figure: Figure
     height: float
@@ -180,7 +180,7 @@ def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -
 
 
 def _label_step(row: float) -> int:
-    """Return every how many rows a device number fits."""
+    """Return the least power of 2 so that a number fits at every so many rows."""
     step = 1
     while step * row * 72 < style.FONT_SIZE:
         step *= 2
@@ -201,7 +201,7 @@ def _numbers(schedule: Schedule, bound: int | None) -> str:
 
 
 def _shorten(label: str) -> str:
-    """Cut the middle out of a label that would run into the numbers."""
+    """Return a label without its middle if it would otherwise run into the numbers of the title."""
     label = " ".join(label.split())
     if len(label) <= _LONGEST_LABEL:
         return label
@@ -218,7 +218,7 @@ def _label_times(all_axes: Sequence[Axes]) -> None:
 
 
 def _legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Artist]]:
-    """Return the columns of the legend: the lanes of each kind that is there, then idle time."""
+    """Return the columns of the legend: the lanes of each kind in the schedules, then idle time."""
     noun = lane_noun(schedule.instance.placement for schedule in schedules)
     columns: dict[OpKind, list[Artist]] = {}
     for kind, lane in sorted(set().union(*map(looks, schedules))):
@@ -227,7 +227,7 @@ def _legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Art
     rest: list[Artist] = [Patch(facecolor=palette.IDLE, label="idle")]
     if any(schedule.instance.iterations > 1 for schedule in schedules):
         rest.append(Line2D([], [], color=palette.INK, linewidth=1.2, label="next iteration"))
-    others = [rest] if shades > 1 else [[artist] for artist in rest]  # a legend no taller than need be
+    others = [rest] if shades > 1 else [[artist] for artist in rest]  # keeps the legend low
     return [*columns.values(), *others]
 
 
@@ -240,7 +240,7 @@ def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
 def _draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
     """Draw the legend at the bottom, one column per kind."""
     lines = max(map(len, columns))
-    blank = Patch(facecolor="none", label=" ")  # keeps the next kind out of a short column
+    blank = Patch(facecolor="none", label=" ")  # fills short columns, so that each kind begins a new one
     figure.legend(
         handles=[patch for column in columns for patch in column + [blank] * (lines - len(column))],
         loc="lower center",

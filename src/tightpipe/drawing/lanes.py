@@ -1,4 +1,7 @@
-"""Lanes: which chunk, or which direction, an operation belongs to; drawings tell them apart."""
+"""Lanes tell the stages of one device apart in drawings.
+
+A lane is a chunk of a device, or a direction in the bidirectional placement.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from ..kernels.arrays import Ints
 
 
 def lane_count(placement: Placement) -> int:
-    """Return the number of lanes of a device: its chunks, once per direction."""
+    """Return the number of lanes of a device: its chunks, counted once for each direction."""
     return len(placement.routes) * placement.stages_per_device
 
 
 def lanes(schedule: Schedule) -> Ints:
     """Return the lane of each operation, shape (N,).
 
-    A device's lanes are its chunks in forward order; a second direction's follow the first's.
+    The lanes of a device are its chunks in the sequence of the forward pass, first those of the first
+    direction and then those of the second.
     """
     instance = schedule.instance
     chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
@@ -32,10 +36,10 @@ def lanes(schedule: Schedule) -> Ints:
 
 
 def visits(schedule: Schedule) -> Ints:
-    """Return for each operation which lane it is in the order that a microbatch reaches them, shape (N,).
+    """Return for each operation how many lanes of the device its microbatch reaches before, shape (N,).
 
-    Forward passes reach a device's chunks in the order of the lanes; backward passes, which run
-    from the last stage to the first, reach the chunks of a direction in the opposite order.
+    Forward passes reach the chunks of a device in the sequence of the lanes. Backward passes run from the
+    last stage to the first, so they reach the chunks of a direction in the opposite sequence.
     """
     placement = schedule.instance.placement
     chunks = placement.stages_per_device
@@ -45,18 +49,18 @@ def visits(schedule: Schedule) -> Ints:
 
 
 def looks(schedule: Schedule) -> list[tuple[OpKind, int]]:
-    """Return the kinds and lanes that a schedule has operations of, in ascending order."""
+    """Return the pairs of kind and lane that occur in a schedule, in ascending order."""
     kinds = schedule.order.operations[:, 0].tolist()
     return sorted({(OpKind(k), lane) for k, lane in zip(kinds, lanes(schedule).tolist(), strict=True)})
 
 
 def lane_noun(placements: Iterable[Placement]) -> str:
-    """Return what the lanes of these placements are, for a legend; empty where no device has two."""
+    """Return the word for the lanes of these placements in a legend; empty if no device has two lanes."""
     several = [p for p in placements if lane_count(p) > 1]
     nouns = {"chunk" if len(p.routes) == 1 else "direction" for p in several}
     return " or ".join(sorted(nouns))
 
 
 def _chunks(route: Route) -> list[int]:
-    """Return the index of each stage of a route on its device."""
+    """Return the chunk of each stage of a route: its index among the stages of its device."""
     return [route[:stage].count(device) for stage, device in enumerate(route)]

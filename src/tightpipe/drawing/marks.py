@@ -1,4 +1,4 @@
-"""How charts mark their series and what is proven, and the legends that explain it."""
+"""The marks of series and of proven areas in charts, and the legends that explain them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .palette import Look
 
 Place = Literal["outside upper center", "outside lower center"]
 
-_HANDLE, _CHARACTER = 0.45, 0.055  # inches: the mark of a legend's entry, and a character of its text
+_HANDLE, _CHARACTER = 0.45, 0.055  # inches; widths of the mark of a legend entry and of a character
 _MARKER = 4.5  # points
-# what makes markers of one size look equally large
+# Factors by which markers of the same size look equally large
 _OPTICAL = {"^": 1.2, "v": 1.2, "<": 1.2, ">": 1.2, "X": 1.1, "P": 1.1, "D": 0.9, "d": 1.2}
 _EDGE, _OPEN_EDGE = 0.5, 1.0  # points
 _LARGEST_MARKER, _SMALLEST_MARKER = 7.0, 3.8
 
 
 def legend(figure: Figure, handles: Sequence[Artist], place: Place = "outside upper center") -> None:
-    """Explain marks at a place of the figure that no panel takes, in as many columns as fit."""
+    """Add a legend outside the panels of a figure, in as many columns as fit."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = int(style.WIDTH / (_HANDLE + _CHARACTER * longest))
     figure.legend(handles=handles, loc=place, ncols=min(len(handles), max(1, columns)))
 
 
 def line_look(look: Look) -> dict[str, Any]:
-    """Return colour and dashes of a series as matplotlib takes them."""
+    """Return the colour and the dashes of a series, as keyword arguments of matplotlib."""
     return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "-"}
 
 
 def marker_look(look: Look, size: float = _MARKER) -> dict[str, Any]:
-    """Return the marker of a series, `size` points large, as matplotlib takes it."""
+    """Return the marker of a series, `size` points large, as keyword arguments of matplotlib."""
     return {
         "color": look.colour,
         "marker": look.marker,
@@ -47,13 +47,13 @@ def marker_look(look: Look, size: float = _MARKER) -> dict[str, Any]:
 
 
 def nested_sizes(count: int) -> list[float]:
-    """Return a marker size for each of some series: of those at one place the first encloses the next."""
+    """Return marker sizes in points for `count` series, so that at one place each encloses the next."""
     step = (_LARGEST_MARKER - _SMALLEST_MARKER) / max(1, count - 1)
     return [_LARGEST_MARKER - step * index for index in range(count)]
 
 
 def proof_handles() -> list[Patch]:
-    """Return what a legend says of the band in which the optimum lies, and of what is proven impossible."""
+    """Return legend entries for the band in which the optimum lies and for the area proven impossible."""
     return [
         Patch(facecolor=palette.UNDECIDED, label="the optimum lies here"),
         Patch(facecolor=palette.PROVEN, label="proven impossible (below the bound)"),

@@ -1,4 +1,4 @@
-"""The memory panel of a Gantt chart: what each device holds over time."""
+"""The memory panel of a Gantt chart shows how much each device holds over time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..core.schedule import Schedule
 from ..core.simulate import memory_trace
 from . import palette, style
 
-_MOST_STEPS = 700  # more do not show in a figure's width; then each line shows the largest in each part
+_MOST_STEPS = 700  # more do not fit the width of a figure; then a line shows the largest level in each part
 _ENVELOPE_PARTS = 600
 _NAMED_DEVICES = 8
 
@@ -24,15 +24,15 @@ Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def memory_steps(schedule: Schedule) -> Iterator[Steps]:
-    """Yield for each device times and its memory from each of them on, in the order of its operations.
+    """Yield for each device an array of times in ticks, and the memory that it holds from each time on.
 
-    An entry of zero comes first; then each operation has two entries: its start, where F adds, and
-    its end, where B and W free.
+    The first entry has no memory. Then each operation has two entries: one for its start, at which F takes
+    memory, and one for its end, at which B and W free it.
     """
     kind, stage, _ = schedule.order.operations.T
     during = memory_trace(schedule.instance, schedule.order)
     after = during + np.minimum(arrays_of(schedule.instance).delta[kind, stage], 0)
-    changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # an F frees nothing
+    changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # F of a pair changes nothing
     all_times = np.stack([schedule.start, changes], axis=1)
     all_levels = np.stack([during, after], axis=1)
     for device in range(schedule.order.devices):
@@ -60,18 +60,18 @@ def draw_memory(axes: Axes, schedule: Schedule) -> None:
 
 
 def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
-    """Return the largest level in each of `parts` equal parts of the time, and the last, as steps."""
+    """Return the largest level in each of `parts` equal parts of the time, and the last level, as steps."""
     edges = np.linspace(times[0], times[-1], parts + 1).astype(np.int64)
     owner = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, parts - 1)
     largest = np.zeros(parts, np.int64)
     np.maximum.at(largest, owner, levels)
-    # a level reaches from its own part into all that it lasts through
+    # A level also counts in all later parts until it changes.
     entering = levels[np.clip(np.searchsorted(times, edges[:-1], side="right") - 1, 0, None)]
     return edges, np.append(np.maximum(largest, entering), levels[-1])
 
 
 def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -> list[Line2D]:
-    """Draw one line if all devices have one limit, else each device's own in its colour."""
+    """Draw one line if all devices have the same limit, otherwise one line in the colour of each device."""
     limits = [schedule.instance.memory_limit(d) for d in range(schedule.instance.devices)]
     if limits[0] is None:
         return []

@@ -1,4 +1,4 @@
-"""Figures to files, in the format of their suffix."""
+"""Figures are written to files in the format that the suffix of the path names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": 
 
 
 def check_target(path: str | Path) -> str:
-    """Return the suffix of a figure's format if it can be written there, so that nothing is drawn in vain.
+    """Return the suffix of a figure's format, after a check that the figure can be written.
 
-    Standard output has no suffix and gets a PNG.
+    The check comes before the drawing, which may take long. Standard output has no suffix and gets a PNG.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def check_target(path: str | Path) -> str:
 
 
 def draw_to(path: str | Path, draw: Callable[[], Figure]) -> None:
-    """Draw a figure in the project's style and write it, where it can be written.
+    """Call `draw` in the style of the project, and write the figure that it returns.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def draw_to(path: str | Path, draw: Callable[[], Figure]) -> None:
 
 
 def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Write a figure in the format of the path's suffix, in one step.
+    """Write a figure in the format of the path's suffix; `dpi` is the resolution of images in it.
 
     Raises
     ------
@@ -60,7 +60,10 @@ def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
 
 
 def figure_bytes(figure: Figure, suffix: str, dpi: int) -> bytes:
-    """Return a figure as the content of a file with a suffix of `SUFFIXES`, which has no date."""
+    """Return the content of a figure's file; `suffix` is one of `SUFFIXES`, and `dpi` the resolution.
+
+    The content has no date, so that the same figure always gives the same file.
+    """
     content = BytesIO()
     with style.paper_style():
         figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])

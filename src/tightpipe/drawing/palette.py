@@ -1,17 +1,17 @@
-"""The project's one palette: figures, the HTML report and exported traces take every colour from here.
+"""The palette of the project: figures, the HTML report and exported traces take all colours from here.
 
-Colour alone is never what tells two things apart, as a page may be printed in grey and one reader in
-twenty sees fewer hues. What stands beside it:
+Two things never differ in hue alone, because a page may be printed in grey and one reader in twenty sees
+fewer hues. They also differ as follows:
 
-- Kinds of operations differ in lightness first. F, W and B are steps of 24 in CIE L* (20, 44, 68), idle
-  time is nearly white (93), and a device's further chunks are lighter by at most half a step, so that any
-  two of them still differ by 10 where their kinds differ. Hues are blue, green and orange; the letter of the
-  kind stands on bars with room for it.
-- BW, which has no step left between these, is hatched in white.
-- Series have a marker and a line pattern of their own.
-- A reason of idle time is a strip within idle time, and named where the pointer rests.
+- Kinds of operations differ in lightness. The lightness of F, W and B is 20, 44 and 68 in CIE L*, and that of
+  idle time is 93, nearly white. Further chunks of a device are lighter by at most half a step, so that two
+  chunks of different kinds still differ by 10. The hues are blue, green and orange, and bars with enough room
+  have the letter of their kind.
+- BW is hatched in white, because no lightness is left for it between the others.
+- Each series has its own marker and its own line pattern.
+- The reason of idle time is a strip within idle time, and its name appears where the pointer rests.
 
-`tests/drawing/test_palette.py` holds the colours to this in lightness, in contrast, and as readers with
+`tests/drawing/test_palette.py` checks the lightness and the contrast of the colours, also as readers with
 protanopia, deuteranopia and tritanopia see them.
 """
 
@@ -24,11 +24,11 @@ from ..core.operation import OpKind
 
 PAPER = "#FFFFFF"
 INK = "#222222"  # axes, text and outlines
-SOFT = "#5B6470"  # text that explains
+SOFT = "#5B6470"  # explanatory text
 LINE = "#D9DDE2"  # grids and borders
-GROUND = "#F4F5F7"  # behind what is grouped, and every second row
-ACCENT = "#1F469B"  # what can be clicked, and is chosen
-CHOSEN = "#E4E9F4"  # behind what is chosen
+GROUND = "#F4F5F7"  # background of groups and of every second row
+ACCENT = "#1F469B"  # elements that can be clicked, and the chosen one
+CHOSEN = "#E4E9F4"  # background of the chosen element
 
 KINDS = {
     OpKind.F: ("#022D6E", "#1F469B"),
@@ -36,10 +36,10 @@ KINDS = {
     OpKind.W: ("#037757", "#2B9773"),
     OpKind.BW: ("#C058A9", "#D682C1"),
 }
-"""Of each kind the colour of a device's first lane (chunk or direction) and that of its last."""
+"""For each kind, the colours of the first and of the last lane (chunk or direction) of a device."""
 
 HATCHED = frozenset({OpKind.BW})
-"""The kinds whose bars bear white lines from the lower left to the upper right."""
+"""The kinds whose bars have white lines from the lower left to the upper right."""
 
 IDLE = "#EBEBEB"
 
@@ -52,14 +52,14 @@ REASONS = {
     "late": "#380036",
     "finished": "#EAFFB9",
 }
-"""Colours of idle time by the text of its `Reason`."""
+"""Colours of idle time, by the text of its `Reason`."""
 
-PROVEN = "#B8B8B8"  # where no schedule can be
-UNDECIDED = "#F6E3A1"  # between a bound and the best schedule, where the optimum lies
+PROVEN = "#B8B8B8"  # area in which no schedule can lie
+UNDECIDED = "#F6E3A1"  # band between the bound and the best schedule, in which the optimum lies
 
 DEVICES = "cividis"
-"""matplotlib's map for devices: even in lightness, and made for readers with any colour vision."""
-DEVICES_END = 0.8  # of the map; what comes after it is too light for lines on white
+"""matplotlib's colour map for devices; its lightness rises evenly, for readers with any colour vision."""
+DEVICES_END = 0.8  # share of the map in use; later colours are too light for lines on white
 
 TRACE_NAMES = {
     OpKind.F: "thread_state_runnable",
@@ -67,21 +67,21 @@ TRACE_NAMES = {
     OpKind.W: "thread_state_running",
     OpKind.BW: "thread_state_uninterruptible",
 }
-"""The names that chrome://tracing has for its own blue, orange, green and purple; it takes no others."""
+"""Names of the blue, orange, green and purple of chrome://tracing, which allows no other colours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a series of points or a line looks like.
+    """The look of a series of points or of a line.
 
     Parameters
     ----------
     colour
-        Of its marker and line, e.g. ``#D80100``.
+        Colour of the marker and of the line, e.g. ``#D80100``.
     marker
-        One of matplotlib's markers.
+        A marker of matplotlib.
     dashes
-        Lengths of strokes and gaps in line widths; empty for a solid line.
+        Lengths of strokes and gaps, in widths of the line; empty for a solid line.
     hollow
         Whether the marker is white inside.
     """
@@ -92,7 +92,7 @@ class Look:
     hollow: bool = False
 
 
-# seven colours are the most that stay apart; three come twice, with another marker and line
+# No more than seven colours stay distinct; three of them come twice, with another marker and line.
 _RED, _TEAL, _VIOLET, _PLUM = "#D80100", "#0D7394", "#8C80FE", "#430158"
 _ROSE, _BLACK, _GREEN = "#CD797D", "#000000", "#274134"
 SERIES = (
@@ -114,15 +114,15 @@ _METHODS = {  # a method looks the same in all figures
         ("greedy-v", "best", "cpsat", "improve", "milp", "list", "v-zb", "v-half", "v-min", "1f1b-v")
     )
 }
-_VARIANT = ", "  # between a method and what it was changed in, e.g. "greedy-v, median costs"
+_VARIANT = ", "  # stands between a method and the name of a variant, e.g. "greedy-v, median costs"
 
 
 def series(names: Sequence[str]) -> dict[str, Look]:
-    """Return the look of each series of a figure.
+    """Return the look of each series of a figure, by name.
 
-    The methods that the project's figures compare have theirs in all of them; other series take in
-    turn what is left, and from the eleventh on looks repeat. A variant of a method that is named too,
-    such as ``cpsat, median costs``, has the method's look with a hollow marker.
+    Well-known methods have the same look in all figures. Other series take the remaining looks in turn, which
+    repeat from the eleventh series on. A variant of a well-known method, such as ``cpsat, median costs``, has
+    the look of the method with a hollow marker.
     """
     known = {name: _METHODS[_method(name)] for name in names if _method(name) in _METHODS}
     free = [look for look in SERIES if look not in known.values()] or list(SERIES)
@@ -136,16 +136,16 @@ def _method(name: str) -> str:
 
 
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
-    """Return the colour of a kind's operations in a lane, evenly between the first lane's and the last's.
+    """Return the colour of operations of a kind in a lane, evenly between those of the first and last lane.
 
     Parameters
     ----------
     kind
-        What the operations compute.
+        Kind of the operations.
     lane
         Chunk or direction of the operations on their device, from 0 on.
     lanes
-        How many the figure tells apart, at least `lane` + 1.
+        Number of lanes that the figure distinguishes, at least `lane` + 1.
     """
     part = lane / max(1, lanes - 1)
     first, last = (list(_channels(colour)) for colour in KINDS[kind])
@@ -153,14 +153,14 @@ def shade(kind: OpKind, lane: int, lanes: int) -> str:
 
 
 def text_colour(background: str) -> str:
-    """Return black or white, whichever stands out more (WCAG 2.1, relative luminance)."""
+    """Return black or white, whichever has more contrast to the background (WCAG 2.1)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _unit(background)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "black"
 
 
 def _channels(colour: str) -> Iterator[int]:
-    """Yield red, green and blue, 0 to 255."""
+    """Return red, green and blue of a colour such as ``#D80100``, each from 0 to 255."""
     return (int(colour[k : k + 2], 16) for k in (1, 3, 5))
 
 

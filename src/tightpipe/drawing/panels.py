@@ -1,4 +1,4 @@
-"""Figures of several panels side by side, and the points that belong to each."""
+"""Figures with several panels side by side, and functions that select the points of a panel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from . import style
 
 Point = Mapping[str, Any]
-_HEIGHT = 2.6  # inches, of a row of panels
+_HEIGHT = 2.6  # inches; height of a row of panels
 _MOST_IN_A_ROW = 3
 
 
 def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
-    """Return a figure of the paper's width with one panel per title, the y axes alike."""
+    """Return a figure as wide as a page, and its panels, one per title, which share the y axis."""
     columns = 2 if len(titles) == 4 else min(len(titles), _MOST_IN_A_ROW)
     rows = -(-len(titles) // columns)
     figure = Figure(figsize=(style.WIDTH, _HEIGHT * rows), layout="constrained")
@@ -24,24 +24,24 @@ def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list
     for panel, title in zip(axes.flat, titles, strict=False):
         panel.set_title(title)
         panel.grid(axis="y")
-        panel.tick_params(labelbottom=True)  # also above a panel that is not there
+        panel.tick_params(labelbottom=True)  # also where the last row has no panel below
     for panel in list(axes.flat)[len(titles) :]:
         panel.remove()
     return figure, list(axes.flat)[: len(titles)]
 
 
 def label_y(axes: Sequence[Axes], text: str) -> None:
-    """Name the y axis at the left of each row."""
+    """Write the label of the y axis at the left of each row of panels."""
     for panel in axes:
         if panel.get_subplotspec().is_first_col():  # type: ignore[union-attr]
             panel.set_ylabel(text)
 
 
 def distinct(points: Sequence[Point], key: str) -> list[Any]:
-    """Return the values of a key in the order in which they first appear."""
+    """Return the values of a key, each once, in the sequence in which they first appear."""
     return list(dict.fromkeys(point[key] for point in points))
 
 
 def having(points: Sequence[Point], **values: Any) -> list[Point]:
-    """Return the points with these values."""
+    """Return the points that have these values for these keys."""
     return [point for point in points if all(point[key] == value for key, value in values.items())]

@@ -1,4 +1,4 @@
-"""The time to a gap against the number of devices."""
+"""A chart of the time until a gap is reached against the number of devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .output import draw_to
 from .palette import Look
 from .panels import Point, distinct, having, label_y, panels
 
-_FIRST = 0.01  # seconds at which the logarithmic axis begins
+_FIRST = 0.01  # seconds; the logarithmic axis of time begins here
 
 
 def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
@@ -25,10 +25,11 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     Parameters
     ----------
     points
-        With `panel` (text), `p` (devices), `target` (text: the gap), `seconds`, and `reached`: whether
-        the gap was reached after these seconds, or had not been when the solve ended.
+        Points with the keys `panel` and `target` (texts; the target is the gap), `p` (number of devices),
+        `seconds`, and `reached`: whether the gap was reached after these seconds, or the solve ended then
+        without reaching it.
     path
-        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
     Raises
     ------

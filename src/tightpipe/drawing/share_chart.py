@@ -1,4 +1,4 @@
-"""Which share of something avoidable methods avoid: one row per setting, one mark per method."""
+"""A chart of the share of a loss that each method avoids, with a row per setting and a mark per method."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ _ROW_HEIGHT = 0.25  # inches
 _MARGIN = 1.0
 _BAND = 0.9  # part of a row over which its marks are spread, so that equal shares do not hide each other
 _MARKER = 3.6  # points
-_LOWEST = -0.25  # smaller shares are arrows at the edge, with their value
-_BEHIND_ARROW = 0.015  # of the axis' unit
+_LOWEST = -0.25  # a smaller share is drawn as an arrow at the edge, with its value
+_BEHIND_ARROW = 0.015  # distance from an arrow to its value, in units of the axis
 
 
 def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> None:
-    """Draw one row per setting and write the figure; whatever has no place on the axis is said in words.
+    """Draw one row per setting and write the figure.
 
-    A share below -25 % is an arrow at the left edge with its value beside it. Where a share is missing
-    the reason is written: in the row if it has no mark at all, else at its right end.
+    A share below -25 % is an arrow at the left edge, with its value beside it. Where a share is missing, its
+    reason is written: within the row if the row has no mark at all, otherwise at its right end.
 
     Parameters
     ----------
     points
-        With `setting` and `method` (text), `share` (1 is all, negative is worse than nothing; None if
-        there is none) and `why`, the reason of a missing share in a few words.
+        Points with the keys `setting` and `method` (texts), `share` (1 if all of the loss is avoided, below 0
+        if the method adds to it, None if it is unknown) and `why`, the reason of a missing share in a few
+        words.
     path
-        Where to write, ``.pdf``, ``.png`` or ``.svg``.
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
-        What is shared.
+        Label of the axis of shares.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def _draw_point(axes: Axes, share: float | None, y: float, look: Look) -> None:
 
 
 def _write_reasons(axes: Axes, points: Sequence[Point], row: int) -> None:
-    """Say why shares are missing."""
+    """Write into a row why shares are missing there."""
     missing = having(points, share=None)
     alone = len(missing) == len(points)
     axes.text(

@@ -1,4 +1,4 @@
-"""A single schedule as a figure for scripts, and as HTML for notebooks."""
+"""A single schedule is drawn as a figure for scripts, or as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.schedule import Schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_SVG_BARS = 2_000  # a notebook of more would be slow to scroll; an image of them is also smaller
+MOST_SVG_BARS = 2_000  # with more bars a notebook would scroll slowly, and an image is smaller
 
 
 def plot(schedule: Schedule, *, label: str = "", memory: bool = False, bound: int | None = None) -> Figure:
@@ -19,36 +19,36 @@ def plot(schedule: Schedule, *, label: str = "", memory: bool = False, bound: in
     Parameters
     ----------
     schedule
-        What to draw; see `tightpipe.drawing.draw_gantt` for what its colours mean.
+        Schedule to draw; `tightpipe.drawing.draw_gantt` says what the colours mean.
     label
-        What stands above the chart, left of cost and bubble rate.
+        Text above the chart, left of cost and bubble rate.
     memory
-        Draw below the chart what each device holds over time, and the limit.
+        Whether to draw, below the chart, what each device holds over time, and the limit.
     bound
-        A proven lower bound of the cost in ticks, to stand beside the cost.
+        A proven lower bound of the cost in ticks, which is shown beside the cost.
 
     Returns
     -------
     matplotlib.figure.Figure
-        For ``figure.savefig(path)``; pyplot knows nothing of it.
+        The figure, e.g. for ``figure.savefig(path)``. It is not one of the figures that pyplot shows.
 
     Raises
     ------
     InputError
-        If memory is wanted and the instance has no memory deltas.
+        If `memory` is set and the instance has no memory.
     """
-    from .gantt import gantt_figure  # loads matplotlib
+    from .gantt import gantt_figure  # imported late because it loads matplotlib
 
     return gantt_figure([(label, schedule)], memory=memory, bounds=[bound])
 
 
 def html_of(schedule: Schedule, *, label: str = "", bound: int | None = None) -> str:
-    """Return the Gantt chart as HTML: an inline SVG, or an image where there are thousands of bars."""
-    from .output import figure_bytes  # loads matplotlib
+    """Return the Gantt chart as HTML: an inline SVG, or an image if there are thousands of bars."""
+    from .output import figure_bytes  # imported late because it loads matplotlib
 
     figure = plot(schedule, label=label, bound=bound)
     if len(schedule.order) > MOST_SVG_BARS:
         image = b64encode(figure_bytes(figure, ".png", 150)).decode()
         return f'<img alt="Gantt chart" src="data:image/png;base64,{image}">'
     svg = figure_bytes(figure, ".svg", 150).decode()
-    return svg[svg.index("<svg") :]  # what stands before it belongs to a file
+    return svg[svg.index("<svg") :]  # without the XML declaration, which only a file has

@@ -1,4 +1,4 @@
-"""Sizes of all figures, and how they are drawn; colours are in palette.py, fonts in tightpipe.mplstyle."""
+"""Sizes and drawing style of all figures; colours are in palette.py, fonts in tightpipe.mplstyle."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import matplotlib as mpl
 from ..core.operation import OpKind
 from . import palette
 
-WIDTH = 7.0  # inches: both columns of a two-column page
+WIDTH = 7.0  # inches; the width of a two-column page
 DPI = 300
 DENSE_DPI = 600
-DENSE_BARS = 10_000  # more than these are drawn as one image inside vector files, which keeps them small
+DENSE_BARS = 10_000  # more bars are drawn as one image inside vector files, which keeps the files small
 
 FONT_SIZE = 7.0  # points
 LARGEST_NUMBER = 6.5
 SMALLEST_NUMBER = 3.5
-SMALLEST_NAMED = 4.5  # at less the number of a bar goes without the letter of its kind
-DIGIT_WIDTH = 0.64  # of the font size, for DejaVu Sans
-NAME_WIDTHS = {OpKind.F: 0.58, OpKind.B: 0.69, OpKind.W: 0.99, OpKind.BW: 1.68}  # as above
+SMALLEST_NAMED = 4.5  # numbers in a smaller size have no letter of the kind beside them
+DIGIT_WIDTH = 0.64  # share of the font size, for DejaVu Sans
+NAME_WIDTHS = {OpKind.F: 0.58, OpKind.B: 0.69, OpKind.W: 0.99, OpKind.BW: 1.68}  # shares of the font size
 
-HATCH = "////"  # at the width of lines that tightpipe.mplstyle sets
+HATCH = "////"  # the width of its lines is set in tightpipe.mplstyle
 
 _STYLE = Path(__file__).with_name("tightpipe.mplstyle")
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Draw in the project's style; the caller's settings of matplotlib come back afterwards."""
+    """Let matplotlib draw in the style of the project until the block ends."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(mpl.rc_params_from_file(_STYLE, use_default_template=False))
@@ -39,5 +39,5 @@ def paper_style() -> Iterator[None]:
 
 
 def thousands(value: float, _position: int | None = None) -> str:
-    """Write a number of ticks, e.g. 1,234,567."""
+    """Return a number of ticks as text, e.g. ``1,234,567``; matplotlib passes a position, which is unused."""
     return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""A schedule as text, one line per device."""
+"""A schedule is drawn as text, with one line per device."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = 
     Parameters
     ----------
     schedule
-        What to draw.
+        Schedule to draw.
     scale
-        Ticks per character, at least 1; None takes the smallest that fits `width`, rounded up to
-        two digits.
+        Ticks per character, at least 1; None takes the smallest number that fits `width`, rounded up to two
+        digits.
     width
-        Longest line of a device in characters, at least 40, while `scale` is None (with a scale,
-        lines are as long as they need be); None takes 160.
+        Largest length of the line of a device in characters, at least 40; None takes 160. If `scale` is
+        given, lines are as long as that scale requires.
 
     Returns
     -------
     str
-        Lines without a newline at the end.
+        The lines, without a newline at the end.
 
     Raises
     ------
     InputError
-        If `scale` or `width` is too small, or a line would take more than a million characters.
+        If `scale` or `width` is too small, or a line would have more than a million characters.
 
     Notes
     -----
@@ -58,19 +58,19 @@ def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = 
         legend  = what the letters mean
 
     Character j of a device is the time from ``first + j * scale`` to ``first + (j + 1) * scale``. An
-    operation from s to e takes the characters ``(s - first) // scale`` to
-    ``(e - first) // scale - 1``: its letter in the first and the last of them, between the two the
-    number of its microbatch if all its digits fit, and ``-`` in the rest. An operation that is
-    shorter than a character thus shows only if it runs across the end of one, and a character shows
-    what runs at its end. ``.`` is idle time. Of two operations that run together the F has the first
-    half of the characters, with ``+`` as its last, and the other the rest: ``F3-+Q0-Q``.
+    operation from s to e takes the characters ``(s - first) // scale`` to ``(e - first) // scale - 1``. The
+    first and the last of them are its letter; between the two stands the number of its microbatch, if all
+    digits fit, and then ``-``. So a character shows the operation that runs at its end, and an operation that
+    is shorter than a character appears only if it runs across the end of one. ``.`` is idle time. Of two
+    operations that run together, the F has the first half of the characters, with ``+`` as its last, and the
+    other one has the rest: ``F3-+Q0-Q``.
 
-    Letters say kind and chunk. A device's first chunk has F, B, W or Q (B and W fused), the second
-    the small letter; the next have G g H h J j for F, C c D d E e for B, X x Y y Z z for W and
-    R r S s T t for Q, and from the ninth on the letters repeat. A microbatch's *first* chunk on the
-    device is the one that it reaches first with this kind of operation: in placement `v` on device d
-    that is stage d for F and stage 2p - 1 - d for B and W. In placement `bidirectional` capital
-    letters are the first direction and small ones the second.
+    The letter of an operation shows its kind and its chunk. The first chunk of a device has F, B, W or Q
+    (Q is B and W fused), and the second chunk has the small letter. The next chunks have G g H h J j for F,
+    C c D d E e for B, X x Y y Z z for W and R r S s T t for Q; from the ninth chunk on the letters repeat.
+    The *first* chunk is the one that a microbatch reaches first with this kind of operation: in placement `v`
+    on device d, that is stage d for F and stage 2p - 1 - d for B and W. In placement `bidirectional`, capital
+    letters are the first direction and small letters the second.
     """
     first, last = int(schedule.start.min()), int(schedule.end.max())
     margin = len(str(schedule.instance.devices - 1)) + 1
@@ -91,19 +91,19 @@ def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = 
 
 
 def _fit(ticks: int, margin: int, width: int | None) -> int:
-    """Return the smallest scale of two digits and zeros at which `ticks` fit the width."""
+    """Return the smallest scale, of two digits followed by zeros, at which `ticks` fit the width."""
     width = USUAL_WIDTH if width is None else check_int("width", width, _LEAST_WIDTH)
     exact = -(-ticks // (width - margin))
     unit: int = 10 ** max(0, len(str(exact)) - 2)
     return -(-exact // unit) * unit
 
 
-# letter, microbatch, first character, character behind the last, whether it runs with the next
 Bar = tuple[str, int, int, int, bool]
+"""Letter, microbatch, first character, character after the last, whether it runs with the next operation."""
 
 
 def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:
-    """Yield the bars of each device."""
+    """Yield the bars of each device, in sequence."""
     kind, _, microbatch = schedule.order.operations.T.tolist()
     letters = [_letter(OpKind(k), v) for k, v in zip(kind, visits(schedule).tolist(), strict=True)]
     begin = ((schedule.start - first) // scale).tolist()
@@ -122,7 +122,7 @@ def _letter(kind: OpKind, visit: int) -> str:
 
 def _line(bars: Iterable[Bar], columns: int) -> str:
     cells = ["."] * columns
-    taken = 0  # characters that the F of a pair has of it
+    taken = 0  # number of characters of a pair that its F has
     for letter, microbatch, begin, end, joins in bars:
         length = (end - begin) // 2 if joins else end - begin - taken
         if length > 0:
@@ -136,7 +136,7 @@ def _bar(letter: str, number: str, length: int) -> str:
     if length == 1:
         return letter
     inside = length - 2
-    # a cut number would name another microbatch
+    # A number that is cut off would be that of another microbatch.
     return letter + (number if len(number) <= inside else "").ljust(inside, "-") + letter
 
 

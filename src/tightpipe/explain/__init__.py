@@ -1,4 +1,4 @@
-"""Why a schedule costs what it costs: where its devices idle, what for, and what would help."""
+"""An explanation of a schedule's cost: where devices idle, what they wait for, and what would help."""
 
 from .arrivals import Arrivals, arrivals
 from .critical import Link, Step, critical_path

@@ -1,4 +1,4 @@
-"""What each operation of a schedule needs, and when it is there."""
+"""The input that each operation of a schedule needs, and the time at which it arrives."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ NOTHING = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arrivals:
-    """The input of every operation, by row of the order; all arrays of shape (N,), times in ticks.
+    """The input of every operation, in the sequence of the order's rows; all arrays have the shape (N,).
 
     Parameters
     ----------
     source
-        Row of the operation whose result it needs, `NOTHING` for the first F of a microbatch.
+        Row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch.
     ended
-        When that operation ends; 0 where there is none, as for the other two.
+        Time in ticks at which the source ends; 0 where there is no source, as in the next two arrays.
     left
-        When the result leaves: at once, or when the link from its device is free.
+        Time in ticks at which the result leaves the source's device: when the source ends, or when the link
+        is free.
     arrived
-        When it is there: that and the communication time.
+        Time in ticks at which the result arrives, after the communication time.
     """
 
     source: Ints
@@ -38,33 +39,33 @@ class Arrivals:
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
-    """Return when the inputs of a valid schedule's operations arrive, at the times that it has."""
-    t = arrays_of(schedule.instance)
+    """Return when the inputs of the operations arrive, at the times of a valid schedule."""
+    numbers = arrays_of(schedule.instance)
     kind, stage, microbatch = schedule.order.operations.T
-    route = t.route[microbatch]
+    route = numbers.route[microbatch]
     sent = departures(
         schedule.end,
         schedule.order.offsets,
-        t.peer[kind, route, stage],
+        numbers.peer[kind, route, stage],
         schedule.instance.costs.link_occupancy,
     )
     source = _sources(schedule)
     needs = source != NOTHING
     ended = np.where(needs, schedule.end[source], 0)
-    crosses = needs & (kind != OpKind.W)  # W and the turning point stay on their device
+    crosses = needs & (kind != OpKind.W)  # a W never waits for a message
     left = np.where(crosses, sent[source], ended)
-    return Arrivals(source, ended, left, left + t.lag[kind, route, stage])
+    return Arrivals(source, ended, left, left + numbers.lag[kind, route, stage])
 
 
 def _sources(schedule: Schedule) -> Ints:
-    """Return the row of the operation that each one needs."""
+    """Return for each operation the row of the operation whose result it needs, or `NOTHING`."""
     instance = schedule.instance
     kind, stage, microbatch = schedule.order.operations.T
-    # one stage more on both sides, where nothing runs
+    # The table has one more stage on both sides, where nothing runs.
     rows = np.full((len(OpKind), instance.stages + 2, instance.microbatches), NOTHING)
     rows[kind, stage + 1, microbatch] = np.arange(len(kind))
     f, b, _, fused = rows
     previous, own = f[stage, microbatch], f[stage + 1, microbatch]
-    following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # one of them is there
+    following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # only one of them runs
     backward = np.where(stage == instance.stages - 1, own, following)
     return np.select([kind == OpKind.F, kind == OpKind.W], [previous, b[stage + 1, microbatch]], backward)

@@ -1,4 +1,4 @@
-"""The loop that follows every message of a schedule onto its link."""
+"""The compiled loop that finds when each message of a schedule leaves over its link."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ..kernels.compiled import compiled_with_arrays
 
 @compiled_with_arrays
 def departures(end: Ints, offsets: Ints, receiver: Ints, occupancy: int) -> Ints:
-    """Return when each operation's result leaves its device."""
+    """Return when the result of each operation leaves its device, in ticks, shape (N,).
+
+    `receiver` holds the device that each operation sends its result to, or a negative number.
+    """
     devices = len(offsets) - 1
     left = end.copy()
     for device in range(devices):

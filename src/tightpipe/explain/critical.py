@@ -1,4 +1,4 @@
-"""The chain of operations and messages that makes a schedule cost what it costs."""
+"""The critical path: the chain of operations and messages whose lengths sum to a schedule's cost."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .arrivals import NOTHING, Arrivals
 
 
 class Link(StrEnum):
-    """How a step of the critical path follows the one before."""
+    """How a step of the critical path follows the step before."""
 
     FIRST = "first"  #: an operation that begins the path
     DEVICE = "device"  #: an operation that starts when its device has ended the one before
-    DEPENDENCY = "dependency"  #: an operation that starts when its input is there
-    LINK = "link"  #: a message that waits until the link is free
+    DEPENDENCY = "dependency"  #: an operation that starts when its input has arrived
+    LINK = "link"  #: a message that waits until its link is free
     COMMUNICATION = "communication"  #: a message on its way
-    LATE = "late"  #: time that nothing asks for: the operation after it could start earlier
+    LATE = "late"  #: idle time without need: the operation after it could start earlier
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A piece of the critical path; each starts when the one before ends.
+    """One step of the critical path, which starts when the step before ends.
 
     Parameters
     ----------
     link
-        What kind of step it is, and how it follows the one before.
+        Kind of the step, and how it follows the step before.
     device
-        Of the operation; for messages and late time that of the operation after them.
+        Device of the operation; for a message or late time, the device of the operation after it.
     start, end
-        In ticks.
+        When the step starts and ends, in ticks.
     operation
-        The operation that runs, sends the message, or is late.
+        The operation that runs, that sends the message, or that is late.
     """
 
     link: Link
@@ -51,40 +51,41 @@ class Step:
 
     @property
     def runs(self) -> bool:
-        """Whether the step is an operation."""
+        """Whether the step is an operation that runs."""
         return self.link in (Link.FIRST, Link.DEVICE, Link.DEPENDENCY)
 
     @property
     def ticks(self) -> int:
-        """Length."""
+        """Length of the step in ticks."""
         return self.end - self.start
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the step as plain data for JSON."""
         times = {"device": self.device, "start": self.start, "end": self.end}
         return {"link": str(self.link), **times, "operation": str(self.operation)}
 
 
 def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
-    """Return a chain of tight constraints whose lengths sum to the cost.
+    """Return a chain of steps, without gaps, whose lengths sum to the cost of the schedule.
 
-    It leads, if there is such a chain, from the first operation of a device whose span is the cost to
-    its last (for `makespan`, from the first operation of all to the last). There is none where the
-    cost is an average over several devices, each of which starts as late as it can without a longer
-    span of its own: then the chain is followed back from the last operation, with the device's choice
-    as `late` time, until the device's first start, where an operation of another device is cut off.
+    For `device_span`, the chain leads from the first to the last operation of a device whose span is the
+    cost; for `makespan`, from an operation that starts first to one that ends last. If possible, all its
+    constraints are tight. For `device_span` such a chain may not exist, because the cost may be a mean over
+    several devices, each of which starts as late as it can without a longer span. Then the chain follows,
+    back from the last operation, the constraint that holds each operation longest; idle time that no
+    constraint asks for becomes a `late` step, and the chain is cut off at the first start of the device.
 
     Parameters
     ----------
     schedule
         A valid schedule.
     inputs
-        Its arrivals.
+        The arrivals of the schedule's inputs.
 
     Notes
     -----
-    An operation is held by the one before it on its device and by its input. A constraint is tight if
-    the operation starts at the very time at which it allows that.
+    Two constraints hold an operation: the operation before it on its device must have ended, and its input
+    must have arrived. A constraint is tight if the operation starts as soon as the constraint allows it.
     """
     graph = _Holders(schedule, inputs)
     opens, closes = charged_windows(schedule)
@@ -104,16 +105,19 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """A row and the row that holds it: the one before on the device, or its input."""
+    """A constraint: one row of the order cannot start until another has ended or its result has arrived."""
 
-    row: int  # of two that run together, the one that is held
-    by: int
-    allows: int  # the time from which on it may start
+    row: int  # of two operations that run together, the one that the constraint holds
+    by: int  # the row that must have ended, or whose result must have arrived
+    allows: int  # the time in ticks from which on the operation may start
     link: Link
 
 
 class _Holders:
-    """The constraints that hold each operation; those that run together are named by the first one's row."""
+    """The constraints that hold each operation of a schedule.
+
+    Operations that run together are identified by the row of the first one, which is called their head.
+    """
 
     def __init__(self, schedule: Schedule, inputs: Arrivals) -> None:
         self.schedule, self.inputs = schedule, inputs
@@ -121,23 +125,23 @@ class _Holders:
         self._first_rows = set(schedule.order.offsets.tolist())
 
     def head(self, row: int) -> int:
-        """Return the first row of those that run together with `row`."""
+        """Return the head of the operations that run together with `row`."""
         return row - int(self._second[row])
 
     def last(self, device: int) -> int:
-        """Return the device's last operation."""
+        """Return the head of the last operation of a device."""
         return self.head(int(self.schedule.order.offsets[device + 1]) - 1)
 
     def device(self, row: int) -> int:
-        """Return the device of a row."""
+        """Return the device that runs a row."""
         return int(np.searchsorted(self.schedule.order.offsets, row, side="right")) - 1
 
     def start(self, row: int) -> int:
-        """Return when the row starts."""
+        """Return when the operation of a row starts, in ticks."""
         return int(self.schedule.start[row])
 
     def of(self, head: int) -> Iterator[_Hold]:
-        """Yield what holds the operations that run together from row `head` on."""
+        """Yield the constraints that hold the operations with this head."""
         if head not in self._first_rows:
             before = self.head(head - 1)
             yield _Hold(head, before, int(self.schedule.end[before]), Link.DEVICE)
@@ -147,11 +151,14 @@ class _Holders:
                 yield _Hold(row, self.head(source), int(self.inputs.arrived[row]), Link.DEPENDENCY)
 
 
-Chain = list[tuple[int, _Hold | None]]  # from the first operation to the last, each with what holds it
+Chain = list[tuple[int, _Hold | None]]  # heads from first to last, each with the constraint that holds it
 
 
 def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
-    """Search a chain of tight constraints from `goal` (any that starts at `opens` if NOTHING) to `last`."""
+    """Return a chain of tight constraints from the head `goal` to the head `last`, empty if there is none.
+
+    If `goal` is `NOTHING`, the chain may begin with any operation that starts at the time `opens`.
+    """
     leads_to: dict[int, tuple[int, _Hold]] = {}
     pending, seen = [last], {last}
     while pending:
@@ -162,7 +169,7 @@ def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
                 head, hold = leads_to[head]
                 chain.append((head, hold))
             return chain
-        for hold in reversed(list(graph.of(head))):  # popped from the end: the device's own chain first
+        for hold in reversed(list(graph.of(head))):  # the last one is popped first: that of the same device
             if hold.allows == graph.start(head) and hold.by not in seen and graph.start(hold.by) >= opens:
                 seen.add(hold.by)
                 leads_to[hold.by] = head, hold
@@ -171,7 +178,10 @@ def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
 
 
 def _followed_back(graph: _Holders, last: int, opens: int) -> Chain:
-    """Follow what holds each operation longest, until the time `opens` or an operation that nothing holds."""
+    """Return the chain of the constraints that hold each operation longest, followed back from `last`.
+
+    The chain begins with an operation that starts no later than `opens`, or that no constraint holds.
+    """
     chain: Chain = []
     head = last
     while graph.start(head) > opens:
@@ -185,7 +195,7 @@ def _followed_back(graph: _Holders, last: int, opens: int) -> Chain:
 
 
 def _steps(graph: _Holders, chain: Chain, opens: int) -> Iterator[Step]:
-    """Turn a chain into steps that leave no time out, from `opens` on."""
+    """Yield the steps of a chain, which leave no time out from `opens` on."""
     for head, hold in chain:
         device, start = graph.device(head), graph.start(head)
         row = head if hold is None else hold.row

@@ -1,4 +1,4 @@
-"""Why a schedule costs what it costs: idle time, critical path, relaxations."""
+"""An explanation of a schedule's cost consists of its idle times, its critical path and its relaxations."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .relax import Relaxation, relaxations
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """How a device spends the time that the objective charges, in ticks."""
+    """How a device spends the time that the objective charges to it; all times are in ticks."""
 
     device: int
-    charged: int  #: busy + idle
+    charged: int  #: busy and idle time together
     busy: int
     idle: int
     by_phase: dict[Phase, int]
     by_reason: dict[Reason, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the times as plain data for JSON."""
         times = {key: getattr(self, key) for key in ("device", "charged", "busy", "idle")}
         phases = {str(key): ticks for key, ticks in self.by_phase.items()}
         return {**times, "phases": phases, "reasons": {str(k): ticks for k, ticks in self.by_reason.items()}}
@@ -35,20 +35,20 @@ class DeviceTime:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a schedule's time goes.
+    """Where the time of a schedule goes.
 
     Parameters
     ----------
     schedule
-        The schedule.
+        The schedule that is explained.
     devices
-        One entry per device; `idle` is the charged time less the busy time, to the tick.
+        Busy and idle time of each device.
     idle
-        Every idle interval.
+        All intervals in which a device is idle while the objective charges its time.
     critical
-        The critical path; its lengths sum to the cost.
+        The critical path; the lengths of its steps sum to the cost.
     relaxations
-        What weaker constraints would give; empty if they were not asked for.
+        Costs under weaker constraints; empty if they were not computed.
     """
 
     schedule: Schedule
@@ -59,12 +59,15 @@ class Explanation:
 
     @property
     def busy(self) -> list[int]:
-        """Ticks that each device computes."""
+        """Busy time of each device in ticks."""
         return [device.busy for device in self.devices]
 
     @property
     def uneven(self) -> str:
-        """Name the devices with the largest work, and what even work could save; empty where work is even."""
+        """A sentence on the devices with the largest work and on what even work could save.
+
+        The sentence is empty if all devices work equally long.
+        """
         largest, mean = max(self.busy), sum(self.busy) / len(self.busy)
         if largest == mean:
             return ""
@@ -76,7 +79,7 @@ class Explanation:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the explanation as plain data for JSON, without the schedule."""
         numbers = {
             "cost": cost(self.schedule),
             "bubble_rate": bubble_rate(self.schedule),
@@ -88,16 +91,16 @@ class Explanation:
 
 
 def explain(schedule: Schedule, method: str | None = None, *, relax: bool = True) -> Explanation:
-    """Explain a valid schedule.
+    """Return an explanation of a valid schedule.
 
     Parameters
     ----------
     schedule
-        The schedule; `tightpipe.core.validate` must find nothing in it.
+        The schedule; it must be valid by `tightpipe.validate`.
     method
-        Name of the method that made it: which heuristic to run with more memory.
+        Name of the method that made the schedule. If it is a heuristic, the relaxations run it again.
     relax
-        Whether to compute the relaxations, which runs heuristics.
+        Whether to compute the relaxations, for which heuristics have to run.
     """
     inputs = arrivals(schedule)
     idle = tuple(idle_times(schedule, inputs))

@@ -1,4 +1,4 @@
-"""Which later operation of a device could have run in one of its gaps, and what kept it out."""
+"""Later operations of a device that could have run in a gap, a time in which the device is idle."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ from .fillers_kernel import search_gaps
 
 
 class Fillers(NamedTuple):
-    """For each gap what else the device could have done; arrays of shape (gaps,), rows or `NOTHING`."""
+    """The operations that could have run in each gap, as arrays of shape (gaps,).
 
-    fits: Ints  #: row of the first operation that only the device's order keeps out
-    fits_from: Ints  #: from when on it could run and end before the gap does, in ticks
-    allowed_from: Ints  #: when the first operation is ready that the limit allows, whether it fits or not
-    blocked: Ints  #: row of the first F that is ready and that the memory limit keeps out
-    blocked_from: Ints  #: when it is ready
-    frees: Ints  #: row of the operation after whose end there is memory for it
+    Rows are those of the order, or `NOTHING`. Times are in ticks; where no such operation exists, the time is
+    the end of the gap.
+    """
+
+    fits: Ints  #: row of the first operation that could run and end in the gap, if the order had it there
+    fits_from: Ints  #: time from which on this operation could run
+    allowed_from: Ints  #: time at which the first operation is ready that the memory limit allows to start
+    blocked: Ints  #: row of the first F that is ready, but that the memory limit does not allow to start
+    blocked_from: Ints  #: time at which this F is ready
+    frees: Ints  #: row of the operation after whose end the memory limit would allow this F
 
 
 def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> Fillers:
-    """Look for operations that could run in the gaps before the rows `heads`.
+    """Return the operations that could run in the gaps before the rows `heads`.
 
-    While a device is idle nothing frees its memory, so the next operation of its order never waits for
-    memory. What the limit keeps out is a later F: run in the gap, it adds to all that the device holds
+    While a device is idle, nothing frees its memory, so the next operation of its order never waits for
+    memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all operations
     from there to its own place in the order.
 
     Parameters
@@ -37,21 +41,21 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     schedule
         A valid schedule.
     inputs
-        Its arrivals.
+        The arrivals of the schedule's inputs.
     heads
-        Rows of the operations before which their device is idle, shape (gaps,).
+        Rows of the operations that run right after the gaps, shape (gaps,).
     opens
-        When the gaps begin, in ticks, shape (gaps,); they end with the starts of `heads`.
+        When the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
     """
     instance, order = schedule.instance, schedule.order
-    t = arrays_of(instance)
+    numbers = arrays_of(instance)
     device = np.searchsorted(order.offsets, heads, side="right") - 1
     iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
     kind, stage, microbatch = order.operations.T
     found = search_gaps(
-        *(heads, opens, order.offsets[device + 1], t.limit[device]),
+        *(heads, opens, order.offsets[device + 1], numbers.limit[device]),
         *(schedule.start, schedule.end, order.pairs, inputs.arrived),
-        *(t.delta[kind, stage], memory_trace(instance, order), iteration[microbatch]),
+        *(numbers.delta[kind, stage], memory_trace(instance, order), iteration[microbatch]),
         instance.flush,
     )
     return Fillers(*found)

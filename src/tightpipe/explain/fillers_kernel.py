@@ -1,4 +1,4 @@
-"""The loop that looks for operations that could have run in the gaps of a device."""
+"""The compiled loop that looks for operations that could have run while their device was idle."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ def search_gaps(
     iteration: Ints,
     flush: bool,
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
-    """Return the arrays of `Fillers`, in the same sequence; `fillers` makes the arguments."""
+    """Return the arrays of `Fillers`, in the same sequence.
+
+    The arguments hold for each gap the row after it, its begin, the end of its device's rows and the memory
+    limit (-1 for none); and for each row of the order its start, its end, whether it is joined with the next
+    row, the arrival of its input, its memory delta, the memory while it runs and its iteration.
+    """
     fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
     fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]
     for g in range(len(heads)):
         head, closes = heads[g], start[heads[g]]
-        peak = during[head]  # of what runs between the gap and row j
+        peak = during[head]  # largest memory from the gap until row j
         for j in range(head + 1, stops[g]):
             if flush and iteration[j] != iteration[head]:
                 break
@@ -49,7 +54,7 @@ def search_gaps(
 
 @compiled_with_arrays
 def _last_above(during: Ints, first: int, stop: int, room: int) -> int:
-    """Return the last row before `stop` while which the memory is above `room`."""
+    """Return the last row before `stop` during which the device holds more memory than `room`."""
     for row in range(stop - 1, first - 1, -1):
         if during[row] > room:
             return row

@@ -1,4 +1,4 @@
-"""Where a schedule's devices idle, in which phase, and what they wait for."""
+"""The idle times of a schedule's devices: in which phase they lie, and what the device waits for."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from .phases import Phase, borders, phase
 class Reason(StrEnum):
     """Why a device is idle.
 
-    `late`, `order` and `memory` go before what the next operation waits for. That another operation
-    is ready which would end too late for the next one is no reason: the device then waits by choice.
+    Where `late`, `order` or `memory` applies, it is the reason, even if the next operation still waits for
+    its input. An operation that is ready but would end after the start of the next one gives no reason,
+    because running it would delay the next one.
     """
 
     DEPENDENCY = "dependency"  #: the input of the next operation is not computed yet
-    LINK = "link"  #: it is, and waits until the link is free
-    COMMUNICATION = "communication"  #: it is on its way
-    MEMORY = "memory"  #: an F is ready, only the memory limit keeps it out, and nothing else is ready
-    ORDER = "order"  #: an operation could run until the next one starts, but the order has it later
+    LINK = "link"  #: the input of the next operation waits until its link is free
+    COMMUNICATION = "communication"  #: the input of the next operation is on its way
+    MEMORY = "memory"  #: an F is ready, but memory is full and no other operation is ready
+    ORDER = "order"  #: an operation could run until the next one starts, but stands later in the order
     LATE = "late"  #: the next operation could start
-    FINISHED = "finished"  #: the device has nothing left to do, others have
+    FINISHED = "finished"  #: the device has run all its operations, but others have not
 
 
 _OPERATIONS = ("next", "awaits", "ready", "frees")
@@ -45,28 +46,30 @@ SENTENCES = {
     Reason.LATE: "{next} could start",
     Reason.FINISHED: "nothing is left to do",
 }
-"""What an interval waits for, in words; the names are fields of `Idle`."""
+"""A sentence for each reason; the names in braces are fields of `Idle`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A time in which a device is idle for one reason.
+    """An interval in which a device is idle for one reason.
 
     Parameters
     ----------
-    device, start, end
-        Where and from when to when, in ticks.
+    device
+        The device that is idle.
+    start, end
+        Begin and end of the interval, in ticks.
     phase, reason
-        In which phase, and why.
+        Phase in which the interval lies, and why the device is idle.
     next
-        The operation that the device runs next; of two that run together the one that waits longer.
-        None at the end.
+        The operation that the device runs next; of two that run together, the one that waits longer. None
+        after the last operation.
     awaits
-        The operation whose result `next` waits for; None where it waits for none.
+        The operation whose result `next` waits for; None if `next` waits for no result.
     ready
-        The operation that could run meanwhile; None unless `reason` is memory or order.
+        The operation that could run in the interval; None unless `reason` is memory or order.
     frees
-        The operation that has to end before memory allows `ready`; None unless `reason` is memory.
+        The operation that must end before the memory limit allows `ready`; None unless `reason` is memory.
     """
 
     device: int
@@ -81,7 +84,7 @@ class Idle:
 
     @property
     def ticks(self) -> int:
-        """Length."""
+        """Length of the interval in ticks."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -89,7 +92,7 @@ class Idle:
         return SENTENCES[self.reason].format(**operations)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the interval as plain data for JSON."""
         operations = {key: getattr(self, key) for key in _OPERATIONS}
         return {
             **{key: getattr(self, key) for key in ("device", "start", "end")},
@@ -99,14 +102,14 @@ class Idle:
 
 
 def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
-    """Return all idle time that the objective charges, device after device, in the sequence of time.
+    """Return all intervals of idle time that the objective charges, sorted by device and then by time.
 
     Parameters
     ----------
     schedule
         A valid schedule.
     inputs
-        Its arrivals.
+        The arrivals of the schedule's inputs.
     """
     gaps = _gaps(schedule)
     heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)
@@ -133,12 +136,15 @@ def _operation(order: Order, row: int) -> Operation | None:
 
 
 def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
-    """Return (device, start, end, row that comes next) of every maximal idle time."""
+    """Return device, start, end and next row of every idle interval that is as long as possible.
+
+    The row is `NOTHING` after the last operation of a device; times are in ticks.
+    """
     opens, closes = charged_windows(schedule)
     found = []
     for device in range(schedule.order.devices):
         rows = schedule.order.rows(device)
-        # rows that run together share their times, so that no gap opens between them
+        # Rows that run together have the same times, so there is no gap between them.
         start = np.append(schedule.start[rows], closes[device])
         ended = np.append(opens[device], schedule.end[rows])
         for k in np.flatnonzero(start > ended).tolist():
@@ -148,7 +154,7 @@ def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
 
 
 def _waiting_row(schedule: Schedule, inputs: Arrivals, head: int) -> int:
-    """Return the row whose input arrives last of those that run together from `head` on."""
+    """Return, of the operations that run together from row `head` on, the row whose input arrives last."""
     members = range(head, head + 1 + int(schedule.order.pairs[head]))
     return max(members, key=lambda row: int(inputs.arrived[row]))
 
@@ -159,7 +165,10 @@ Piece = tuple[int, int, Reason, int, int, int]
 def _pieces(
     schedule: Schedule, inputs: Arrivals, row: int, start: int, end: int, found: Fillers, gap: int
 ) -> Iterator[Piece]:
-    """Cut a gap where its reason changes; yield start, end, reason and the rows awaits, ready, frees."""
+    """Yield the pieces into which a gap is cut where its reason changes.
+
+    A piece consists of start and end in ticks, the reason, and the rows `awaits`, `ready` and `frees`.
+    """
     ended, left, arrived = (int(times[row]) for times in (inputs.ended, inputs.left, inputs.arrived))
     fits_from, allowed_from, blocked_from = (
         int(times[gap]) for times in (found.fits_from, found.allowed_from, found.blocked_from)

@@ -1,4 +1,4 @@
-"""The critical path in legs that a person can read."""
+"""The critical path in legs, which are few enough for a person to read."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from itertools import groupby, pairwise
 
 from .critical import Link, Step
 
-_LONG_STAY = 3  # operations in a row on one device that are a leg of their own
+_LONG_STAY = 3  # so many consecutive operations on one device are a leg of their own
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """Consecutive steps: a stay on one device, or a way over several devices."""
+    """Consecutive steps of the critical path, which stay on one device or lead over several devices."""
 
     steps: tuple[Step, ...]
 
     @property
     def start(self) -> int:
-        """When it starts, in ticks."""
+        """When the leg starts, in ticks."""
         return self.steps[0].start
 
     @property
     def ticks(self) -> int:
-        """Length."""
+        """Length of the leg in ticks."""
         return self.steps[-1].end - self.start
 
     @property
     def computing(self) -> int:
-        """Ticks in operations."""
+        """Ticks in which operations of the leg run."""
         return sum(step.ticks for step in self.steps if step.runs)
 
     @property
@@ -39,12 +39,12 @@ class Leg:
 
     @property
     def late(self) -> int:
-        """Ticks that nothing asks for."""
+        """Ticks in which the next operation of the leg could have started."""
         return sum(step.ticks for step in self.steps if step.link is Link.LATE)
 
     @property
     def devices(self) -> str:
-        """The devices that it turns at, e.g. ``0-7-0``."""
+        """The devices at which the leg begins, turns and ends, e.g. ``0-7-0``."""
         path = [device for device, _ in groupby(step.device for step in self.steps)]
         ends = [False] + [(b - a) * (c - b) > 0 for (a, b), (_, c) in pairwise(pairwise(path))] + [False]
         return "-".join(str(d) for d, passes in zip(path, ends[: len(path)], strict=True) if not passes)
@@ -57,7 +57,7 @@ class Leg:
 
 
 def legs(path: Iterable[Step]) -> tuple[Leg, ...]:
-    """Cut a critical path into long stays on one device and the ways between them."""
+    """Return the legs of a critical path: long stays on one device, and the ways between them."""
     stays = [tuple(steps) for _, steps in groupby(path, key=lambda step: (step.runs, step.device))]
     cut: list[tuple[Step, ...]] = []
     joinable = False

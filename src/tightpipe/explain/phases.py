@@ -1,4 +1,4 @@
-"""The phases of a device: warm-up, steady, cool-down."""
+"""The phases of a device: its warm-up, its steady state and its cool-down."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from ..kernels.arrays import Ints
 
 
 class Phase(StrEnum):
-    """Where in a device's work a time lies."""
+    """Part of the time in which a device works."""
 
     WARM_UP = "warm-up"  #: until the device's first B or BW starts
-    STEADY = "steady"  #: between the two
-    COOL_DOWN = "cool-down"  #: from the end of its last F on, but not before its first B
+    STEADY = "steady"  #: between warm-up and cool-down
+    COOL_DOWN = "cool-down"  #: from the end of the device's last F on, but not before its first B or BW
 
 
 def borders(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the end of each device's warm-up and the start of its cool-down, each (devices,), in ticks."""
+    """Return when the warm-up of each device ends and its cool-down begins: two arrays of shape (devices,).
+
+    Times are in ticks.
+    """
     kind = schedule.order.operations[:, 0]
     warm, cool = [], []
     for device in range(schedule.order.devices):
@@ -32,7 +35,10 @@ def borders(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def phase(start: int, end: int, warm: int, cool: int) -> Phase:
-    """Return the phase of an idle interval; none reaches over a border, as an operation is at each."""
+    """Return the phase in which an idle interval lies; all times are in ticks.
+
+    No idle interval reaches over the border of two phases, because an operation starts or ends there.
+    """
     if end <= warm:
         return Phase.WARM_UP
     return Phase.COOL_DOWN if start >= cool else Phase.STEADY

@@ -1,4 +1,4 @@
-"""What a schedule would cost if one constraint were weaker: computed, not estimated."""
+"""Relaxations: what a schedule would cost if one constraint were weaker, computed and not estimated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..solving.methods import METHODS
 from ..solving.solve import solve
 from ..solving.starts import warm_starts
 
-_PARTS = 1000  # of a tick, in which durations of even work are counted
+_PARTS = 1000  # durations of even work are counted in so many parts of a tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class Relaxation:
     Parameters
     ----------
     name
-        What is weaker.
+        Name of the weaker constraint.
     how
-        How the cost was found: the same order re-timed, or which heuristic ran anew.
+        How the cost was found: by new times for the same order, or by a heuristic that ran again.
     cost
-        In ticks; None if the heuristic has no schedule.
+        Cost under the weaker constraint in ticks; None if the heuristic has no schedule.
     saved
-        Cost of the schedule - `cost`; negative where the heuristic is worse than the schedule is.
+        Cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule.
     unrelaxed
-        What the same way of finding a cost gives without the relaxation; None if nothing.
+        Cost that is found in the same way without the relaxation; None if the heuristic has no schedule.
     """
 
     name: str
@@ -46,24 +46,25 @@ class Relaxation:
     unrelaxed: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the relaxation as plain data for JSON."""
         return {key: getattr(self, key) for key in ("name", "how", "cost", "saved", "unrelaxed")}
 
 
 def relaxations(schedule: Schedule, method: str | None) -> tuple[Relaxation, ...]:
     """Return the relaxations that apply to a valid schedule.
 
-    Half and no communication (and link occupancy) keep the order and give it its optimal times. Even work,
-    each device's durations scaled to the mean work of all, and one forward activation more on each device
-    are of little use to the same order; so the heuristic runs anew that made the schedule, or where none
-    did, all heuristics, of which the best is taken.
+    With half or no communication time and link occupancy, the same order gets new optimal times. Two other
+    relaxations are of little use to the same order: even work, where the durations on each device are scaled
+    to the mean work of all devices, and memory for one more forward activation on each device. For these, the
+    heuristic that made the schedule runs again; if no heuristic made it, all of them run, and the best one
+    counts.
 
     Parameters
     ----------
     schedule
         A valid schedule.
     method
-        Name of the method that made it, or None.
+        Name of the method that made the schedule, or None if it is unknown.
     """
     return tuple(_all(schedule, method))
 
@@ -92,7 +93,7 @@ def _anew(name: str, how: str, now: int, value: int | None, unrelaxed: int | Non
 
 
 def _with_comm(instance: Instance, divisor: int) -> Instance:
-    """Divide all communication times, rounded down; a divisor of 0 sets them to 0."""
+    """Return the instance with all communication times divided and rounded down; 0 if `divisor` is 0."""
 
     def part(ticks: int) -> int:
         return ticks // divisor if divisor else 0
@@ -104,16 +105,16 @@ def _with_comm(instance: Instance, divisor: int) -> Instance:
 
 
 def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance | None, int]:
-    """Scale each device's durations so that all work as long as the mean; None if they do so already.
+    """Return the instance with the durations of each device scaled so that all work as long as the mean.
 
-    The instance counts in parts of a tick, so that short durations are scaled as well: with it comes how
-    many of them are a tick.
+    The new instance counts in parts of a tick, so that short durations are scaled precisely; the second value
+    is how many parts a tick has. The instance is None if all devices work equally long already.
     """
     if not imbalance(busy):
         return None, 1
     costs, parts = instance.costs, max(1, min(_PARTS, LARGEST // max(busy)))
     scale = [parts * Fraction(sum(busy), len(busy) * ticks) for ticks in busy]
-    at = instance.placement.routes[0]  # a second route's stages lie on devices of equal work
+    at = instance.placement.routes[0]  # where a second route has the stage, the device works equally long
 
     def scaled(ticks: Any, devices: Iterable[int]) -> list[int]:
         return [max(1, round(t * scale[d])) for t, d in zip(ticks, devices, strict=True)]
@@ -130,7 +131,7 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
 
 
 def _with_an_activation_more(instance: Instance) -> Instance | None:
-    """Raise each device's limit by its largest forward activation; None if there are no limits."""
+    """Return the instance with each limit raised by the device's largest activation; None without limits."""
     if instance.memory is None or instance.memory.limit is None:
         return None
     limits = []
@@ -143,7 +144,10 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
 
 
 def _rerun(method: str | None) -> tuple[str, Callable[[Instance], int | None]]:
-    """Return how to find a schedule of another instance: a description and a function to its cost."""
+    """Return a way to find a schedule of another instance, as a description and a function.
+
+    The function returns the cost of that schedule in ticks, or None if it finds none.
+    """
     if method in METHODS and METHODS[method].kind == "heuristic":
         return f"{method} run anew", lambda instance: solve(instance, method).cost
     return "best of all heuristics", _best_heuristic
@@ -151,6 +155,9 @@ def _rerun(method: str | None) -> tuple[str, Callable[[Instance], int | None]]:
 
 @lru_cache(maxsize=64)
 def _best_heuristic(instance: Instance) -> int | None:
-    """Cost of the best heuristic; cached, as the schedules of a study share their instances."""
+    """Return the cost of the best heuristic's schedule in ticks, or None if no heuristic has one.
+
+    The result is cached because the schedules of a study share their instances.
+    """
     found = warm_starts(instance)
     return cost(found[0][1]) if found else None

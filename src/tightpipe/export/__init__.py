@@ -1,4 +1,4 @@
-"""Schedules as files of other programs, and back."""
+"""Schedules are written as files of other programs, and read back from them."""
 
 from .registry import EXPORTS, export, export_text, import_order
 from .target import Target

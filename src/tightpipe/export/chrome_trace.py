@@ -1,7 +1,8 @@
 """``chrome-trace``: a Trace Event file for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
 
-One process per device, a complete event per operation, a flow from the operation that sends to the
-one that receives, and a counter track for memory. One tick is one microsecond.
+The file has a process for each device, a complete event for each operation, a flow for each message from the
+operation that sends it to the one that receives it, and a counter track for memory. One tick is one
+microsecond.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..drawing.palette import TRACE_NAMES
 from .rows import order_of_rows
 from .target import Target, unchanged
 
-_JUST_BEFORE = 0.001  # a flow must begin inside its event, and the viewers resolve nanoseconds
+_JUST_BEFORE = 0.001  # microseconds; a flow must begin inside its event, and viewers resolve nanoseconds
 
 Event = dict[str, Any]
 
@@ -44,15 +45,16 @@ def _name(kind: str, device: int, second: int, args: dict[str, Any]) -> Event:
 
 
 def _track(device: int, second: int) -> dict[str, int]:
-    """Return the track of a device's operations, or of those that are the second of two that run together.
+    """Return the track of a device, or the one beside it for the second of two operations that run together.
 
-    Perfetto takes a thread 0, and one with its process's number, for the process's main thread.
+    The numbers of the threads are neither 0 nor that of the process, because Perfetto would take such a
+    thread for the main thread of the process.
     """
     return {"pid": device, "tid": 2 * device + 1 + second}
 
 
 def _rows(schedule: Schedule) -> Iterator[tuple[int, int, Operation, int, int]]:
-    """Yield row, device, operation, start and end."""
+    """Yield row, device, operation, start and end of each operation; times are in ticks."""
     start, end, row = schedule.start.tolist(), schedule.end.tolist(), 0
     for device, operations in enumerate(schedule.order.to_lists()):
         for op in operations:
@@ -93,7 +95,7 @@ def _memory(schedule: Schedule) -> Iterator[Event]:
 
 
 def _flows(schedule: Schedule) -> Iterator[Event]:
-    """Yield start and finish of every message between two devices."""
+    """Yield the two events, start and finish, of every message between two devices."""
     rows = {op: (row, device, start, end) for row, device, op, start, end in _rows(schedule)}
     second = [0, *schedule.order.pairs.tolist()]
     for receiver, (row, device, start, _) in rows.items():
@@ -107,7 +109,7 @@ def _flows(schedule: Schedule) -> Iterator[Event]:
 
 
 def _senders(op: Operation) -> Iterator[Operation]:
-    """Yield the operations of other stages whose result this one may wait for."""
+    """Yield the operations of other stages whose result an operation may wait for."""
     if op.kind is OpKind.F:
         yield op._replace(stage=op.stage - 1)
     elif op.kind is not OpKind.W:
@@ -116,7 +118,7 @@ def _senders(op: Operation) -> Iterator[Operation]:
 
 
 def _read(text: str) -> Order:
-    """Return the order: each device's operations by start, then as they were written."""
+    """Return the order of a trace; the operations of a device are sorted by start and then by row."""
     try:
         trace = json.loads(text)
     except json.JSONDecodeError as error:
@@ -128,7 +130,7 @@ def _read(text: str) -> Order:
 
 
 def _entry(event: Event) -> tuple[int, int | float, int, Operation, bool]:
-    """Return device, start, row, operation and whether the next one runs together with it."""
+    """Return device, start, row, operation, and whether the next operation runs together with it."""
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
     device, time, row, name = event.get("pid"), event.get("ts"), args.get("row"), event.get("name")

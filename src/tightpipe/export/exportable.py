@@ -1,4 +1,4 @@
-"""What a schedule must be before a byte of it is written."""
+"""A check that a schedule can run, which comes before an export writes anything."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ..core.validate import validate
 
 
 def check_exportable(schedule: Schedule) -> None:
-    """Raise unless the schedule is complete, free of deadlock and valid.
+    """Raise an error unless the schedule is complete, free of deadlock and valid.
 
     Raises
     ------
     DeadlockError
-        Naming the cycle.
+        If operations wait for each other in a circle; the message names them.
     InputError
-        Naming the first rule that is broken: operations missing, doubled, out of range, on a device
-        that is not theirs, or at impossible times.
+        If the schedule breaks a rule, e.g. an operation is missing, occurs twice, runs on a wrong device or
+        at an impossible time; the message names the first such rule.
     """
     violations = validate(schedule.instance, schedule)
     incomplete = [v for v in violations if v.rule in ("complete", "placement")]
     if not incomplete:
-        simulate(schedule.instance, schedule.order)  # of the broken rules a deadlock says most
+        simulate(schedule.instance, schedule.order)  # a deadlock explains more than the rules that it breaks
     for violation in incomplete or violations:
         raise InputError(f"not exported, the schedule is invalid: {violation}")

@@ -1,7 +1,7 @@
-"""``megatron-json`` and ``colossalai-json``: the node lists that the zero-bubble runtimes walk.
+"""``megatron-json`` and ``colossalai-json``: the lists of nodes that the zero-bubble runtimes run.
 
-A file is a list with one entry per device: the list of its nodes. Both runtimes ignore the times.
-sail-sg's runtime adds communication itself; ColossalAI's takes it from the list.
+A file has one list for each device, with its nodes in sequence. Both runtimes ignore the times in it. The
+runtime of sail-sg adds communication itself, whereas that of ColossalAI takes it from the list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..core.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
 from .target import Target
 
-StageOf = Callable[[dict[str, Any], int], int]  # node and number of devices -> global stage
+StageOf = Callable[[dict[str, Any], int], int]
+"""Function that returns the stage of a node, given the node and the number of devices."""
 
 
 def _prepare_megatron(schedule: Schedule) -> Schedule:

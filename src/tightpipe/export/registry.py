@@ -1,4 +1,4 @@
-"""The export targets by name, and the one way to write and read them."""
+"""The export targets by name, and the functions that write and read their files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ EXPORTS: dict[str, Target] = {
 
 
 def export(schedule: Schedule, target: str, path: str | Path, **options: Any) -> None:
-    """Validate a schedule and write it for another program, in one step.
+    """Validate a schedule and write it as a file of another program.
 
     Parameters
     ----------
     schedule
-        What to write.
+        Schedule to write.
     target
-        A name in `EXPORTS`.
+        Name of the file format in `EXPORTS`.
     path
-        The file.
+        File to write.
     options
-        Those of the target, e.g. ``merge=True`` for ``torch-csv``.
+        Options of the target, e.g. ``merge=True`` for ``torch-csv``.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def export(schedule: Schedule, target: str, path: str | Path, **options: Any) ->
 
 
 def export_text(schedule: Schedule, target: str, **options: Any) -> str:
-    """Return what `export` writes. Raises as `export`."""
+    """Return the text that `export` writes; raise errors as `export` does."""
     chosen = _target(target)
     for name, value in options.items():
         if name not in chosen.options:
@@ -56,12 +56,12 @@ def export_text(schedule: Schedule, target: str, **options: Any) -> str:
     prepared = chosen.prepare(schedule, **options)
     text = chosen.write(prepared, **options)
     if chosen.read(text).to_slots() != prepared.order.to_slots():
-        raise AssertionError(f"{target} does not read back as it was written")  # a fault of ours
+        raise AssertionError(f"{target} does not read back as it was written")
     return text
 
 
 def import_order(path: str | Path, target: str) -> Order:
-    """Read the order of an exported file back.
+    """Return the order of an exported file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Rows of a file, one per operation, back to an order."""
+"""An order is built from the rows of a file, which has one row per operation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ..core.schedule import Order, check_slot
 
 
 def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
-    """Build an order from rows of device, operation and whether it runs together with the row before.
+    """Return the order of a file whose rows hold device, operation, and whether it joins the row before.
 
     Raises
     ------
     InputError
-        If the devices do not come one after another from 0, or what cannot run together does.
+        If the devices do not come one after another from 0 on, or two operations are joined that cannot run
+        together.
     """
     devices: list[list[list[Operation]]] = []
     for device, operation, together in rows:

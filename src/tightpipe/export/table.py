@@ -1,4 +1,4 @@
-"""``csv``: device, operation, start, end and memory of every operation."""
+"""``csv``: a table with device, operation, start, end and memory of every operation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _write(schedule: Schedule) -> str:
 
 
 def _read(text: str) -> Order:
-    """Return the order; operations of a device with the same times run together."""
+    """Return the order of a table; operations of a device that have the same times run together."""
     rows = list(csv.reader(io.StringIO(text)))
     if not rows or rows[0] != _HEADER:
         shown = ",".join(rows[0]) if rows else ""
@@ -44,7 +44,7 @@ def _entries(rows: list[list[str]]) -> Iterator[tuple[int, Operation, bool]]:
     for line, row in enumerate(rows, 2):
         if len(row) != len(_HEADER) or not row[0].isdecimal():
             raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
-        # no operation takes no time, so that on one device equal times mean together
+        # Every operation takes at least a tick, so on one device only joined operations have equal times.
         yield int(row[0]), Operation.parse(row[1]), times == [row[0], *row[2:4]]
         times = [row[0], *row[2:4]]
 

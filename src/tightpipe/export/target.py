@@ -1,4 +1,4 @@
-"""What an export target is."""
+"""An export target is a file format of another program, with functions that write and read it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Target:
     Parameters
     ----------
     name
-        As given to `export` and on the command line.
+        Name of the format, as given to `export` and on the command line.
     summary
-        One line for people.
+        Description of the format in one line.
     prepare
-        Schedule and options -> the schedule that is written; raises `InputError` where the target
-        cannot run it.
+        Function that takes a schedule and options, and returns the schedule that is written. It raises
+        `InputError` if the other program cannot run the schedule.
     write
-        The prepared schedule and the options -> the file's text.
+        Function that takes the prepared schedule and options, and returns the text of the file.
     read
-        The file's text -> the order that it holds.
+        Function that takes the text of a file and returns its order.
     options
         Names of the options that `prepare` and `write` take.
     """
@@ -38,5 +38,5 @@ class Target:
 
 
 def unchanged(schedule: Schedule, **options: object) -> Schedule:
-    """Return the schedule: the target runs all of them."""
+    """Return the schedule itself, for targets that can run every schedule."""
     return schedule

@@ -1,7 +1,7 @@
-"""What the operations of stage 0 really cost in PyTorch, and which backwards it can fuse.
+"""The costs of stage 0 in PyTorch, and the fusion of adjacent backwards.
 
-The first stage's input needs no gradient: in torch.distributed.pipelining its ``I`` does nothing
-and its ``W`` runs the whole backward.
+The input of the first stage needs no gradient. In torch.distributed.pipelining, the operation ``I`` of stage
+0 (our B) therefore does nothing, and its ``W`` runs the whole backward.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ..core.validate import validate
 
 
 def torch_stage0_instance(instance: Instance) -> Instance:
-    """Return the instance with stage 0 as PyTorch runs it: B takes 1 tick, the least, W all the rest.
+    """Return the instance with the costs of stage 0 in PyTorch.
 
-    Stage 0's B also frees nothing, its W everything.
+    There, B of stage 0 takes 1 tick, which is the least possible, and frees no memory; W takes the rest of
+    the time of both and frees all memory.
     """
     costs, memory = instance.costs, instance.memory
     backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
@@ -34,12 +35,12 @@ def torch_stage0_instance(instance: Instance) -> Instance:
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
-    """Give the schedule's order the times that it has in PyTorch.
+    """Return the schedule with the times that its order has in PyTorch.
 
     Raises
     ------
     InputError
-        If the order breaks a memory limit there, because stage 0 holds its activations until W.
+        If the order exceeds a memory limit in PyTorch, because stage 0 holds its activations until W.
     """
     instance = torch_stage0_instance(schedule.instance)
     retimed = retime(instance, schedule.order)
@@ -49,9 +50,10 @@ def with_torch_stage0(schedule: Schedule) -> Schedule:
 
 
 def merge_adjacent(order: Order) -> Order:
-    """Fuse each B with the W of the same stage and microbatch that follows it directly.
+    """Return the order with each B fused with the W that follows it, if both have one stage and microbatch.
 
-    PyTorch runs the fused backward faster than the two apart, but the earlier stage then waits for it.
+    PyTorch runs the fused backward faster than the two operations apart, but the previous stage then waits
+    for the end of both.
     """
     return Order.from_slots([_merged(slots) for slots in order.to_slots()])
 

@@ -1,7 +1,7 @@
-"""``torch-csv``: the compute-only schedule file of torch.distributed.pipelining.
+"""``torch-csv``: the schedule file of torch.distributed.pipelining, with computations only.
 
-One row per rank, no header, cells ``<stage><F|I|B|W><microbatch>``: torch's I is our B, torch's B our
-BW. Operations that run together are ``(0F7;7B3)OVERLAP_F_B`` (torch 2.9 and later).
+The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and
+B is our BW. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9 and later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 
 def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
-    """Fuse what `merge` fuses, and time the order as PyTorch does where `torch_stage0` is set."""
+    """Return the schedule that is written.
+
+    With `merge`, each B is fused with the W that follows it; with `torch_stage0`, the schedule has the times
+    that it has in PyTorch.
+
+    Raises
+    ------
+    InputError
+        If the placement has two directions, or the schedule exceeds a memory limit at these times.
+    """
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
         raise InputError("PyTorch keeps a stage on one rank, this placement on two", value=name)
@@ -32,18 +41,18 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
 
 
 def write(schedule: Schedule, **options: object) -> str:
-    """Return the file's text."""
+    """Return the text of the file."""
     rows = [",".join(map(_cell, slots)) for slots in schedule.order.to_slots()]
     return "\n".join(rows) + "\n"
 
 
 def read(text: str) -> Order:
-    """Return the order of a file; empty cells are idle.
+    """Return the order of a file; empty cells mean idle time.
 
     Raises
     ------
     InputError
-        If a cell is no computation, or a rank has none.
+        If a cell is no computation, or a rank has no computation.
     """
     rows = text.split("\n")
     if len(rows) > 1 and not rows[-1]:

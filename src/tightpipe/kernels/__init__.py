@@ -1,1 +1,1 @@
-"""How inner loops are compiled, and where what is compiled is kept."""
+"""Compilation of inner loops to machine code, and the cache folder in which the machine code is kept."""

@@ -1,4 +1,4 @@
-"""Types of the arrays that compiled loops and their callers share."""
+"""The types of the arrays that compiled loops take and return."""
 
 from __future__ import annotations
 

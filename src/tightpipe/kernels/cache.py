@@ -1,8 +1,8 @@
-"""Where compiled loops are kept: a folder of the user's for each state of the sources and each machine.
+"""The cache of compiled loops: a user's folder for each version of the sources and each kind of machine.
 
-Numba's own cache looks at the file of a function alone, so that an edit of a function that another file
-calls, and that has become part of the caller's machine code, would never reach the caller. Here the folder's
-name is a digest of everything that machine code is made from.
+Numba's own cache only looks at the file that a function stands in. If that function calls one of another
+file, the other function becomes part of its machine code, and an edit of the other file would not reach it.
+So here the name of the folder is a digest of everything that machine code is made from.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
     "core/operation.py",
-)  # what loops read besides each other: options, numbers of the kinds
-_DAMAGED = EOFError, UnpicklingError  # what a file gives that a dying machine has left cut short
-_KEPT = 3  # folders, this one included: several versions may be in use side by side
+)  # loops also depend on the options of the compiler and on the numbers of the kinds of operations
+_DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
+_KEPT = 3  # number of folders that are kept, because several versions may be in use side by side
 
 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Return numba's dispatcher of a function, with the cache of this file."""
+    """Return the object by which numba compiles and calls a function, with the cache of this module."""
     dispatcher = numba.njit(**options)(function)
     if not is_disabled():
         dispatcher._cache = _Cache(function)
@@ -49,12 +49,12 @@ def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 def is_disabled() -> bool:
-    """Whether the variable NUMBA_DISABLE_JIT asks for plain Python."""
+    """Return whether the environment variable NUMBA_DISABLE_JIT asks for plain Python."""
     return bool(config.DISABLE_JIT)
 
 
 def sources(package: Path = _PACKAGE) -> list[Path]:
-    """Return the files that compiled loops are made from, in a fixed order."""
+    """Return the source files that compiled loops are made from, in a fixed sequence."""
     return [
         path
         for path in sorted(package.rglob("*.py"))
@@ -64,7 +64,7 @@ def sources(package: Path = _PACKAGE) -> list[Path]:
 
 @cache
 def digest() -> str:
-    """Return what tells this state of the sources, these versions and this processor from others."""
+    """Return a hash of the sources of all loops, the versions of the compiler, and the processor."""
     versions = numba.__version__, llvmlite.__version__, platform.python_version()
     found = hashlib.sha256(repr((versions, cpu_target.target_context.codegen().magic_tuple())).encode())
     for path in sources():
@@ -75,7 +75,11 @@ def digest() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Return the folder of this digest: one for this process alone where no other will do."""
+    """Return the cache folder of this digest.
+
+    If the sources were edited since this process loaded them, or no folder can be written, the process gets a
+    temporary folder of its own.
+    """
     for root in () if _edited() else _roots():
         folder = root / f"loops-{digest()}"
         with suppress(OSError):
@@ -88,7 +92,7 @@ def cache_folder() -> Path:
 
 
 def _edited() -> bool:
-    """Whether sources have changed since this process read them: the digest is not of what it runs."""
+    """Return whether sources have changed since this process read them, so that the digest does not fit."""
     return any(path.stat().st_mtime > LOADED_AT for path in sources())
 
 
@@ -100,29 +104,29 @@ def _roots() -> Iterator[Path]:
     shared = Path(tempfile.gettempdir()) / f"tightpipe-{os.getuid()}"
     with suppress(OSError):
         shared.mkdir(mode=0o700, exist_ok=True)
-        if shared.stat().st_uid == os.getuid():  # what lies there is run: nobody else may have made it
+        if shared.stat().st_uid == os.getuid():  # its machine code is run, so no other user may own it
             yield shared
 
 
 def remove_old_folders() -> None:
-    """Remove the folders of earlier sources and versions but for those that were used last."""
+    """Remove the folders of other sources and versions, except those that were used last."""
     folders = sorted(cache_folder().parent.glob("loops-*"), key=_used, reverse=True)
     for folder in folders[_KEPT:]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _used(folder: Path) -> float:
-    with suppress(OSError):  # another process removes folders as well
+    with suppress(OSError):  # another process may have removed the folder
         return folder.stat().st_mtime
     return 0.0
 
 
 class _Locator(UserProvidedCacheLocator):
-    """Says where the loops of a file are kept."""
+    """The place where the loops of a module are kept, as numba asks for it."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
-        self._cache_path = str(cache_folder() / function.__module__)  # wherever the package is installed
+        self._cache_path = str(cache_folder() / function.__module__)  # does not depend on where files lie
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _Locator:
@@ -134,7 +138,7 @@ class _Files(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of a function, in which a fault of the disk is no more than a miss."""
+    """Numba's cache of a function, in which an error of the disk only means that the function is compiled."""
 
     _impl_class = _Files
 
@@ -143,7 +147,7 @@ class _Cache(FunctionCache):
             try:
                 return super().load_overload(signature, context)
             except _DAMAGED:
-                self.flush()  # to be written anew
+                self.flush()  # so that the file is written again
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -151,7 +155,7 @@ class _Cache(FunctionCache):
             super().save_overload(signature, result)
 
     def signatures(self) -> list[Any]:
-        """Return the argument types for which the function lies in the cache."""
+        """Return the combinations of argument types for which the cache holds the function."""
         with suppress(OSError, *_DAMAGED):
             return [signature for signature, *_ in self._cache_file._load_index()]
         return []

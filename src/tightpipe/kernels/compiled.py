@@ -1,8 +1,8 @@
-"""How inner loops are compiled: by numba, when one of them is first called.
+"""Inner loops are compiled by numba when they are first called.
 
-Loading numba takes longer than many a command, so a decorated function is no more than a promise until it
-is called. Where a loop calls another one, numba asks that one for its type by the protocol that any object
-may follow: the attribute ``_numba_type_``.
+Importing numba takes longer than many commands, so a decorated function does not import it before it is
+called. Where a loop calls another one, numba asks the other one for its type through the attribute
+``_numba_type_``, a protocol that any object may follow.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# loops that allocate nothing need not count who uses an array: that doubles their speed, and lets threads
-# share arrays without a fight for the counters
+# A loop that allocates nothing need not count the references to an array. That doubles its speed, and threads
+# that share arrays do not slow each other down by changing the same counters.
 _WITHOUT_ARRAYS: dict[str, Any] = {"nogil": True, "_nrt": False}
 
 
@@ -25,9 +25,9 @@ class Loop:
     Parameters
     ----------
     function
-        What is compiled; its globals may be constants, NumPy, and other loops.
+        The function to compile; its globals may be constants, NumPy, and other loops.
     options
-        Keywords of `numba.njit`.
+        Keyword arguments of `numba.njit`.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -42,8 +42,8 @@ class Loop:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """What numba makes of the function: it compiles, or takes from the cache, and calls."""
-        from .cache import dispatcher_of  # loads numba
+        """The object by which numba calls the function, after compiling it or taking it from the cache."""
+        from .cache import dispatcher_of  # imported late because it loads numba
 
         return dispatcher_of(self._function, self._options)
 
@@ -55,8 +55,8 @@ class Loop:
 
     @property
     def misses(self) -> int:
-        """How often this process had to compile the function, as the cache did not have it."""
-        known = self.__dict__.get("dispatcher")  # asking must not make it
+        """Number of times that this process compiled the function because the cache did not have it."""
+        known = self.__dict__.get("dispatcher")  # reading the property would create the dispatcher
         return 0 if known is None else sum(known.stats.cache_misses.values())
 
     @property
@@ -67,14 +67,17 @@ class Loop:
 
 
 LOADED_AT = time.time()
-"""When this process began to read loops, in seconds of the system's clock."""
+"""When this process began to import loops, in seconds of the system's clock."""
 
 LOOPS: list[Loop] = []
-"""Every loop of the modules that this process has loaded."""
+"""All loops of the modules that this process has imported."""
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function that allocates no array; it runs without the interpreter's lock."""
+    """Return a function as a loop to be compiled.
+
+    The function may not allocate arrays, and runs without the lock of the Python interpreter.
+    """
     return _loop(function, _WITHOUT_ARRAYS)
 
 
@@ -88,7 +91,7 @@ def compiled_inline(function: Function) -> Function:
 
 
 def compiled_with_arrays(function: Function) -> Function:
-    """Compile a function that allocates arrays."""
+    """Return a function as a loop to be compiled; it may allocate arrays."""
     return _loop(function, {})
 
 

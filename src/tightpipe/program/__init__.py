@@ -1,4 +1,7 @@
-"""Orders lowered to what each device does: computations, sends, receives, waits, post-validation."""
+"""Programs: orders lowered to the computations, sends, receives and waits of each device.
+
+A program may also contain post-validation, in which the devices check the last optimizer step.
+"""
 
 from .check import check_program
 from .lowering import lower

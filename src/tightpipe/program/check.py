@@ -1,4 +1,4 @@
-"""What a program must have before it can run: all operations, and both ends of every message."""
+"""A check that a program has everything it needs to run: all operations, and both ends of every message."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from .program import Program
 
 
 def check_program(program: Program) -> None:
-    """Check the program's parts; whether their order deadlocks is for `replay` to say.
+    """Raise an error if a part of the program is missing or misplaced.
+
+    Whether the sequence of its parts leads to a deadlock is found by `replay`.
 
     Raises
     ------
     InputError
-        If an operation is missing or there twice, a node stands on the wrong device, or a message has
-        no send, no receive, or two of one.
+        If an operation is missing or runs twice, a node is in the program of a wrong device, or a message
+        does not have exactly one send and one receive.
     """
     for fault in _faults(program):
         raise InputError(fault)
@@ -71,7 +73,7 @@ def _message_faults(program: Program) -> Iterator[str]:
 
 
 def describe(message: Message) -> str:
-    """Name a message, for people."""
+    """Return words that identify a message for people."""
     subject = message.subject.lower().replace("_", " ")
     return (
         f"the {subject} message of stage {message.stage}, microbatch {message.microbatch}, "

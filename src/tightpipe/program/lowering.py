@@ -1,7 +1,7 @@
-"""Schedule -> Program: where sends, receives and post-validation stand among the computations.
+"""Lowering turns a schedule into a program: it places sends and receives among the computations.
 
-The order rules are those of the zero-bubble runtimes (Qi et al., arXiv:2401.10241, section 4 for
-post-validation; arXiv:2405.15362 for the V schedule).
+The rules for their places, and for those of post-validation, follow the zero-bubble runtimes (Qi et al.,
+arXiv:2401.10241, section 4 for post-validation; arXiv:2405.15362 for the V schedule).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
 
 
 class Item(NamedTuple):
-    """What stays together in a device's sequence, with the key that it is sorted by."""
+    """Nodes that stay together in the sequence of a device, with the key by which they are sorted."""
 
     key: tuple[int, int, tuple[int, ...]]
     nodes: tuple[Node, ...]
@@ -43,12 +43,12 @@ def lower(
     schedule
         A valid schedule.
     order
-        Where sends and receives stand among the computations. See the notes.
+        Where sends and receives stand among the computations; see `MessageOrder` and the notes.
     validation
         Whether the devices validate the previous optimizer step during warm-up (post-validation).
     waits
-        Whether each receive of activations or gradients is followed by a wait of its own, for the
-        overlap passes; otherwise an operation waits for its input by itself.
+        Whether each receive of activations or gradients is followed by a wait of its own, which the
+        overlap passes need. Without these waits, an operation itself waits for its input.
 
     Raises
     ------
@@ -57,19 +57,20 @@ def lower(
 
     Notes
     -----
-    Programs in the orders `early-receives` and `in-order` never deadlock, whether sends return at
-    once or wait for their receives, one by one or in batches. Sort all devices' nodes by time,
-    messages before computations: every device's program is a subsequence of that one sequence, both
-    ends of a message stand at the same place of it, and whatever a node waits for stands before it.
-    So the first node that has not run can run: all its device has before it is done, and so is all
-    that the peer has before the other end. A batch only begins nodes sooner. A receive that is moved
-    before the computation during which its message is sent keeps the argument: that computation moves
-    behind the message, and nothing up to there needs its result, as it ends no earlier.
+    Programs in the orders `early-receives` and `in-order` never deadlock, whether sends return at once or
+    wait for their receives, and whether messages are issued one by one or in batches. For the proof, sort the
+    nodes of all devices by time, with messages before computations of the same time. The program of every
+    device is a subsequence of that one sequence, the two ends of a message stand next to each other, and
+    whatever a node waits for stands before it. So the first node that has not run can always run: all nodes
+    before it on its device have run, and so have all nodes before the other end on the device of its peer.
+    Batches only begin nodes sooner. In the order `early-receives`, a receive is moved before the computation
+    during which its message is sent. In the proof, that computation moves behind the message; no node up to
+    there needs its result, because the computation does not end earlier.
 
-    In the order `published` the two ends of a post-validation message stand at two times, those of its
-    two devices. Between them the receiver may have to send to a device that is still busy sending to
-    it, so where sends wait for their receives such programs deadlock. Where sends return at once they
-    do not: each node waits only for what stands at an earlier time, or at the same time before it.
+    In the order `published`, the two ends of a post-validation message stand at the two times at which their
+    devices validate. Between these times, the receiver may have to send to a device that is still busy
+    sending to it, so such programs deadlock where sends wait for their receives. They do not deadlock where
+    sends return at once, because each node waits only for nodes of an earlier time, or before it at the same.
     """
     try:
         order = MessageOrder(order)
@@ -113,9 +114,9 @@ def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
-    """Add send and receive of every message at the time at which its operation ends.
+    """Add the send and the receive of every message, at the time at which the sender's operation ends.
 
-    Messages of equal time keep the sequence of their senders, then the senders' own sequence.
+    Messages of equal time are sorted by sender, and then by the sequence of the sender's operations.
     """
     instance = schedule.instance
     held = chunks(instance.placement)
@@ -135,21 +136,27 @@ def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
 
 
 def _receiving_stage(instance: Instance, node: Node) -> int | None:
-    """Return the stage that waits for the node's result, if there is one."""
+    """Return the stage that waits for the result of a compute node, or None if no stage does."""
     if node.type is NodeType.F:
         return node.stage + 1 if node.stage + 1 < instance.stages else None
     return node.stage - 1 if node.type is not NodeType.W and node.stage else None
 
 
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
-    """Return one end of the message that `cause` makes; `devices` are that end's and its peer."""
+    """Return one end of the message that carries the result of `cause`.
+
+    `devices` are the device of this end and the device of the other end.
+    """
     kind = NodeType[f"{action}_{'FORWARD' if cause.type is NodeType.F else 'BACKWARD'}"]
     here, peer = devices
     return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, peer)
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:
-    """Issue a receive before the computation during which its message is sent, so that both overlap."""
+    """Return the items with each receive before the computation during which its message is sent.
+
+    The device can then compute while the message is on its way.
+    """
     items = list(items)
     for i in range(1, len(items)):
         before, here = items[i - 1].nodes[-1], items[i].nodes[0]
@@ -160,7 +167,7 @@ def _receives_before_computations(items: list[Item]) -> list[Item]:
 
 
 def _mark_rollback(devices: list[list[Node]]) -> list[list[Node]]:
-    """Flag the forward receives whose message leaves before its sender has validated."""
+    """Return the nodes with `rollback` set on forward receives whose sender validates only after sending."""
     early = {message for nodes in devices for message in _sent_before_validation(nodes)}
     return [
         [

@@ -1,4 +1,4 @@
-"""Where a program's sends and receives stand among its computations."""
+"""Where the sends and receives of a program stand among its computations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import StrEnum
 
 
 class MessageOrder(StrEnum):
-    """Three orders of the same messages; `lower` says what each guarantees."""
+    """Three ways to place the same messages; the notes of `lower` say which of them can deadlock."""
 
-    EARLY_RECEIVES = "early-receives"  #: a receive before the computation during which its message is sent
-    IN_ORDER = "in-order"  #: both ends where the operation that makes the message ends
-    PUBLISHED = "published"  #: as the zero-bubble runtimes have it; needs sends that return at once
+    EARLY_RECEIVES = "early-receives"  #: a receive stands before the computation during which it is sent
+    IN_ORDER = "in-order"  #: both ends stand where the operation that makes the message ends
+    PUBLISHED = "published"  #: as in the zero-bubble runtimes; needs sends that return at once

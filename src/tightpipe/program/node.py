@@ -1,4 +1,4 @@
-"""Nodes of a program: one compute, communication or validation step of a device."""
+"""Nodes of a program: each is one computation, communication or validation of a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.placement import Placement
 
 
 class NodeType(StrEnum):
-    """What a node does; the values are the types of the zero-bubble runtimes, and our waits."""
+    """What a node does; the names are those of the zero-bubble runtimes, which have no `WAIT`, however."""
 
     F = "F"
     B = "B"
@@ -28,12 +28,12 @@ class NodeType(StrEnum):
     SEND_POST_VALIDATION = "SEND_POST_VALIDATION"
     RECV_POST_VALIDATION = "RECV_POST_VALIDATION"
 
-    action: str  #: `SEND`, `RECV` or `WAIT`; empty for a node that is no communication
-    subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; else the type itself
+    action: str  #: `SEND`, `RECV` or `WAIT`; empty for a node that does not communicate
+    subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; otherwise the type itself
     is_compute: bool  #: whether the node is an operation of the order
 
     def __new__(cls, value: str) -> NodeType:
-        """Take the value apart once: every step of a replay asks for its parts."""
+        """Split the value into its parts only once, because every step of a replay needs them."""
         member = str.__new__(cls, value)
         member._value_ = value
         prefix, _, rest = value.partition("_")
@@ -44,7 +44,7 @@ class NodeType(StrEnum):
 
 
 class Message(NamedTuple):
-    """What identifies a message: the payload's kind, the stage that made it, its microbatch, both ends."""
+    """A message, identified by what it carries, the stage that made it, its microbatch and both devices."""
 
     subject: str
     stage: int
@@ -60,17 +60,22 @@ class Node:
     Parameters
     ----------
     type
-        What it does.
-    device, chunk, stage, microbatch
-        Where it runs and on what. `stage` is global; `chunk` is its index among the device's stages.
+        What the node does.
+    device
+        Device that runs the node.
+    chunk, stage
+        Stage that the node belongs to, as its index among the stages of the device and as its number in the
+        model.
+    microbatch
+        Microbatch that the node belongs to.
     start, end
-        Ticks at which the lowering placed it; communication has ``start == end``.
+        Times in ticks at which the lowering placed the node; they are equal for communication.
     peer
-        The other device of a communication, else None.
+        The other device of a communication; None for other nodes.
     rollback
-        Whether a receive is repeated when post-validation fails: its message was sent before that.
+        Whether a receive is repeated when post-validation fails, because its message was sent before it.
     joined
-        Whether a compute node runs together with the next node (DualPipe).
+        Whether a compute node runs together with the next node, as in DualPipe.
     """
 
     type: NodeType
@@ -89,12 +94,12 @@ class Node:
 
     @property
     def operation(self) -> Operation:
-        """The operation of a compute node."""
+        """The operation that a compute node runs."""
         return Operation(OpKind[self.type.value], self.stage, self.microbatch)
 
     @property
     def message(self) -> Message:
-        """The message of a communication node, the same for its send, receive and wait."""
+        """The message of a communication node, which is the same for its send, its receive and its wait."""
         assert self.peer is not None
         subject = self.type.subject
         if self.type.action == "SEND":
@@ -103,13 +108,16 @@ class Node:
         return Message(subject, made_at, self.microbatch, self.peer, self.device)
 
 
-# from the receiving stage to the one that made the payload; validation carries the sender's stage as it is
 _STEP_BACK = {"FORWARD": -1, "BACKWARD": 1, "POST_VALIDATION": 0}
+"""Difference between the stage that made a message and the stage in the node of its receive.
+
+A receive of post-validation names the stage of the sender.
+"""
 
 
 @lru_cache(maxsize=64)
 def chunks(placement: Placement) -> tuple[dict[int, int], ...]:
-    """Return for each device the chunk of each of its stages."""
+    """Return for each device a dictionary from the stages that it holds to their chunks."""
     return tuple(
         {stage: chunk for chunk, stage in enumerate(placement.stages_on(device))}
         for device in range(placement.devices)

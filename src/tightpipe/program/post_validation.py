@@ -1,8 +1,8 @@
-"""Where the devices validate the previous optimizer step.
+"""The places in a program where the devices validate the previous optimizer step (post-validation).
 
-The step is taken before the global norm is known everywhere; during warm-up the partial norms run
-from the last device to the first, and each device then confirms its step or rolls it back
-(Qi et al., arXiv:2401.10241, section 4).
+Each device takes the optimizer step before the global gradient norm is known. During the next warm-up, the
+partial norms are sent from the last device to the first, and each device then confirms its step or rolls it
+back (Qi et al., arXiv:2401.10241, section 4).
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ Ranked = tuple[int, Node]  # rank among the validation nodes of all devices at t
 
 
 def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]]:
-    """Return for each device its receive, send and validation, with their ranks.
+    """Return for each device the nodes that receive the norm, send it on and validate, with their ranks.
 
-    A device receives the norm when the next one sends it; in the `published` order only when it
-    validates itself, which is no earlier.
+    A device receives the norm when the next device sends it. With `published`, it receives the norm only when
+    it validates itself, which is at the same time or later.
     """
     times = _times(schedule)
     return [_of_device(schedule.instance, device, times, published) for device in range(len(times))]
 
 
 def _times(schedule: Schedule) -> list[int]:
-    """Return when each device validates: one communication before the F during which it can still wait."""
+    """Return when each device validates, in ticks.
+
+    Device d of p validates one communication time before the F of microbatch 2(p - 1 - d) at its first stage,
+    or before the last F there if an iteration has fewer microbatches. It is then still in its warm-up,
+    and computes while the norm arrives. It never validates before the device that sends it the norm.
+    """
     instance = schedule.instance
     starts = {
         (s, m): t
@@ -52,7 +57,7 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return the communication time from the neighbour that the norm comes from; at the end, to the other."""
+    """Return the communication time from the next device, in ticks; for the last one, to the one before."""
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0
@@ -69,7 +74,7 @@ def _of_device(instance: Instance, device: int, times: list[int], published: boo
 
     if device < last:
         sender = _first_stage(instance, device + 1)
-        # both ends of a message have the sender's time and rank, wherever sends and receives must meet
+        # Unless published, both ends of a message have the time and rank of its sender, so that they meet.
         at, received = (rank, time) if published else (rank - 2, times[device + 1])
         add(at, NodeType.RECV_POST_VALIDATION, sender, received, device + 1)
     if device:

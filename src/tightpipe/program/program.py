@@ -1,4 +1,4 @@
-"""Program: an order lowered to what each device does, with communication."""
+"""A program is an order with all communication: everything that each device does, in sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Program:
     instance
         The problem that the program solves.
     devices
-        One tuple of nodes per device.
+        The nodes of each device, in sequence.
     """
 
     instance: Instance
@@ -32,15 +32,15 @@ class Program:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the text form.
+        """SHA-256 hash of the program's text form.
 
-        That has one line per device with a token ``<TYPE>.<chunk>.<microbatch>.<rollback>`` per node.
+        The text has one line per device, with a word ``<TYPE>.<chunk>.<microbatch>.<rollback>`` per node.
         """
         return hashlib.sha256(str(self).encode()).hexdigest()
 
     @property
     def order(self) -> Order:
-        """The order that the compute nodes are in."""
+        """The order of the compute nodes, without communication."""
         return Order.from_slots([list(_slots(nodes)) for nodes in self.devices])
 
 

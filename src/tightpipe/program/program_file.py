@@ -1,7 +1,7 @@
-"""Programs as JSON files.
+"""Programs are read from and written to JSON files.
 
 ``{"instance": {...}, "nodes": ["type", "chunk", ...], "devices": [[[type, chunk, ...], ...], ...]}``:
-`nodes` names the fields of a node, a device's entries are its nodes in order.
+`nodes` names the fields of a node, and `devices` has a list for each device with its nodes in sequence.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _NUMBERS = ("chunk", "stage", "microbatch", "start", "end")
 
 
 def save_program(program: Program, path: str | Path) -> None:
-    """Write a program's file in one step."""
+    """Write a program as a JSON file."""
     write_text(path, json.dumps(program_to_dict(program)) + "\n")
 
 
 def load_program(path: str | Path) -> Program:
-    """Read a program's file.
+    """Return the program of a file.
 
     Raises
     ------
     InputError
-        If it is not the file of a complete program; naming the entry, or what is missing.
+        If the file is not that of a complete program; the message names the wrong entry or what is missing.
     """
     data = read_json(path)
     try:
@@ -45,7 +45,7 @@ def load_program(path: str | Path) -> Program:
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
-    """Return the content of the program's file."""
+    """Return the content of a program's file as plain data."""
     return {
         "instance": instance_to_dict(program.instance),
         "nodes": list(_FIELDS),

@@ -1,7 +1,7 @@
-"""Replay: run a program node by node, find deadlocks, time it with its waits.
+"""A replay runs a program node by node, which finds its deadlocks and its times with all waits.
 
-Nothing here looks at `simulate`: the program alone says what happens when, so that the two check
-each other.
+It does not use `simulate`: the program alone determines what happens when, so that the replay and the
+simulator check each other.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from .steps import Step, device_steps
 class Semantics(StrEnum):
     """What a send and a receive wait for."""
 
-    BLOCKING = "blocking"  #: both ends wait for each other and for the transfer
-    BUFFERED = "buffered"  #: a send returns at once, a receive waits for its message
-    ASYNCHRONOUS = "asynchronous"  #: both return at once, the operation that needs the message waits
+    BLOCKING = "blocking"  #: a send and its receive wait for each other and for the transfer
+    BUFFERED = "buffered"  #: a send returns at once, and a receive waits for its message
+    ASYNCHRONOUS = "asynchronous"  #: both return at once, and the operation that needs the message waits
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """When everything happened, in ticks.
+    """The times at which the nodes of a program run, in ticks.
 
     Parameters
     ----------
     program
-        What ran.
+        The program that was replayed.
     start, end
-        For each device one time per node: when it began (an operation: when it had its input) and
-        when the device went on.
+        For each device, one time per node: when the node began, and when the device went on to the next
+        node. An operation begins when it has its input.
     """
 
     program: Program
@@ -49,19 +49,19 @@ class Replay:
 
     @property
     def schedule(self) -> Schedule:
-        """The operations with the times at which they ran."""
+        """The operations of the program with the times at which they ran."""
         computes = np.array([node.type.is_compute for nodes in self.program.devices for node in nodes])
         start, end = (np.array([t for row in times for t in row]) for times in (self.start, self.end))
         return Schedule(self.program.instance, self.program.order, start[computes], end[computes])
 
     @property
     def waited(self) -> tuple[int, ...]:
-        """How long each device stood still between its first and its last operation."""
+        """Ticks for which each device stood still between its first and its last operation."""
         return tuple(metrics.idle_times(self.schedule).tolist())
 
     @property
     def cost(self) -> int:
-        """The instance's objective."""
+        """Value of the instance's objective, in ticks."""
         return metrics.cost(self.schedule)
 
 
@@ -73,30 +73,34 @@ def replay(
     link_occupancy: int | None = None,
     hold_first: bool = True,
 ) -> Replay:
-    """Run a program.
+    """Run a program on simulated devices and return its times.
 
     Parameters
     ----------
     program
-        What to run.
+        The program to run.
     semantics
-        How sends and receives wait. A receive with a wait of its own never blocks: its wait does.
+        What sends and receives wait for. If a receive has a separate wait, that wait blocks in its place.
     fuse
-        Whether neighbouring sends and receives of a device are issued as one batch, which ends with
-        the last of them.
+        Whether neighbouring sends and receives of a device are issued as one batch, which ends when the last
+        of them ends.
     link_occupancy
-        Ticks for which a message keeps its directed link from the next one, at least 0; None takes the
-        instance's. With another number than the instance's the replay shows what contention costs a
-        schedule that did not expect it.
+        Ticks for which a message keeps its directed link busy, at least 0; None takes the value of the
+        instance. A larger value shows how contention slows down a schedule that did not expect it.
     hold_first
         Whether the first operation of a device waits for the start that the schedule gave it.
+
+    Returns
+    -------
+    Replay
+        The times of all nodes.
 
     Raises
     ------
     DeadlockError
-        If devices wait for each other; the message names the cycle.
+        If devices wait for each other; the message names those in the circle.
     InputError
-        If the program lacks something, or an operation stands before its input on its own device.
+        If the program is incomplete, or an operation stands before its input on its own device.
     """
     try:
         semantics = Semantics(semantics)
@@ -113,7 +117,7 @@ def replay(
 
 
 class _Machine:
-    """The devices' positions and clocks, the messages and the links."""
+    """The state of a replay: position and clock of each device, and the times of messages and links."""
 
     def __init__(
         self, program: Program, semantics: Semantics, fuse: bool, occupancy: int, hold_first: bool
@@ -125,7 +129,7 @@ class _Machine:
         self.has_wait = {n.message for nodes in devices for n in nodes if n.type.action == "WAIT"}
         self.head = [0] * len(devices)
         self.clock = [0] * len(devices)
-        self.began: list[int | None] = [None] * len(devices)  # when the step at the head began
+        self.began: list[int | None] = [None] * len(devices)  # when the current step of each device began
         self.sent: dict[Message, int] = {}
         self.received: dict[Message, int] = {}
         self.arrival: dict[Message, int] = {}
@@ -134,11 +138,11 @@ class _Machine:
         self.end: list[list[int]] = [[] for _ in devices]
 
     def run(self) -> None:
-        """Let each device run until it has to wait, and again whenever a peer has done its part."""
-        queue = deque(range(len(self.steps)))
-        while queue:
-            device = queue.popleft()
-            while self.head[device] < len(self.steps[device]) and self._advance(device, queue):
+        """Let each device run until it has to wait, and again whenever a peer has sent or can receive."""
+        awake = deque(range(len(self.steps)))
+        while awake:
+            device = awake.popleft()
+            while self.head[device] < len(self.steps[device]) and self._advance(device, awake):
                 pass
         if any(len(times) < len(nodes) for times, nodes in zip(self.end, self.program.devices, strict=True)):
             raise DeadlockError(self._describe_deadlock())
@@ -146,14 +150,17 @@ class _Machine:
     def result(self) -> Replay:
         return Replay(self.program, tuple(map(tuple, self.start)), tuple(map(tuple, self.end)))
 
-    def _advance(self, device: int, queue: deque[int]) -> bool:
-        """Begin and end the device's next step as far as it can; say whether it ended."""
+    def _advance(self, device: int, awake: deque[int]) -> bool:
+        """Begin and end the current step of a device as far as possible; return whether it has ended.
+
+        Peers of messages that the step begins are appended to `awake`.
+        """
         step = self.steps[device][self.head[device]]
         if self.began[device] is None:
             if any(message not in self.arrival for message in step.needs):
                 return False
             self._begin(device, step)
-            queue.extend(node.peer for node in step.nodes if node.peer is not None)
+            awake.extend(node.peer for node in step.nodes if node.peer is not None)
         blockers = self._blockers(step)
         if any(message not in self.arrival for message in blockers):
             return False
@@ -186,7 +193,7 @@ class _Machine:
         self._meet(message)
 
     def _meet(self, message: Message) -> None:
-        """Set the message's arrival if all that it depends on has happened."""
+        """Set the time at which the message arrives, once all that it depends on has happened."""
         if message not in self.sent or message in self.arrival:
             return
         departs = self.sent[message]
@@ -199,7 +206,7 @@ class _Machine:
         self.arrival[message] = departs + self.program.instance.comm(message.sender, message.receiver)
 
     def _take_link(self, message: Message, ready: int) -> int:
-        """Return when the message departs: a link carries messages in the order in which they are ready."""
+        """Return when the message departs, in ticks; a link carries messages as they become ready."""
         link = (message.sender, message.receiver)
         departs = max(ready, self.link_free.get(link, 0))
         self.link_free[link] = departs + self.occupancy
@@ -218,7 +225,10 @@ class _Machine:
         ]
 
     def _describe_deadlock(self) -> str:
-        """Follow 'waits for' from a stuck device to the next until one repeats."""
+        """Return a sentence on the devices that wait for each other in a circle.
+
+        From a stuck device, the loop goes on to the device that it waits for, until one repeats.
+        """
         stuck = [d for d, steps in enumerate(self.steps) if self.head[d] < len(steps)]
         device, seen = stuck[0], [stuck[0]]
         while True:

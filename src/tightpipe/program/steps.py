@@ -1,4 +1,4 @@
-"""A device's program as steps: what begins together, and which messages it needs."""
+"""The program of a device as steps, each of which consists of the nodes that begin together."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Step:
     Parameters
     ----------
     nodes
-        What begins together.
+        The nodes that begin together.
     needs
-        The messages that must have arrived before.
+        The messages that must have arrived before the step begins.
     duration
-        Ticks that it takes, 0 where it only communicates.
+        Duration of the computations in ticks; 0 if the step only communicates.
     """
 
     nodes: tuple[Node, ...]
@@ -36,7 +36,7 @@ class Step:
 
 
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
-    """Group a device's nodes into steps; with `fuse` neighbouring sends and receives are one batch.
+    """Return the nodes of a device grouped into steps; with `fuse`, messages that are neighbours form one.
 
     Raises
     ------
@@ -87,7 +87,14 @@ def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[M
 
 
 def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    """Yield the message that an operation needs; check that what it needs from its own device has run."""
+    """Yield the message that an operation needs, if it needs one.
+
+    Raises
+    ------
+    InputError
+        If the operation stands before the one whose result it needs on its own device, or before the receive
+        of its message.
+    """
     source = _source(instance, node)
     if source is None:
         return
@@ -107,7 +114,7 @@ def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[
 
 
 def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
-    """Return kind and stage of the operation whose result a compute node needs."""
+    """Return kind and stage of the operation whose result a compute node needs; None if it needs none."""
     if node.type is NodeType.F:
         return (OpKind.F, node.stage - 1) if node.stage else None
     if node.type is NodeType.W:

@@ -1,4 +1,7 @@
-"""One self-contained HTML page about schedules: table, figures, interactive Gantt charts, explanations."""
+"""A report is one HTML page about schedules, with a table, figures, Gantt charts and explanations.
+
+The page needs no other file and no network.
+"""
 
 from .entry import Entry, Report
 from .figures import Figure, load_figures

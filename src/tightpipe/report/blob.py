@@ -1,4 +1,4 @@
-"""Arrays as text inside a page: concatenated, deflated, base64."""
+"""Arrays are stored as text inside a page: concatenated, compressed and encoded in base64."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_ALIGNMENT = 8  # a typed array starts at a multiple of its element's size
-_EXACT = 2**53  # integers up to here are exact as JavaScript numbers
+_ALIGNMENT = 8  # bytes; a typed array of JavaScript starts at a multiple of its element's size
+_EXACT = 2**53  # larger integers may not be exact as JavaScript numbers
 _JAVASCRIPT = {"f8": "Float64Array", "i4": "Int32Array", "u2": "Uint16Array", "u1": "Uint8Array"}
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Compressed arrays and where each lies: name, JavaScript type, first byte, number of elements."""
+    """Compressed arrays as text.
+
+    `layout` has for each array its name, its JavaScript type, its first byte and its number of elements.
+    """
 
     layout: tuple[tuple[str, str, int, int], ...]
     data: str
 
 
 def pack(arrays: Mapping[str, tuple[str, NDArray[Any]]]) -> Blob:
-    """Compress arrays, each given with its type: f8, i4, u2 or u1, little-endian.
+    """Return compressed arrays; each is given with its little-endian type, f8, i4, u2 or u1.
 
     Raises
     ------
     OverflowError
-        If a number does not fit its type exactly.
+        If the type of an array cannot hold one of its numbers exactly.
     """
     layout, parts, offset = [], [], 0
     for name, (kind, values) in arrays.items():

@@ -1,4 +1,4 @@
-"""A schedule and its explanation as the page's scripts read them."""
+"""A schedule and its explanation, in the form in which the scripts of the page read them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..kernels.arrays import Ints
 from .blob import Blob, pack
 from .entry import Entry
 
-_LONGEST = 12  # idle intervals in the page's table
+_LONGEST = 12  # number of idle intervals in the table of the page
 
 Typed = tuple[str, NDArray[Any]]
 
 
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
-    """Return what is known of a schedule, and its operations and idle times as arrays.
+    """Return the figures and tables of a schedule, and its operations and idle times as arrays.
 
-    Times that mostly repeat are stored as differences, which compresses them well.
+    Starts and sources are stored as differences, which mostly repeat and therefore compress well.
     """
     blob = pack({**_operations(found), **_idle(found)})
     return {**_numbers(entry, found), "explanation": _explanation(found), "layout": blob.layout}, blob
@@ -32,7 +32,7 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
-    t = arrays_of(instance)
+    deltas = arrays_of(instance).delta
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -43,13 +43,13 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "offsets": schedule.order.offsets.tolist(),
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),
-        "delta": t.delta.tolist() if instance.memory is not None else None,
+        "delta": deltas.tolist() if instance.memory is not None else None,
         "limit": [instance.memory_limit(d) for d in range(instance.devices)],
     }
 
 
 def _operations(found: Explanation) -> dict[str, Typed]:
-    """Return one entry per operation; see `Arrivals` for what it waited for."""
+    """Return the arrays with one entry per operation; `Arrivals` describes the input of an operation."""
     schedule = found.schedule
     kind, stage, microbatch = schedule.order.operations.T
     inputs = arrivals(schedule)
@@ -70,7 +70,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
 
 
 def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
-    """Return the row of each operation; -1 for None."""
+    """Return the row of each operation in the schedule's order; -1 for None."""
     order = found.schedule.order
     where = np.full((len(OpKind), found.schedule.instance.stages, found.schedule.instance.microbatches), -1)
     where[tuple(order.operations.T)] = np.arange(len(order))
@@ -78,7 +78,7 @@ def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
 
 
 def _idle(found: Explanation) -> dict[str, Typed]:
-    """Return one entry per idle interval, device after device."""
+    """Return the arrays with one entry per idle interval, sorted by device."""
     reasons, phases = list(Reason), list(Phase)
     first = np.cumsum([0, *np.bincount([i.device for i in found.idle], minlength=len(found.devices))])
     named = {f"idle{key.capitalize()}": key for key in ("next", "awaits", "ready", "frees")}
@@ -93,7 +93,7 @@ def _idle(found: Explanation) -> dict[str, Typed]:
 
 
 def _explanation(found: Explanation) -> dict[str, Any]:
-    """Return the tables that stand beneath a chart."""
+    """Return the content of the tables beneath a chart."""
     longest = sorted(found.idle, key=lambda i: -i.ticks)[:_LONGEST]
     path = [
         {key: getattr(leg, key) for key in ("start", "ticks", "computing", "messages", "late", "devices")}

@@ -1,4 +1,4 @@
-"""Which columns the summary table shows, and how."""
+"""The choice of columns for the summary table, and the way in which their values are written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .entry import Entry, Value
 
 _RATES = ("bubble_rate", "imbalance", "gap")
-_NEVER = (  # what identifies a row, stands in another column too, or is the page's line of conditions
+_NEVER = (  # these identify a row, repeat another column, or stand in the page's line of conditions
     *("key", "instance_hash", "trace", "state", "attempts", "finished_at", "host", "cores", "threads"),
     *("comm_ticks", "memory_limit", "work", "bubble"),
     *("tightpipe_version", "ortools_version", "python_version"),
@@ -17,7 +17,11 @@ _NEVER = (  # what identifies a row, stands in another column too, or is the pag
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its key in the entries' values, and how its values are written: text, number or rate."""
+    """A column of the table.
+
+    `key` is its key in the values of an entry, and `kind` says how its values are written: as a text, a
+    number or a rate.
+    """
 
     key: str
     title: str
@@ -25,7 +29,7 @@ class Column:
 
 
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, Value]]]:
-    """Return the columns in which entries differ, and name and value of those that are the same in all."""
+    """Return the columns in which entries differ, and the name and value of each column that is constant."""
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []
     same: list[tuple[str, Value]] = []

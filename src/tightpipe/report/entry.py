@@ -1,4 +1,4 @@
-"""What a report is about: entries, one per line of its table, and figures."""
+"""A report consists of entries, one for each line of its table, and of figures."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ class Entry:
     Parameters
     ----------
     values
-        The line, by column.
+        Values of the line, by the key of their column.
     label
-        What the schedule is called.
+        Name of the schedule on the page.
     schedule
-        A valid schedule, or None where there is none.
+        A valid schedule, or None if there is none.
     method
-        Name of the method that made it, or None.
+        Name of the method that made the schedule, or None if it is unknown.
     bound
         A proven lower bound of the cost in ticks, or None.
     problem
-        Entries of one problem are drawn beneath each other for comparison; empty: alone.
+        Name of the problem that the schedule solves. Charts of one problem are drawn beneath each other for
+        comparison; charts without a problem (empty) are all drawn together.
     reference
-        Whether it is what others of its problem are compared with: a heuristic's schedule.
+        Whether other entries of the problem are compared with this one, because a heuristic made it.
     """
 
     values: Mapping[str, Value]
@@ -44,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Title, a line about how the numbers came about, entries and figures."""
+    """The content of a page: its title, a line on the conditions of the computation, entries and figures."""
 
     title: str
     conditions: str

@@ -1,4 +1,4 @@
-"""A study's pictures as data inside the page."""
+"""The pictures of a study are stored as data inside the page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture with its name; `source` is a data URI."""
+    """A picture with its name; `source` is a data URI, which contains the picture."""
 
     name: str
     source: str
 
 
 def load_figures(folder: Path) -> tuple[Figure, ...]:
-    """Return the PNG and SVG pictures of a folder by name; of two with the same name the PNG."""
+    """Return the PNG and SVG pictures of a folder, sorted by name; of two with one name, only the PNG."""
     chosen = {path.stem: path for suffix in (".svg", ".png") for path in sorted(folder.glob(f"*{suffix}"))}
     return tuple(Figure(_title(stem), _data_uri(chosen[stem])) for stem in sorted(chosen))
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else."""
+"""A report is rendered as one HTML file, which contains its style, its scripts and its data."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _ASSETS = files(__package__).joinpath("assets")
 
 
 def render(report: Report, *, relax: bool = True, finished: Finished | None = None) -> str:
-    """Return the page.
+    """Return the page of a report as HTML.
 
     Parameters
     ----------
     report
-        What it is about; its schedules must be valid.
+        Content of the page; its schedules must be valid.
     relax
-        Whether to compute what weaker constraints would give, which runs heuristics.
+        Whether to compute the costs under weaker constraints, for which heuristics have to run.
     finished
-        Called with each entry whose schedule has been explained.
+        Function that is called with each entry after its schedule has been explained.
     """
     columns, same = split_columns(report.entries)
     charts: list[dict[str, Any]] = []
     blobs: list[str] = []
-    places: dict[int, int] = {}  # of an entry: its chart
+    places: dict[int, int] = {}  # from the number of an entry to that of its chart
     for number, entry in enumerate(report.entries):
         if entry.schedule is not None:
             numbers, blob = chart(entry, _explain(entry, relax))
@@ -74,10 +74,11 @@ def _explain(entry: Entry, relax: bool) -> Explanation:
 
 
 def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]:
-    """Return for each entry the charts to draw beneath each other.
+    """Return for each entry the numbers of the charts that are drawn beneath each other.
 
-    Those are the cheapest reference of its problem and its own; a reference stands with the cheapest of
-    the others. Entries of no problem all stand together, their own first.
+    For an entry that is no reference, these are the cheapest reference of its problem and its own chart. For
+    a reference, they are its own chart and the cheapest of the other entries. An entry without a problem is
+    drawn with all other entries, its own chart first.
     """
     drawn = [number for number in range(len(entries)) if number in places]
 
@@ -99,7 +100,7 @@ def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]
 
 
 def _vocabulary(lanes: int) -> dict[str, Any]:
-    """Return names and colours, which the page shares with the figures."""
+    """Return the names and the colours that the page uses; the colours are those of the figures."""
     shades = [[palette.shade(kind, lane, lanes) for lane in range(lanes)] for kind in OpKind]
     return {
         "kinds": [kind.name for kind in OpKind],
@@ -114,7 +115,7 @@ def _vocabulary(lanes: int) -> dict[str, Any]:
 
 
 def _surfaces() -> dict[str, str]:
-    """Return the colours of all that is no operation, by the names that scripts and style sheets use."""
+    """Return the colours of texts and areas, by the names that scripts and style sheets use."""
     return {
         "ink": palette.INK,
         "soft": palette.SOFT,
@@ -144,7 +145,7 @@ def _styles() -> str:
 
 
 def _modules() -> dict[str, str]:
-    """Return the scripts as an import map to data URIs: modules of one file, unchanged."""
+    """Return the scripts by module name as data URIs, so that they can import each other within one file."""
     return {
         name.removesuffix(".js"): f"data:text/javascript;base64,{b64encode(_text(name).encode()).decode()}"
         for name in _names(".js")

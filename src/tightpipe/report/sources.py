@@ -1,4 +1,4 @@
-"""Reports of a study's folder and of schedule files."""
+"""Reports are made from the folder of a study, or from schedule files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .figures import load_figures
 
 
 def report_of_study(folder: Path) -> Report:
-    """Return the report of a sweep's folder.
+    """Return the report of the study that a sweep has written into a folder.
 
     Raises
     ------
     InputError
-        If the folder holds no study, or one that cannot be read.
+        If the folder holds no study, or the study cannot be read.
     """
     study = load_study(folder)
     entries = tuple(_entry_of_row(study, row) for row in study.rows)
@@ -32,7 +32,7 @@ def report_of_study(folder: Path) -> Report:
 
 
 def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
-    """Return the report of validated schedule files, each given with its path; all are compared."""
+    """Return the report that compares validated schedule files, each given with its path."""
     entries = tuple(_entry_of_file(Path(path), content) for path, content in files)
     return Report(", ".join(Path(path).stem for path, _ in files), "", entries)
 
@@ -73,7 +73,7 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
 
 
 def _conditions(folder: Path) -> str:
-    """Return the line about where and with what a study was computed; empty if nothing tells."""
+    """Return a line on the machine and the versions that computed a study; empty if its folder has none."""
     path = folder / "environment.json"
     if not path.exists():
         return ""

@@ -1,4 +1,4 @@
-"""Schedules run and profiled with PyTorch (optional extra ``torch``)."""
+"""Schedules are run, and stages of models are profiled, with PyTorch (optional extra ``torch``)."""
 
 from ..core.errors import RunError
 from .measured import Measured, RunReport, Span

@@ -1,4 +1,4 @@
-"""What a run measured, and how that compares with what the schedule predicts."""
+"""The measurements of a run in PyTorch, and their comparison with the prediction of the schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MICRO = 1e6
 
 
 class Span(NamedTuple):
-    """When an operation computed, in seconds of the machine's clock; its waits are not in it."""
+    """The time in which an operation computed, without its waits, in seconds of the machine's clock."""
 
     operation: Operation
     start: float
@@ -25,17 +25,17 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The spans of each device, in the order in which they ran."""
+    """The measured spans of each device, in the sequence in which its operations ran."""
 
     devices: tuple[tuple[Span, ...], ...]
 
     @property
     def order(self) -> list[list[Operation]]:
-        """The operations of each device as they ran."""
+        """The operations of each device, in the sequence in which they ran."""
         return [[span.operation for span in spans] for spans in self.devices]
 
     def by_kind(self) -> dict[str, float]:
-        """Return the mean microseconds of each kind of operation that ran."""
+        """Return the mean duration of each kind of operation that ran, in microseconds."""
         times: dict[str, list[float]] = {}
         for spans in self.devices:
             for span in spans:
@@ -43,7 +43,7 @@ class Measured:
         return {kind: mean(values) for kind, values in sorted(times.items())}
 
     def typical(self, kind: OpKind, stage: int) -> int | None:
-        """Return the median microseconds of a kind at a stage, at least 1; None where it did not run."""
+        """Return the median duration of a kind at a stage in microseconds, at least 1; None if none ran."""
         times = [
             span.end - span.start
             for spans in self.devices
@@ -54,34 +54,34 @@ class Measured:
 
     @property
     def largest_span(self) -> float:
-        """Largest last end - first start of a device, in microseconds."""
+        """Largest span (last end - first start) of a device, in microseconds."""
         return max(spans[-1].end - spans[0].start for spans in self.devices) * _MICRO
 
     @property
     def bubble_rate(self) -> float:
-        """(Largest device span - largest time that a device computed) / largest device span."""
+        """Largest span minus largest computing time of a device, as a share of the largest span."""
         work = max(sum(span.end - span.start for span in spans) for spans in self.devices) * _MICRO
         return 1 - work / self.largest_span
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run in PyTorch.
+    """The results of a run in PyTorch.
 
     Parameters
     ----------
     schedule
-        What was asked for, with its own costs.
+        The schedule that was to be run, with the costs that it was made for.
     order
-        What was run: the schedule's order, or that with merged backwards.
+        The order that was run: that of the schedule, possibly with fused backwards.
     loss, reference_loss
-        Mean over the microbatches, of the pipeline and of one process that runs the whole model.
+        Mean loss over the microbatches, in the pipeline and in one process that runs the whole model.
     gradient_difference
-        Largest absolute difference of a gradient's entry from the single process.
+        Largest absolute difference between an entry of a gradient and that of the single process.
     largest_gradient
         Largest absolute entry of a gradient in the single process.
     measured
-        The operations' spans.
+        The measured times of the operations.
     """
 
     schedule: Schedule
@@ -94,23 +94,23 @@ class RunReport:
 
     @property
     def order_held(self) -> bool:
-        """Whether every device ran its operations in the order of the schedule."""
+        """Whether every device ran its operations in the given order."""
         return self.measured.order == self.order.to_lists()
 
     @property
     def predicted_bubble_rate(self) -> float:
-        """The bubble rate of the schedule with the costs that it was made for."""
+        """Bubble rate of the schedule with the costs that it was made for."""
         return metrics.bubble_rate(self.schedule)
 
     def with_measured_costs(self) -> Schedule:
-        """Simulate the order with the measured times: what the model says about this machine.
+        """Return the schedule that the simulator predicts from the measured durations.
 
-        Communication counts as 0: what it really takes is part of the difference from the measured span.
+        Communication takes no time in it, so its real time is part of the difference from the measured span.
         """
         return simulate(_measured_instance(self.schedule.instance, self.measured), _apart(self.order))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report's numbers; times in microseconds."""
+        """Return the figures of the report as plain data; times are in microseconds."""
         model = self.with_measured_costs()
         return {
             "loss": self.loss,
@@ -144,12 +144,15 @@ class RunReport:
 
 
 def _apart(order: Order) -> Order:
-    """Return the order with pairs taken apart: PyTorch runs them one after the other."""
+    """Return the order without pairs, because PyTorch runs the two operations of a pair one by one."""
     return Order(order.operations, order.offsets)
 
 
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:
-    """Return the instance with the typical measured times; halves of a fused backward are a guess."""
+    """Return the instance with the median measured durations and no communication.
+
+    The duration of a fused backward is divided equally between B and W, because only the sum was measured.
+    """
     columns: list[tuple[int, int, int]] = []
     for stage in range(instance.stages):
         f, b, w, bw = (measured.typical(kind, stage) for kind in OpKind)

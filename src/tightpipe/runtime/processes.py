@@ -1,4 +1,4 @@
-"""The processes of a run: start them, wait for them, end them together."""
+"""The processes of a run are started together, waited for, and ended together."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..core.errors import RunError
 
 _WORKER = Path(__file__).with_name("worker.py")
 _POLL_SECONDS = 0.05
-_TAIL = 2000  # characters of a failed process's output that are shown
+_TAIL = 2000  # so many characters of a failed process's output are shown
 
 
 def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
-    """Run one process per rank of the job in `folder` and wait for all of them.
+    """Run one process for each rank of the job in `folder`, and wait for all of them.
 
     Raises
     ------
     RunError
-        If one fails, or some do not end within `timeout` seconds; all are ended then.
+        If a process fails, or some do not end within `timeout` seconds. All processes are ended then.
     """
     processes = [_start(folder, rank) for rank in range(ranks)]
     try:
@@ -36,7 +36,7 @@ def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
 def _start(folder: Path, rank: int) -> subprocess.Popen[bytes]:
     environment = dict(os.environ)
     if sys.platform == "linux":
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes are on this machine
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
     with (folder / f"{rank}.log").open("wb") as log:
         command = [sys.executable, "-P", str(_WORKER), str(folder), str(rank)]
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)

@@ -1,6 +1,6 @@
-"""Profile a transformer's stages with PyTorch.
+"""The stages of a transformer are profiled with PyTorch.
 
-On a machine that has PyTorch alone run `stage_costs.py`, and read its table here with `read_table`.
+On a machine on which only PyTorch is installed, run `stage_costs.py`, and read its table with `read_table`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _SCRIPT = Path(__file__).with_name("stage_costs.py")
 
 @dataclass(frozen=True, slots=True)
 class TransformerShape:
-    """What is profiled.
+    """The shape of the transformer that is profiled.
 
     Parameters
     ----------
     layers
-        Of the whole model, spread over the stages as evenly as they go.
+        Number of layers of the whole model, which are spread over the stages as evenly as possible.
     hidden, heads
-        Width, a multiple of the number of heads.
+        Hidden size, and number of attention heads, of which the hidden size is a multiple.
     sequence, microbatch
-        Tokens per row and rows per microbatch.
+        Tokens per row, and rows per microbatch.
     dtype
-        One of `DTYPES`.
+        Type of all numbers, one of `DTYPES`.
     """
 
     layers: int
@@ -55,23 +55,23 @@ class TransformerShape:
 def profile_stages(
     shape: TransformerShape, stages: int, *, device: str | None = None, repeats: int = 10
 ) -> Profile:
-    """Measure F, B, W, communication and memory of a transformer's stages.
+    """Measure the durations of F, B, W and communication, and the memory, of the stages of a transformer.
 
     Parameters
     ----------
     shape
-        The transformer.
+        Shape of the transformer.
     stages
         Number of stages, at most `shape.layers`.
     device
-        `cpu` or `cuda`; None takes the GPU where there is one.
+        `cpu` or `cuda`; None takes a GPU if there is one.
     repeats
-        Runs of each stage that the median is taken of.
+        Number of runs of each stage; their median counts.
 
     Raises
     ------
     InputError
-        If PyTorch is missing, or the measurement fails; with what it said.
+        If PyTorch is missing, or the measurement fails; the message has the last line of its output.
     """
     require_torch("profiling")
     check_int("stages", stages, 1)

@@ -1,4 +1,4 @@
-"""Profiles from what training leaves behind: PyTorch's Chrome traces, logs of the zero-bubble runtime."""
+"""Profiles are read from files that training has written: traces of PyTorch, logs of zero-bubble runs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _WAITS = (
 
 
 def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
-    """Read the ``PP:<action>`` ranges of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
+    """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
-    A range includes the wait for its receive, so that of all microbatches the shortest counts. Traces
-    have neither communication times nor memory: `comm` is taken as given, in microseconds, and 0 where it
-    is None; the profile warns of that and of what else a trace cannot tell.
+    Durations come from the ranges ``PP:<action>``. A range includes the wait for its receive, so the shortest
+    one of all microbatches counts. Traces contain neither communication times nor memory. Communication takes
+    `comm` microseconds, or 0 if that is None, and the warnings of the profile say what was not measured.
 
     Raises
     ------
     InputError
-        If a file is no trace, or listing the stages and kinds that have no range; a trace of fused
-        backwards (B) has none of I and W.
+        If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. A
+        trace of fused backwards (B) has no ranges of I and W.
     """
     samples: Samples = {}
     fused = False
@@ -103,16 +103,16 @@ def _trace_text(path: str | Path) -> str:
 
 
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
-    """Read the last ``Performing ILP with`` record of the zero-bubble runtime's log.
+    """Return the profile of the last record ``Performing ILP with`` in a log of the zero-bubble runtime.
 
-    Its values are tuples with one entry per device: a number, or a list with one number per chunk.
-    Times are microseconds; memory is MB, and KiB in the profile. `placement` says which stages the
-    chunks are; None means linear for one chunk and V for two.
+    The values of the record are tuples with one entry per device, which is a number, or a list with one
+    number per chunk. Times are in microseconds. Memory is in MB in the log and in KiB in the profile.
+    `placement` says which stages the chunks are; None means linear for one chunk and V for two chunks.
 
     Raises
     ------
     InputError
-        If there is no such record, or naming the value that it lacks.
+        If the log has no such record, or the record lacks a value; the message names the value.
     """
     text = read_text(path)
     try:
@@ -130,7 +130,7 @@ def _last_record(text: str) -> dict[str, Any]:
 
 
 def _value(record: str, name: str) -> Any:
-    """Return the Python literal behind ``name=``: it ends before the next name, or with its line."""
+    """Return the Python literal after ``name=``, which ends before the next name or with its line."""
     match = re.search(
         rf"(?:^|[\s,]){name}=(.*?)(?=,\s*(?:{'|'.join(_ILP_NAMES)})=|\n\S|\n*\Z)", record, re.DOTALL
     )
@@ -163,7 +163,7 @@ def _from_record(record: dict[str, Any], placement: str | None) -> Profile:
 
 
 def _matrix(name: str, value: Any) -> list[list[float]]:
-    """Return one row per device with one number per chunk."""
+    """Return a value of the record as one row per device, with one number per chunk."""
     rows = list(value) if isinstance(value, list | tuple) else [value]
     wide = [list(row) if isinstance(row, list | tuple) else [row] for row in rows]
     if not wide or any(not row for row in wide):

@@ -1,4 +1,4 @@
-"""Profiles: what stages cost, the instance made of it, and the plain table ``stage,kind,time,memory``."""
+"""A profile holds the measured costs of stages; it is read from a table ``stage,kind,time,memory``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]
 _LARGEST = 1e12
 _DIGITS = 9
-_ROUNDING = 1e-6  # of what F adds: numbers in a file are decimal
+_ROUNDING = 1e-6  # share of the memory of F by which decimal numbers may miss the sum of 0
 _NO_COMM = "communication was not measured: comm is 0, as if messages took no time"
 _NO_MEMORY = "memory was not measured: memory is null, as if a device could hold any number of microbatches"
 
@@ -26,20 +26,21 @@ Samples = dict[tuple[int, str], list[float]]  # (stage, kind) -> microseconds
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What each stage costs.
+    """The measured costs of each stage.
 
     Parameters
     ----------
     forward, backward, weight
-        Ticks (microseconds) per stage, at least 1.
+        Durations of F, B and W at each stage in ticks (microseconds), at least 1.
     comm
-        Ticks of a message.
+        Duration of a message in ticks.
     memory
-        What F adds, B frees and W frees, per stage; None if it was not measured.
+        What F, B and W add to the memory at each stage, below 0 for what they free; None if memory was not
+        measured.
     limits
-        Memory limit per device; None if the profile has none.
+        Memory limit of each device; None if the profile has no limits.
     warnings
-        What was not measured, and what stands in its place; one sentence each.
+        One sentence for each quantity that was not measured, which says what is assumed instead.
     """
 
     forward: tuple[int, ...]
@@ -59,12 +60,22 @@ class Profile:
         limit: int | Sequence[int] | None = None,
         objective: Objective | str = Objective.DEVICE_SPAN,
     ) -> Instance:
-        """Return the instance of the profiled stages.
+        """Return the instance that has the profiled stages.
+
+        Parameters
+        ----------
+        devices
+            Number of devices, which divides the number of stages.
+        microbatches, placement, objective
+            See `Instance`.
+        limit
+            Memory limit, a number or one number per device; None takes that of the profile.
 
         Raises
         ------
         InputError
-            If the number of stages does not fit the placement, or a limit is given without memory.
+            If the number of stages does not fit the devices and the placement, or there is a limit although
+            memory was not measured.
         """
         stages = len(self.forward)
         check_int("devices", devices, 1)
@@ -91,16 +102,17 @@ class Profile:
 
 
 def read_table(path: str | Path) -> Profile:
-    """Read a table ``stage,kind,time,memory``: kinds F, B, W of every stage, and a row of kind comm.
+    """Return the profile of a table ``stage,kind,time,memory``.
 
-    Times are microseconds, memory is in any unit (F adds, B and W free; the memory column may be empty
-    everywhere; at every stage the three sum to 0). The stage of the comm row is empty; without that row
-    communication counts as 0, with a warning. Of several rows of one stage and kind the smallest time counts.
+    The table has rows of the kinds F, B and W for every stage, and one row of kind ``comm``. Times are in
+    microseconds. Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage; the
+    column may be empty in all rows. The row ``comm`` has no stage; without it, communication takes 0 ticks
+    and the profile has a warning. If a stage and kind has several rows, the smallest time counts.
 
     Raises
     ------
     InputError
-        Naming file, line and rule, or the records that are missing.
+        If the file breaks one of these rules; the message names file, line and rule, or the missing rows.
     """
     try:
         return _from_rows(list(csv.reader(read_text(path).splitlines())))
@@ -152,29 +164,35 @@ def _number(text: str, key: str) -> float:
 
 
 def check_time(value: float, key: str) -> float:
-    """Return a time in microseconds if it is one: from 0 to below 10**12."""
+    """Return a time in microseconds if it is in the range from 0 to below 10**12.
+
+    Raises
+    ------
+    InputError
+        If the time is out of that range; the message names `key`.
+    """
     if not 0 <= value < _LARGEST:
         raise InputError("must be a number of microseconds, at least 0", key=key, value=value)
     return value
 
 
 def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
-    """Make a profile of the smallest times; of what was not measured it says so.
+    """Return the profile of the smallest times, with a warning for each quantity that was not measured.
 
     Parameters
     ----------
     samples
-        Times of every stage and kind in microseconds.
+        Measured times of each stage and kind, in microseconds.
     memory
-        What F adds and B and W free, in one unit; empty if it was not measured.
+        What F adds and B and W free at each stage, in one unit; empty if memory was not measured.
     comm
-        Microseconds of a message; None if that was not measured.
+        Time of a message in microseconds; None if it was not measured.
 
     Raises
     ------
     InputError
-        Listing the stages and kinds that have no time, or memory for some but not for all; or naming the
-        stage where F, B and W do not sum to 0, or B or W adds memory.
+        If a stage and kind has no time, or only some of them have memory; the message lists the missing ones.
+        Also if at some stage F, B and W do not sum to 0, or B or W adds memory.
     """
     last = max((stage for stage, _ in samples), default=0)
     stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)
@@ -203,7 +221,7 @@ def _check_present(what: str, wanted: list[tuple[int, str]], found: Iterable[tup
 
 
 def _held(stage: int, deltas: Sequence[float]) -> tuple[int, int, int]:
-    """Return what F adds and B and W free at a stage as whole numbers that sum to 0: W takes the rounding."""
+    """Return the memory deltas of F, B and W at a stage as integers that sum to 0; W takes the rounding."""
     forward, backward, weight = deltas
     if forward < 0 or backward > 0 or weight > 0:
         rule = "F must be at least 0, B and W at most 0: they free what F adds"

@@ -1,4 +1,4 @@
-"""Run a schedule in PyTorch, one gloo process per device on the CPU, and measure it."""
+"""A schedule is run and measured in PyTorch, with one process (backend gloo) per device on the CPU."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ MODELS = ("mlp", "transformer")
 
 @dataclass(frozen=True, slots=True)
 class RunModel:
-    """The model that is trained, the same number of layers at every stage.
+    """The model that is trained, with the same number of layers at every stage.
 
     Parameters
     ----------
     model
-        `mlp` or `transformer`.
+        Kind of the model, `mlp` or `transformer`.
     width
         Hidden size; for a transformer a multiple of `heads`.
     layers
-        Layers per stage.
+        Number of layers of a stage.
     batch
         Rows per microbatch.
     sequence, heads
-        Tokens per row and attention heads; a transformer's alone.
+        Tokens per row and number of attention heads, for a transformer only.
     seed
-        Of parameters and data.
+        Seed of the random parameters and data, at least 0.
     """
 
     model: str = "mlp"
@@ -66,32 +66,32 @@ def run_schedule(
     steps: int = 2,
     timeout: float = 300.0,
 ) -> RunReport:
-    """Run a schedule through PyTorch's own schedule runtime.
+    """Run a schedule in the pipeline runtime of PyTorch, and compare it with a single process.
 
     Parameters
     ----------
     schedule
-        A valid schedule of one iteration, of a placement with one direction.
+        A valid schedule of one iteration, in a placement with one direction.
     model
-        What to train; the default is a small MLP.
+        Model to train; None takes a small MLP.
     merge
         Whether each B is fused with the W that follows it directly, as in the export.
     steps
-        Training steps; the last one is measured, the others warm up.
+        Number of training steps, at least 1; the last one is measured, the others warm up.
     timeout
         Seconds after which the processes are ended.
 
     Returns
     -------
     RunReport
-        Loss and gradients against a single process, measured times, order and bubble.
+        Loss and gradients in comparison with a single process, and the measured times.
 
     Raises
     ------
     InputError
         If PyTorch is missing or cannot run the schedule.
     RunError
-        If a process fails or the time is over.
+        If a process fails or does not end in time.
     """
     require_torch("running a schedule")
     check_int("steps", steps, 1)

@@ -1,12 +1,12 @@
-"""Measure what a transformer stage costs: a script that needs PyTorch alone.
+"""A script that measures the costs of the stages of a transformer, and needs only PyTorch.
 
 ``python stage_costs.py --layers 2 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
 prints a table ``stage,kind,time,memory`` (microseconds, bytes), which `tightpipe.runtime.read_table`
-reads; it runs on a machine where nothing else is installed.
+reads. It runs on a machine on which nothing but PyTorch is installed.
 
-B and W are timed apart, split as torch.distributed.pipelining splits them. Memory is measured on a
-GPU; on the CPU it is counted: F keeps what autograd saves, and of that W still needs the inputs of the
-linear maps.
+B and W are timed separately, split as torch.distributed.pipelining splits them. On a GPU, memory is
+measured. On the CPU it is counted: F keeps the tensors that autograd saves, and B frees them except for the
+inputs of linear maps, which W needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 HEADER = "stage,kind,time,memory"
-_ROUNDS = 20  # ping-pongs that the communication time is the median of
+_ROUNDS = 20  # the communication time is the median of so many messages
 _MICRO = 1e6
 
 Costs = dict[str, tuple[float, int]]  # kind -> microseconds, bytes
@@ -45,7 +45,7 @@ class Layer(nn.Module):
         self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output, shape (batch, sequence, hidden) as its input."""
+        """Return the layer's output, which like its input has the shape (batch, sequence, hidden)."""
         q, k, v = (self._split(part) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
@@ -57,7 +57,7 @@ class Layer(nn.Module):
 
 
 class Stage:
-    """Some layers on a device, and the steps that a pipeline runs on them."""
+    """Some layers on a device, and the operations F, B and W that a pipeline runs on them."""
 
     def __init__(self, options: argparse.Namespace, layers: int) -> None:
         self.device, self.dtype = torch.device(options.device), getattr(torch, options.dtype)
@@ -70,7 +70,14 @@ class Stage:
         return torch.randn(self.shape, device=self.device, dtype=self.dtype)
 
     def run(self) -> tuple[list[float], list[int]]:
-        """Run F, B and W once; return the times of their borders and the memory held at these."""
+        """Run F, B and W once.
+
+        Returns
+        -------
+        tuple of two lists
+            Four times in seconds, at which F begins and F, B and W end; and three numbers of bytes, which are
+            held before F, after F and after B.
+        """
         grad = self.sample()
         marks, held = [], [self._held()]
         x = self.sample().requires_grad_()
@@ -80,14 +87,14 @@ class Stage:
         held.append(self._held())
         sent, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
         marks.append(self._now())
-        del out, sent  # both have left for the neighbours
+        del out, sent  # in a pipeline, both have been sent to the neighbours
         held.append(self._held())
         stage_backward_weight(self.module.parameters(), groups)
         marks.append(self._now())
         return marks, held
 
     def saved_bytes(self) -> tuple[int, int]:
-        """Count what autograd saves during F, and how much of that are inputs of linear maps."""
+        """Return how many bytes autograd saves during F, and how many of these are inputs of linear maps."""
         saved: dict[int, int] = {}
         linear: dict[int, int] = {}
         own = {p.untyped_storage().data_ptr() for p in self.module.parameters()}
@@ -120,7 +127,7 @@ class Stage:
 
 
 def measure(options: argparse.Namespace, layers: int) -> Costs:
-    """Return time and memory of F, B and W of a stage of so many layers."""
+    """Return time in microseconds and memory in bytes of F, B and W, for a stage with so many layers."""
     stage = Stage(options, layers)
     for _ in range(options.warmup):
         stage.run()
@@ -135,10 +142,11 @@ def measure(options: argparse.Namespace, layers: int) -> Costs:
 
 
 def communication(options: argparse.Namespace) -> float:
-    """Return the microseconds that an activation takes to another device.
+    """Return how many microseconds an activation takes from one device to another.
 
-    On the CPU between two processes (gloo). On GPUs from the first to the second, or within the one
-    that is there: then it is a lower bound, and the table should get the real link's number.
+    On the CPU it is sent between two processes (backend gloo). On GPUs it is copied from the first to the
+    second one. With only one GPU it is copied within that one, which is too fast, so the number in the table
+    should be replaced by that of the real link.
     """
     if options.device == "cpu":
         return _between_processes(options)
@@ -160,7 +168,7 @@ def _median_time(step: Callable[[], Any], settle: Callable[[], Any]) -> float:
 
 def _between_processes(options: argparse.Namespace) -> float:
     if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # both processes are on this machine
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # both processes run on this machine
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-P", __file__, *_arguments(options), "--ping-pong", folder]
         other = subprocess.Popen(command)
@@ -171,7 +179,7 @@ def _between_processes(options: argparse.Namespace) -> float:
 
 
 def _ping_pong(options: argparse.Namespace, folder: str, rank: int) -> float:
-    """Send an activation there and back; return the median microseconds of one way."""
+    """Send an activation to the other process and back; return the median microseconds of one way."""
     dist.init_process_group("gloo", init_method=f"file://{Path(folder) / 'store'}", rank=rank, world_size=2)
     x = Stage(options, 1).sample()
 
@@ -188,7 +196,7 @@ def _ping_pong(options: argparse.Namespace, folder: str, rank: int) -> float:
 
 
 def table(options: argparse.Namespace) -> str:
-    """Measure all stages and return the table."""
+    """Measure all stages and return the table as text."""
     rows, known = [HEADER], dict[int, Costs]()
     for stage in range(options.stages):
         layers = options.layers // options.stages + (stage < options.layers % options.stages)
@@ -200,11 +208,11 @@ def table(options: argparse.Namespace) -> str:
 
 
 _NUMBERS = ("layers", "hidden", "heads", "sequence", "microbatch", "stages", "repeats", "warmup", "threads")
-_DEFAULTS = {"repeats": 10, "warmup": 3, "threads": 1}  # one thread: a run has a process per device
+_DEFAULTS = {"repeats": 10, "warmup": 3, "threads": 1}  # one thread, as in a run with a process per device
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options of the measurement."""
+    """Return the parser of the script's options."""
     made = argparse.ArgumentParser(
         description="Measure F, B, W, communication and memory of transformer stages."
     )
@@ -218,7 +226,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace) -> str:
-    """Return what is wrong with the options; empty if nothing is."""
+    """Return a sentence that says what is wrong with the options; it is empty if nothing is wrong."""
     for name in _NUMBERS:
         if getattr(options, name) < (name != "warmup"):
             return f"{name} = {getattr(options, name)}: must be at least 1"
@@ -237,7 +245,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Read the options, measure and print the table."""
     made = parser()
     options = made.parse_args()
     problem = check(options)

@@ -1,4 +1,4 @@
-"""PyTorch is an optional extra; say how to install it where it is missing."""
+"""PyTorch is an optional extra; functions that need it raise an error that says how to install it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ..core.errors import InputError
 
 
 def torch_installed() -> bool:
-    """Whether PyTorch can be imported; a mere folder of that name does not count."""
+    """Return whether PyTorch can be imported; a folder that is only named torch does not count."""
     spec = find_spec("torch")
     return spec is not None and spec.origin is not None
 
 
 def require_torch(purpose: str) -> None:
-    """Raise unless PyTorch is installed.
+    """Raise an error unless PyTorch is installed.
 
     Raises
     ------
     InputError
-        Saying how to install it.
+        If PyTorch is missing; the message says what needs it (`purpose`) and how to install it.
     """
     if not torch_installed():
         raise InputError(

@@ -1,8 +1,8 @@
-"""One process of a run: a script that needs PyTorch alone, so that it starts fast.
+"""The script of one process of a run; it imports nothing but PyTorch, so that it starts fast.
 
 ``python -P worker.py JOB RANK`` runs one device of the job. JOB is a folder with ``job.json`` and
-``schedule.csv``; each process writes its results into it. Afterwards rank 0 also runs the whole model
-by itself, microbatch after microbatch, and compares the gradients of all devices.
+``schedule.csv``, into which each process writes its results. Afterwards, rank 0 runs the whole model by
+itself, microbatch after microbatch, and compares its gradients with those of all devices.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Job = dict[str, Any]
 
 
 def main(folder: Path, rank: int) -> None:
-    """Run one device of the job in `folder`."""
-    torch.set_num_threads(1)  # the processes share the machine's cores
+    """Run one device of the job in `folder`, and write its results there."""
+    torch.set_num_threads(1)  # the processes share the cores of the machine
     job = json.loads((folder / "job.json").read_text())
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=job["devices"]
     )
     result = run_device(folder, job, rank)
-    dist.barrier()  # all gradients are written
+    dist.barrier()  # waits until all processes have written their gradients
     if rank == 0:
         result |= compare_with_reference(folder, job)
     dist.destroy_process_group()
@@ -39,7 +39,7 @@ def main(folder: Path, rank: int) -> None:
 
 
 def run_device(folder: Path, job: Job, rank: int) -> dict[str, Any]:
-    """Run the device's stages; the last of the steps is the one that is measured."""
+    """Train the stages of a device; return the spans and the losses of the last step."""
     held = job["held"][rank]
     modules = {index: build_stage(job, index) for index in held}
     stages = [PipelineStage(modules[index], index, job["stages"], torch.device("cpu")) for index in held]
@@ -71,7 +71,11 @@ def _step(schedule: Any, job: Job, held: list[int], losses: list[Tensor]) -> Non
 
 
 def _watch(stage: Any, spans: list[tuple[str, int, int, float, float]]) -> None:
-    """Wrap what computes, so that waits for messages are not counted; the clock is that of the machine."""
+    """Let the methods of a stage that compute append their times to `spans`.
+
+    These methods do not include the waits for messages. Times are in seconds of the machine's clock, which
+    all processes share.
+    """
 
     def timed(method: Callable[..., Any], kind: Callable[[dict[str, Any]], str]) -> Callable[..., Any]:
         def call(microbatch: int, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +94,13 @@ def _watch(stage: Any, spans: list[tuple[str, int, int, float, float]]) -> None:
 
 
 def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
-    """Run the model as one, microbatch after microbatch, and compare with the devices' gradients."""
+    """Run the whole model, microbatch after microbatch, and compare its gradients with those of the devices.
+
+    Returns
+    -------
+    dict
+        The loss, the largest difference of a gradient's entry, and the largest entry.
+    """
     modules = [build_stage(job, index) for index in range(job["stages"])]
     inputs, targets = data(job)
     count, total = job["microbatches"], 0.0
@@ -115,7 +125,7 @@ def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
 
 
 class Residual(nn.Module):
-    """A layer of the MLP: its two linear maps beside the identity, so that deep models stay stable."""
+    """A layer of the MLP: two linear maps with a residual connection, which keeps deep models stable."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -128,7 +138,7 @@ class Residual(nn.Module):
 
 
 def build_stage(job: Job, index: int) -> nn.Module:
-    """Build one stage, always with the same parameters."""
+    """Return one stage of the model, always with the same parameters."""
     torch.manual_seed(job["seed"] + 1 + index)
     width, heads = job["width"], job["heads"]
     layers: list[nn.Module] = [
@@ -141,7 +151,7 @@ def build_stage(job: Job, index: int) -> nn.Module:
 
 
 def data(job: Job) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets of all microbatches, always the same."""
+    """Return the inputs and the targets of all microbatches, which are always the same."""
     torch.manual_seed(job["seed"])
     rows = job["microbatches"] * job["batch"]
     shape = (rows, job["width"]) if job["model"] == "mlp" else (rows, job["sequence"], job["width"])

@@ -1,4 +1,4 @@
-"""The settings tables of the papers and the suite of realistic instances, as data files."""
+"""Instances from data files: the profiled settings of the papers, and a suite of realistic instances."""
 
 from .realistic import Realistic, load_realistic, with_median_costs
 from .table import Setting, load_settings

@@ -1,4 +1,4 @@
-"""The suite of realistic instances: recomputation, slow last stages, slow links, scarce memory."""
+"""The suite of realistic instances, with recomputation, slow last stages, slow links or scarce memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PER_CENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Realistic:
-    """One entry of ``realistic.toml``; the file's head says what the numbers mean."""
+    """One entry of ``realistic.toml``; the head of that file says what the numbers mean."""
 
     name: str
     devices: int
@@ -61,7 +61,10 @@ class Realistic:
 
 
 def with_median_costs(instance: Instance) -> Instance:
-    """Return the instance with the median of each cost everywhere: what a tool sees that takes one number."""
+    """Return the instance with each cost replaced by its median over stages or neighbouring devices.
+
+    This is the instance of a tool that takes only one number for each cost. The memory limit is the smallest.
+    """
     stages, devices = range(instance.stages), range(instance.devices)
     forward, backward, weight = (
         int(median(instance.duration(kind, s) for s in stages)) for kind in (OpKind.F, OpKind.B, OpKind.W)
@@ -81,7 +84,7 @@ def with_median_costs(instance: Instance) -> Instance:
 
 @cache
 def load_realistic() -> dict[str, Realistic]:
-    """Return the suite by name, in the order of the file."""
+    """Return the instances of the suite by name, in the sequence of the file."""
     text = files(__package__).joinpath("realistic.toml").read_text(encoding="utf-8")
     found = {}
     for row in tomllib.loads(text)["instance"]:

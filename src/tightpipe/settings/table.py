@@ -1,4 +1,4 @@
-"""Rows of a settings table and the instances that they stand for."""
+"""The profiled settings of the zero-bubble papers, and the instances that they stand for."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..core.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One profiled cell of the zero-bubble papers: a model on a number of devices.
+    """One profiled setting of the zero-bubble papers: a model on a number of devices.
 
-    Times are in ticks (microseconds) of one stage; `layers` is the seed's own count of them and
-    enters no formula. `active` marks the nine cells of the published ZB-V column.
+    Times are those of one stage, in ticks of one microsecond. `layers` is the number of layers in the source
+    of the data; no formula uses it. `active` marks the nine settings of the published column ZB-V.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Setting:
 
     @property
     def forward_memory(self) -> int:
-        """Activation of one F: 34 hidden + 5 heads seq (arXiv:2401.10241, section 2)."""
+        """Memory that one F takes: 34 hidden + 5 heads seq (arXiv:2401.10241, section 2)."""
         return 34 * self.hidden + 5 * self.heads * self.seq
 
     @property
     def weight_memory(self) -> int:
-        """What W frees, as a negative delta: -32 hidden."""
+        """Memory that one W frees, as a negative number: -32 hidden."""
         return -32 * self.hidden
 
     @property
@@ -49,7 +49,7 @@ class Setting:
         return -self.forward_memory - self.weight_memory
 
     def memory(self, m_offset: int) -> Memory:
-        """Return deltas, and a limit of ``2 devices + m_offset`` forward activations."""
+        """Return the memory of the setting, with a limit of ``2 devices + m_offset`` forward activations."""
         limit = self.forward_memory * (2 * self.devices + m_offset)
         return Memory(self.forward_memory, self._backward_memory, self.weight_memory, limit)
 
@@ -61,8 +61,8 @@ class Setting:
     ) -> Instance:
         """Return the setting as an instance.
 
-        A device holds the same layers in every placement: two stages of the setting's times, or one of
-        twice those times and activations, within the same memory.
+        A device holds the same layers in every placement: two stages with the times of the setting, or one
+        stage with twice these times and activations, within the same memory.
         """
         whole = 2 // Placement(placement, self.devices).stages_per_device
         f, b, w = (
@@ -72,7 +72,10 @@ class Setting:
         return self.with_times(whole, placement=placement, memory=memory, objective=objective)
 
     def with_times(self, factor: int = 1, **entries: Any) -> Instance:
-        """Return an instance whose stages take `factor` times the setting's times; other entries as given."""
+        """Return an instance whose stages take `factor` times as long as in the setting.
+
+        `entries` are further arguments of `Instance.uniform`.
+        """
         return Instance.uniform(
             devices=self.devices,
             microbatches=self.microbatches,
@@ -85,7 +88,7 @@ class Setting:
 
 @cache
 def load_settings() -> dict[str, Setting]:
-    """Return all 24 settings by name, in the order of the table."""
+    """Return all 24 settings by name, in the sequence of the table."""
     text = files(__package__).joinpath("zero_bubble_v.toml").read_text(encoding="utf-8")
     rows = [Setting(**row) for row in tomllib.loads(text)["setting"]]
     return {row.name: row for row in rows}

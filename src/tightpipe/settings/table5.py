@@ -1,4 +1,4 @@
-"""Table 5 of the zero-bubble paper: its settings, and the bubble rates that it published."""
+"""Table 5 of the zero-bubble paper: its settings and its published bubble rates."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .table import Setting
 
 @dataclass(frozen=True, slots=True)
 class Table5Row:
-    """One row: a model on a number of devices, one stage on each.
+    """One row of the table: a model on a number of devices, with one stage on each.
 
     Parameters
     ----------
     setting
-        Times, model and shape.
+        Model, size and times.
     published
-        Bubble rate by column of the paper, e.g. ``ZB-2p``.
+        Published bubble rate by the name of the column, e.g. ``ZB-2p``.
 
     References
     ----------
@@ -33,12 +33,12 @@ class Table5Row:
     published: Mapping[str, float]
 
     def instance(self, times_p: int | None = None) -> Instance:
-        """Return the row as an instance in linear placement.
+        """Return the row as an instance in the placement linear.
 
         Parameters
         ----------
         times_p
-            Memory limit in multiples of p forward activations: 1 for ZB-1p, 2 for ZB-2p; None for no
+            Memory limit in multiples of p forward activations, e.g. 1 for ZB-1p and 2 for ZB-2p; None for no
             limit.
         """
         setting = self.setting
@@ -49,7 +49,7 @@ class Table5Row:
 
 @cache
 def load_table5() -> tuple[Table5Row, ...]:
-    """Return the twelve rows in the paper's order."""
+    """Return the twelve rows, in the sequence of the paper."""
     text = files(__package__).joinpath("zero_bubble_table5.toml").read_text(encoding="utf-8")
     return tuple(_row(**row) for row in tomllib.loads(text)["row"])
 

@@ -1,1 +1,1 @@
-"""Every method and every bound by name, and the functions that run them."""
+"""All methods and all lower bounds by name, and the functions that run them."""

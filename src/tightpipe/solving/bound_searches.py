@@ -1,4 +1,7 @@
-"""The bounds that refute one cost after the other, in the sequence in which they are asked."""
+"""The searches for lower bounds, in the sequence in which they run.
+
+Each search refutes one cost after another: it proves that no schedule costs so little.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ BoundSearch = Callable[[Instance, int, Budget, int, Progress], Bound]
 
 
 def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
-    """Return the bounds by search, each with its share of the time left."""
+    """Return the searches, each with the share (0 to 1) of the then remaining time that it may use."""
     from tightpipe.solver.bounds.searches.energetic import energetic_bound
     from tightpipe.solver.bounds.searches.fluid import fluid_bound
     from tightpipe.solver.bounds.searches.shaving import shaving_bound

@@ -1,4 +1,4 @@
-"""Lower bounds of an instance: by formula, and by searches under a time limit."""
+"""Lower bounds of an instance's cost come from formulas, and from searches under a time limit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .starts import warm_starts
 
 
 def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | None = None) -> Bound:
-    """Return the best lower bound of an instance's cost: no schedule of it costs less.
+    """Return the best known lower bound of an instance's cost: no schedule of the instance costs less.
 
-    Bounds by formula come first. Within the time limit, searches then refute costs below that of the best
-    heuristic.
+    Formulas give the first bounds. Within the time limit, searches then prove that costs below that of the
+    best heuristic schedule are impossible.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | N
     time_limit
         Wall seconds for the searches; 0 for the formulas alone, None for no limit.
     workers
-        Threads; None takes the machine's cores.
+        Number of threads; None takes as many as the machine has cores.
 
     Returns
     -------
     Bound
-        Its `value` in ticks, with the name of the bound and the argument that proves it.
+        The bound's `value` in ticks, its name and the argument that proves it.
 
     Raises
     ------
@@ -50,9 +50,10 @@ def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | N
 
 
 def bounds_within(instance: Instance, allowance: Allowance, progress: Progress = ignore) -> Iterator[Bound]:
-    """Yield all bounds of an instance: by formula, then each better one by search within the time limit.
+    """Yield the bounds of an instance: first those by formula, then each better one that a search finds.
 
-    The searches refute costs below that of the best heuristic, and apply where the exact models do.
+    The searches try to refute costs below that of the best heuristic schedule. They run only on instances
+    that the exact models cover.
 
     Raises
     ------

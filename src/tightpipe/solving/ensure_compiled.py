@@ -1,4 +1,7 @@
-"""All inner loops compiled and loaded before a clock starts; compiled once for a user and a version."""
+"""All inner loops are compiled and loaded before any clock starts, so that no time limit pays for it.
+
+They are compiled once for each user and version of the package; the machine code is kept in a cache folder.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from pathlib import Path
 
 from ..kernels.compiled import LOOPS, Loop
 
-_STAMP = "complete.json"  # which loops are called from Python; written last, so that it vouches for the rest
+_STAMP = "complete.json"  # names the loops that Python calls; it is written last, when the cache is complete
 _loaded: set[str] = set()
 
 
 def ensure_compiled() -> None:
     """Compile all inner loops unless the cache has them, and load those of the modules that are in use.
 
-    What is timed comes after. Processes that find the cache empty at the same time wait for the first.
+    Whatever is timed must come after this call. Of several processes that find the cache empty at the same
+    time, the first compiles and the others wait for it.
     """
     for name in _called() - _loaded:
         loop = _loops().get(name)
@@ -39,8 +43,8 @@ def _load(loop: Loop) -> None:
 
 @cache
 def _called() -> frozenset[str]:
-    """Return the names of the loops that are called from Python; all of them are compiled by then."""
-    from ..kernels.cache import cache_folder, is_disabled, remove_old_folders  # loads numba
+    """Return the names of the loops that are called from Python, after all of them have been compiled."""
+    from ..kernels.cache import cache_folder, is_disabled, remove_old_folders  # imported late: loads numba
 
     if is_disabled():
         return frozenset()
@@ -50,7 +54,7 @@ def _called() -> frozenset[str]:
             if not (folder / _STAMP).is_file():
                 _compile(folder)
     with suppress(OSError):
-        os.utime(folder)  # in use
+        os.utime(folder)  # marks the folder as in use, so that no process removes it as an old one
     remove_old_folders()
     return _read(folder / _STAMP)
 
@@ -62,12 +66,12 @@ def _read(stamp: Path) -> frozenset[str]:
 
 
 def _compile(folder: Path) -> None:
-    from ..exercise import exercise  # loads every solver
+    from ..exercise import exercise  # imported late: loads every solver
 
     _say("compiling the inner loops, once: it takes one to three minutes")
     exercise()
     partial = folder / f"{_STAMP}.{os.getpid()}"
-    with suppress(OSError):  # a full disk: the next process tries again
+    with suppress(OSError):  # e.g. where the disk is full; the next process compiles again
         partial.write_text(json.dumps(sorted(loop.name for loop in LOOPS if loop.called)))
         partial.replace(folder / _STAMP)
 
@@ -84,7 +88,7 @@ def _alone(folder: Path) -> Iterator[None]:
         except Timeout:
             _say("another process is compiling the inner loops: waiting for it")
             lock.acquire()
-    except (OSError, NotImplementedError):  # a file system without locks: to compile twice does no harm
+    except (OSError, NotImplementedError):  # on a file system without locks, compiling twice does no harm
         pass
     try:
         yield

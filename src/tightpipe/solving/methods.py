@@ -1,4 +1,4 @@
-"""Every method by name: the one place that knows all heuristics and all solvers."""
+"""All methods by name; no other file knows both the heuristics and the solvers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to get a schedule, as listed by ``tightpipe methods``.
+    """A heuristic or a solver, as listed by ``tightpipe methods``.
 
-    Solvers take long to load, so a method knows how to load what it runs, and a list of methods loads none.
+    Solvers take long to import. So `load` imports the code only when it is to run, and a list of methods
+    imports none.
     """
 
     name: str
@@ -52,7 +53,7 @@ def find_method(name: str) -> Method:
     Raises
     ------
     InputError
-        If there is none; the message lists the names.
+        If no method has this name; the message lists the names.
     """
     if name not in METHODS:
         raise InputError(f"must be one of {', '.join(METHODS)}", key="method", value=name)
@@ -99,7 +100,7 @@ def _run_solver(
         for schedule in requested_starts(instance, warm_start):
             starts.append(schedule)
         result = solver(instance, budget, min(starts, key=cost, default=None), progress=progress)
-    except KeyboardInterrupt as stop:  # before the solver had more to keep than what it starts from
+    except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
         at_once = budget.within(0.0)
         result = solver(instance, at_once, min(starts, key=cost, default=None), progress=progress)
         result = replace(result, reason=reason_of(stop))

@@ -1,4 +1,4 @@
-"""`tightpipe.solve`: one instance, one method, one result."""
+"""`tightpipe.solve` runs one method on one instance and returns its result."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ def solve(
     instance
         The problem.
     method
-        One of `methods()`. The usual one, `best`, combines heuristics, bounds, CP-SAT and improvement.
+        One of `methods()`. The method `best` combines heuristics, bounds, CP-SAT and local search.
     time_limit
-        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. They begin
-        when the solver is loaded and its inner loops are compiled, which takes minutes once for a user.
+        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The time counts
+        from when the solver is loaded and its inner loops are compiled, which takes minutes once per user.
     workers
-        Threads; None takes the machine's cores.
+        Number of threads; None takes as many as the machine has cores.
     seed
-        Seed of every random choice.
+        Seed of every random choice, 0 to 2**31 - 1.
     warm_start
-        For methods that take one: a schedule of the instance, the name of a heuristic, "best" for
-        the best of all heuristics that fit, or None for none.
+        Schedule from which a method that searches starts: a schedule of the instance, the name of a
+        heuristic, "best" for the best of all heuristics that fit the instance, or None to start from none.
     backend
-        Solver behind `milp`: `highs` (the default) or `cbc`.
+        Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
-        GB of resident memory at which `cpsat` and `milp` end with the best schedule; None for no cap.
+        Resident memory in GB at which `cpsat` and `milp` end with the best schedule so far; None for no cap.
     progress
-        Called with each new incumbent or bound.
+        Function that is called with a log entry for each new incumbent (best schedule so far) or bound.
     display
-        Show the incumbent, the bound and the time left on stderr while the method runs, and a line at its
-        end. Where stderr is no terminal, there is only that line.
+        Whether to show the incumbent, the bound and the time left on stderr while the method runs, and a line
+        at its end. Where stderr is no terminal, only that line is shown.
 
     Returns
     -------
     Result
-        With a validated schedule unless the status is `infeasible` or `unknown`. A method that searches and
-        is ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
+        The result has a validated schedule unless its status is `infeasible` or `unknown`. A method that
+        searches and is ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
 
     Raises
     ------
@@ -74,7 +74,10 @@ def solve(
 
 
 def _fitting_run(instance: Instance, method: str, backend: str | None, warm_start: WarmStart) -> Run:
-    """Load the method, and what is compiled, where the instance and these options go with it."""
+    """Return the function that runs the method, after a check that it fits the instance and the options.
+
+    The method's code and all compiled loops are loaded, so that the caller's clock does not pay for it.
+    """
     chosen = find_method(method)
     _refuse_contradictions(chosen, backend, warm_start)
     if instance.placement.name not in chosen.placements:
@@ -87,8 +90,8 @@ def _fitting_run(instance: Instance, method: str, backend: str | None, warm_star
 
 
 def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
-    """Return the run with a progress bar on stderr beside whoever else is told about progress."""
-    from ..terminal.progress_bar import progress_bar  # takes longer to load than what runs without it
+    """Return a function that does the same as `run` and also shows a progress bar on stderr."""
+    from ..terminal.progress_bar import progress_bar  # imported late because it takes long to load
 
     def show(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
         with progress_bar(1, time_limit) as bar:
@@ -107,7 +110,7 @@ def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
 
 
 def _refuse_contradictions(method: Method, backend: str | None, warm_start: WarmStart) -> None:
-    """Raise where an option is given that the method has no use for."""
+    """Raise an InputError if an option is given that the method has no use for."""
     if backend is not None and method.name != "milp":
         raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
     given = isinstance(warm_start, Schedule) or warm_start not in ("best", None)

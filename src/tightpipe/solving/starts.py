@@ -1,4 +1,4 @@
-"""Valid schedules of the heuristics, and what `warm_start` asks for of them."""
+"""Valid schedules of the heuristics, from which other methods start their search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WarmStart = Schedule | str | None
 
 
 def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
-    """Return a validated schedule of each heuristic that has one for this instance, cheapest first."""
+    """Return the name and a validated schedule of each heuristic that fits the instance, cheapest first."""
     return sorted(_heuristic_schedules(instance), key=lambda pair: cost(pair[1]))
 
 
@@ -33,7 +33,7 @@ def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
 
 
 def requested_starts(instance: Instance, warm_start: WarmStart) -> Iterator[Schedule]:
-    """Yield the schedules, as they are found, of which the cheapest is the one that `warm_start` asks for."""
+    """Yield the schedules that `warm_start` asks for, as they are found; the cheapest is the warm start."""
     if warm_start == "best":
         yield from (schedule for _, schedule in _heuristic_schedules(instance))
     elif warm_start is not None:
@@ -41,7 +41,13 @@ def requested_starts(instance: Instance, warm_start: WarmStart) -> Iterator[Sche
 
 
 def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
-    """Turn a `warm_start` argument into a valid schedule."""
+    """Return the valid schedule that a `warm_start` argument gives or names.
+
+    Raises
+    ------
+    InputError
+        If the schedule is invalid, or the heuristic does not exist or has no schedule for the instance.
+    """
     if isinstance(warm_start, Schedule):
         violations = validate(instance, warm_start)
         if violations:
@@ -59,7 +65,7 @@ def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
 
 
 def validated(instance: Instance, order: Order) -> Schedule:
-    """Return the schedule of a method's order, after the validator has accepted it."""
+    """Return the schedule of least cost that runs a method's order, after the validator has accepted it."""
     schedule = retime(instance, order)
     violations = validate(instance, schedule)
     if violations:

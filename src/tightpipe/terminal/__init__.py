@@ -1,1 +1,1 @@
-"""What commands show in a terminal: tables, JSON, progress."""
+"""Functions by which commands show tables, JSON and progress in a terminal."""

@@ -1,4 +1,4 @@
-"""What people see on stdout: tables, pairs, JSON."""
+"""Functions that print results on stdout, as a table, as pairs of key and value, or as JSON."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ MISSING = "-"
 
 
 def show_json(data: Any) -> None:
-    """Print one JSON object."""
+    """Print data as one JSON object on one line."""
     sys.stdout.write(json.dumps(data) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; None is shown as a dash."""
-    from rich.console import Console  # takes longer to load than most commands that need no table
+    from rich.console import Console  # imported here because rich takes long to load
     from rich.table import Table
 
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(MISSING if value is None else str(value) for value in row))
-    # a pipe gets every column whole, whatever its width
+    # Where stdout is no terminal, e.g. a pipe, the table is as wide as its columns need.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
 
 
 def show_pairs(pairs: dict[str, Any]) -> None:
-    """Print one `key value` line each; None is left out."""
+    """Print a line with key and value for each pair; a value of None gets no line."""
     print(lines_of(pairs))

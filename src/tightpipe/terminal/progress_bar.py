@@ -1,4 +1,4 @@
-"""What people see on stderr while something goes on: a bar, or what is being done."""
+"""The progress of a command is shown on stderr, as a bar or as a short text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _state(entry: LogEntry) -> str:
 
 
 class _Bar:
-    """A progress bar on stderr; without a terminal one plain line per finished step."""
+    """A progress bar on stderr; if stderr is no terminal, only a plain line for each finished step."""
 
     def __init__(self, total: int, seconds: float | None) -> None:
         self._total, self._done, self._budget = total, 0, seconds
@@ -49,13 +49,13 @@ class _Bar:
         self._progress.stop()
 
     def begin(self, name: str) -> Watcher:
-        """Name the step in work; the watcher that is returned shows its incumbent and bound."""
+        """Show a new step by name; return a callback that shows the step's incumbent and bound."""
         self._name, self._last = name, LogEntry(0.0, None, None)
         self._refresh()
         return self._watch
 
     def finish(self, text: str, seconds_left: float | None) -> None:
-        """Count the step as done and write a line about it."""
+        """Count the current step as done, write `text` about it, and show the seconds that are left."""
         self._done += 1
         self._budget, self._begin = seconds_left, time.monotonic()
         self._console.print(
@@ -80,13 +80,16 @@ class _Bar:
 
 @contextmanager
 def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show progress over `total` steps that take at most `seconds` (None: unknown)."""
+    """Show the progress of `total` steps until the block ends.
+
+    The steps take at most `seconds` together; None means that this is unknown.
+    """
     with _Bar(total, seconds) as bar:
         yield bar
 
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Say on stderr what goes on until it ends, where that is a terminal."""
+    """Show on stderr what the program is doing until the block ends, if stderr is a terminal."""
     with Console(file=sys.stderr).status(text):
         yield

@@ -1,4 +1,4 @@
-"""Passes that overlap communication with computation, on task lists and on programs."""
+"""Passes that reorder task lists and programs so that communication overlaps with computation."""
 
 from .adjacent_swaps import raise_comms_within_memory, sink_waits_within_memory
 from .composition import DEFAULT_PASSES, PASSES, PassReport, run_passes

@@ -1,7 +1,7 @@
-"""Raise starts and sink waits by adjacent swaps, each within a peak-memory budget.
+"""Passes that swap neighbouring tasks as long as the peak memory stays within a budget.
 
-A receive buffer lives from its start to its last use, so that moving a start up costs memory; the
-greedy passes do not look at that.
+They move starts of communications up and waits down the list. A receive buffer lives from its start to its
+last use, so moving a start up takes memory; the greedy passes ignore that.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from .timeline import last_users, peak_memory
 
 
 def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
-    """Move every start up as far as its inputs, its peer's order and the budget allow.
+    """Return the tasks with every start moved up as far as its inputs, its peer and the budget allow.
 
-    `budget` is the largest peak memory; None means the peak of the order that is given, which is
-    always allowed.
+    `budget` is the largest peak memory; None takes the peak of the given order, which is always allowed.
     """
     line = _Line(tasks, budget)
     for position, task in enumerate(line.tasks):
@@ -27,7 +26,10 @@ def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) 
 
 
 def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
-    """Move every wait down as far as its users and the budget allow; `budget` as for the starts."""
+    """Return the tasks with every wait moved down as far as the tasks that need it and the budget allow.
+
+    `budget` is the largest peak memory; None takes the peak of the given order, which is always allowed.
+    """
     line = _Line(tasks, budget)
     for position in reversed(range(len(line.tasks))):
         if line.tasks[position].kind is TaskKind.WAIT:
@@ -37,7 +39,7 @@ def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -
 
 
 class _Line:
-    """An order with the memory before each task, kept up to date under adjacent swaps."""
+    """An order of tasks with the memory before each task, which swaps of neighbours keep up to date."""
 
     def __init__(self, tasks: Sequence[Task], budget: int | None) -> None:
         self.tasks = list(tasks)
@@ -50,13 +52,13 @@ class _Line:
             self.before.append(self.before[-1] + _takes(task) - self._frees(task))
 
     def swap(self, position: int) -> bool:
-        """Swap the tasks at `position` and after it if that is allowed; say whether it was."""
+        """Swap the task at `position` with the next one if that is allowed; return whether it is."""
         first, second = self.tasks[position : position + 2]
         if first.name in second.inputs or _keep_their_order(first, second):
             return False
         shared = {i for i in first.inputs if i in second.inputs and self.last[i] == second.name}
         middle = self.before[position] + _takes(second) - self._frees(second)
-        middle += sum(self.buffers[name] for name in shared)  # these now live until `first`
+        middle += sum(self.buffers[name] for name in shared)  # after the swap, `first` is their last user
         peak = max(self.before[position] + _takes(second), middle + _takes(first))
         if peak > self.budget:
             return False
@@ -75,7 +77,7 @@ def _takes(task: Task) -> int:
 
 
 def _keep_their_order(first: Task, second: Task) -> bool:
-    """Whether both are starts that a swap would bring out of their peer's or link's order."""
+    """Return whether both tasks are starts whose sequence their common peer or link fixes."""
     if not first.kind is second.kind is TaskKind.START:
         return False
     return first.peer == second.peer or (bool(first.link) and first.link == second.link)

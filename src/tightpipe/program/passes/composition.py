@@ -1,4 +1,4 @@
-"""Passes by name, one after another, with what each of them gains."""
+"""Passes are run by name, one after another, and a report says what each of them gained."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ PASSES: dict[str, Pass] = {
     "sink_waits_within_memory": lambda tasks, estimate, budget: sink_waits_within_memory(tasks, budget),
     "decide_global_ordering_of_comms": lambda tasks, estimate, budget: decide_global_ordering_of_comms(tasks),
 }
-"""The passes by name: functions of tasks, estimator and memory budget."""
+"""The passes by name; each takes tasks, an estimator of durations and a memory budget."""
 
 DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What a pass did.
+    """What a pass changed on a task list.
 
     Parameters
     ----------
     name
-        The pass.
+        Name of the pass.
     exposed_before, exposed_after
-        Exposed communication in ticks.
+        Communication time that no computation hides, in ticks.
     peak_before, peak_after
-        Peak memory.
+        Peak memory, in the unit of the tasks.
     kept
-        Whether its order was taken: not where it would expose more or need more than the budget.
+        Whether the new order was taken. It is not if it has more exposed time or exceeds the budget.
     """
 
     name: str
@@ -60,30 +60,30 @@ def run_passes(
     estimate: Estimator = given_duration,
     budget: int | None = None,
 ) -> tuple[Tasks, list[PassReport]]:
-    """Apply passes in the order given.
+    """Apply passes to a task list, one after another.
 
     Parameters
     ----------
     tasks
-        A runnable list.
+        A list that can run from first to last; see `check_tasks`.
     passes
-        Names in `PASSES`.
+        Names of the passes in `PASSES`.
     estimate
-        How long a computation or a transfer takes.
+        Function that returns how long a computation or a transfer takes, in ticks.
     budget
-        Largest peak memory; a pass may always keep the peak that it found. None: no limit for the
-        passes that do not look at memory, the peak that they found for those that do.
+        Largest peak memory; a pass may always keep the peak that it found. With None, passes that look at
+        memory keep the peak that they found, and the other passes have no limit.
 
     Returns
     -------
     tuple
-        The new list, a permutation in which inputs come before their users and starts of one peer
-        keep their order, never with more exposed time; and one report per pass.
+        The tasks in their new order, and one report per pass. Tasks still come after their inputs, the starts
+        of one peer keep their sequence, and the exposed time is never longer.
 
     Raises
     ------
     InputError
-        If a pass is unknown or the list is not runnable.
+        If a pass is unknown or the list cannot run.
     """
     current, reports = check_tasks(tasks), []
     for name in passes:

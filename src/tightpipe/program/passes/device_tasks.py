@@ -1,4 +1,4 @@
-"""A device's program as a task list, and back."""
+"""The program of a device is turned into a task list, and a reordered task list back into a program."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT,
 
 
 def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
-    """Return a device's program as tasks.
+    """Return the program of a device as tasks.
 
-    A receive's transfer begins when the sender's operation ends in the schedule that was lowered.
+    The transfer of a receive begins when the sender's operation ends in the schedule that was lowered.
 
     Parameters
     ----------
     program
-        Lowered with ``waits=True`` and ``validation=False``.
+        A program that was lowered with ``waits=True`` and ``validation=False``.
     device
-        Which device.
+        Number of the device.
     message_memory
-        What a receive's buffer holds until the operation that uses it has run.
+        Memory of the buffer of a receive, which is held until the operation that uses it has run.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
 
 
 def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
-    """Return the program with each device's nodes in the order of its tasks."""
+    """Return the program with the nodes of each device in the sequence of its tasks."""
     devices = []
     for device, tasks in enumerate(orders):
         steps = device_steps(program.instance, device, program.devices[device], fuse=False)
@@ -87,7 +87,7 @@ def _memory(instance: Instance, node: Node) -> int:
 
 
 def _input_keys(node: Node) -> Iterator[str]:
-    """Yield the keys of the nodes that must come before, those of other devices among them."""
+    """Yield the keys of all nodes that must come before a node, on its device or on another one."""
     here, m = node.stage, node.microbatch
     if node.type.action == "WAIT":
         yield f"RECV_{node.type.subject}{here}.{m}"

@@ -1,4 +1,4 @@
-"""Task lists as JSON, so that the overlap passes serve others too.
+"""Task lists are read from and written to JSON files, so that the overlap passes serve any program.
 
 ::
 
@@ -6,8 +6,8 @@
                {"name": "gathered", "kind": "wait", "inputs": ["gather"]},
                {"name": "b", "kind": "compute", "duration": 25, "inputs": ["gathered"]}]}
 
-``name`` and ``kind`` (``compute``, ``start``, ``wait``) are required, the other keys are the fields
-of `Task` with its defaults; ``link`` is the ``peer`` where it is not given.
+``name`` and ``kind`` (``compute``, ``start``, ``wait``) are required. The other keys are the fields of
+`Task` and have its defaults, except that ``link`` is the ``peer`` if it is not given.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _TEXTS = ("peer", "link")
 
 
 def load_tasks(path: str | Path) -> Tasks:
-    """Read a task list.
+    """Return the task list of a file.
 
     Raises
     ------
     InputError
-        One line that names file, key, value and what would be right.
+        If the file is no task list that can run; one line names file, key, value and what is right.
     """
     data = read_json(path)
     try:
@@ -42,13 +42,13 @@ def load_tasks(path: str | Path) -> Tasks:
 
 
 def save_tasks(tasks: Tasks, path: str | Path) -> None:
-    """Write a task list."""
+    """Write a task list as a JSON file."""
     rows = ",\n".join(json.dumps(_entry(task)) for task in tasks)
     write_text(path, f'{{"nodes": [\n{rows}\n]}}\n')
 
 
 def tasks_from_dict(data: Any) -> Tasks:
-    """Build a task list from the content of its file. Raises as `load_tasks`."""
+    """Return the task list that the content of a file describes; raise errors as `load_tasks` does."""
     check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
     if not isinstance(data["nodes"], list):

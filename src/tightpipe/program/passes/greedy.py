@@ -1,7 +1,7 @@
-"""The two greedy passes: waits as late and starts as early as their neighbours in the graph allow.
+"""Two greedy passes move waits as far down and starts as far up the list as their dependencies allow.
 
-Neither ever increases the exposed time: a wait that moves behind a computation lets it run during
-the transfer, a start that moves forward lets its transfer begin earlier.
+Neither pass ever increases the exposed time. A wait that moves behind a computation lets the computation run
+during the transfer, and a start that moves up lets its transfer begin earlier.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .task import Task, TaskKind, Tasks
 
 
 def sink_waits(tasks: Sequence[Task]) -> Tasks:
-    """Move every wait down to right before the first task that needs it."""
+    """Return the tasks with every wait moved down, to right before the first task that needs it."""
     order: list[Task] = []
     pending: dict[str, Task] = {}
     for task in tasks:
@@ -26,7 +26,10 @@ def sink_waits(tasks: Sequence[Task]) -> Tasks:
 
 
 def raise_comms(tasks: Sequence[Task]) -> Tasks:
-    """Move every start up to right behind the last task that it needs; starts keep their order."""
+    """Return the tasks with every start moved up, to right behind the last task that it needs.
+
+    The starts keep their sequence.
+    """
     backwards: list[Task] = []
     pending: list[Task] = []  # starts that are moving up, the last one first
     for task in reversed(tasks):

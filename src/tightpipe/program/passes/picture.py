@@ -1,4 +1,4 @@
-"""The overlap of an order as text."""
+"""A picture in text of which communications run beside which tasks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .timeline import peak_memory, timeline
 def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> str:
     """Return one line per task, with a bar for each communication that is running beside it.
 
-    A start while another communication runs is legal; the last line counts those.
+    The last line counts the communications that start while another one is running, if there are any.
 
     Raises
     ------
     InputError
-        If a wait has no running communication, or the list is not runnable.
+        If the list cannot run, e.g. because a wait has no communication to wait for.
     """
     lines, running, together = [], dict[str, None](), 0
     for task in check_tasks(tasks):

@@ -1,4 +1,4 @@
-"""The overlap passes on whole programs, every step checked by replay."""
+"""The overlap passes are applied to whole programs, and a replay checks the program after each pass."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PROGRAM_PASSES = ("sink_waits", "raise_comms")
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a pass did to a program.
+    """What a pass changed on a program.
 
     Parameters
     ----------
     name
-        The pass.
+        Name of the pass.
     waited_before, waited_after
-        Ticks that all devices together stood still before their last operation, by replay.
+        Ticks for which devices stand still before their last operation in a replay, summed over all devices.
     end_before, end_after
-        When the last operation ends, by replay.
+        When the last operation ends in a replay, in ticks.
     kept
-        Whether its order was taken: not where devices would deadlock, wait longer, end later or
+        Whether the new order was taken. It is not if devices would deadlock, wait longer, end later or
         exceed a memory limit.
     """
 
@@ -59,18 +59,25 @@ def overlap_program(
     schedule
         A valid schedule.
     passes
-        Names in `PASSES`.
+        Names of the passes in `PASSES`.
     estimate
-        How long a computation or a transfer takes; the replay always takes the instance's times.
+        Function that returns how long a computation or a transfer takes, in ticks. The replays always use
+        the times of the instance.
     budget
-        Peak memory for the passes that look at it; None: what each device needs without them.
+        Largest peak memory for the passes that look at memory; None takes what each device needs without
+        them.
     message_memory
-        What a receive's buffer holds until its message has been used.
+        Memory of the buffer of a receive, which is held until its message has been used.
 
     Returns
     -------
     tuple
         The program, and one report per pass.
+
+    Raises
+    ------
+    InputError
+        If a pass is unknown.
     """
     program = lower(schedule, validation=False, waits=True)
     timed, reports = replay(program), []
@@ -94,7 +101,7 @@ def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> 
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
-    """Return the changed program's replay; None where it is worse or breaks something."""
+    """Return the replay of the changed program; None if it deadlocks, is slower or exceeds a memory limit."""
     try:
         after = replay(changed)
     except DeadlockError:
@@ -111,7 +118,7 @@ def _waited_and_end(timed: Replay) -> tuple[int, int]:
 
 
 def _exceeds(before: Schedule, after: Schedule) -> bool:
-    """Whether a device needs more memory than before and more than its limit."""
+    """Return whether a device needs more memory than before and more than its limit."""
     instance = after.instance
     for device, (old, new) in enumerate(zip(peak_memory(before), peak_memory(after), strict=True)):
         limit = instance.memory_limit(device)

@@ -1,4 +1,4 @@
-"""Reorder the computations so that they run during the communication that they do not need."""
+"""A pass that reorders computations so that they run during communications that they do not need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .task import Estimator, Task, TaskKind, Tasks, given_duration
 
 
 def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
-    """Make every start depend on the start before it, so that no pass can change their order."""
+    """Return the tasks with every start depending on the one before, so that passes keep their sequence."""
     order: list[Task] = []
     last: str | None = None
     for task in tasks:
@@ -22,11 +22,11 @@ def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
 
 
 def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> Tasks:
-    """Fill every communication with computations that do not depend on it.
+    """Return the tasks with every communication filled with computations that do not depend on it.
 
-    After start k run the tasks that start k + 1 needs and that do not depend on start k; if these do
-    not last as long as the communication, then computations that are needed soonest, as long as more
-    than half of each is hidden; then the rest of what start k + 1 needs. Starts keep their order.
+    The starts keep their sequence. After start k come the tasks that start k + 1 needs and that do not depend
+    on start k. If these are shorter than the communication, other computations follow, the soonest needed
+    first, as long as more than half of each is hidden. Then come the remaining tasks that start k + 1 needs.
     """
     starts = [task for task in tasks if task.kind is TaskKind.START]
     if not starts:
@@ -37,7 +37,7 @@ def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = giv
 
 
 class _Filling:
-    """The order so far, and what each start needs."""
+    """The tasks ordered so far, the tasks that are left, and the tasks that each start needs."""
 
     def __init__(self, tasks: Sequence[Task], starts: list[Task], estimate: Estimator) -> None:
         self.starts, self.estimate = starts, estimate
@@ -67,12 +67,15 @@ class _Filling:
         self._add(list(self.left))
 
     def _fill(self, start: Task, hidden: int) -> int:
-        """Run computations that are ready beside `start`; return how long those take."""
+        """Append ready computations that run beside `start`; return how long they take, in ticks.
+
+        `hidden` is for how many ticks other computations already run beside it.
+        """
         length, filled = self.estimate(start), 0
         ready = [name for name in self.left if self._is_ready(name) and not self._depends(name, start.name)]
         for name in sorted(ready, key=lambda name: self.needed_by.get(name, len(self.starts))):
             duration = self._duration(name)
-            # a computation of which less than half would be hidden is worth more to a later communication
+            # A computation that is hidden by less than half is worth more beside a later communication.
             if length - hidden - filled > duration / 2:
                 self._add([name])
                 filled += duration
@@ -90,7 +93,7 @@ class _Filling:
         return sorted((name for name in names if name in self.left), key=self.rank.__getitem__)
 
     def _add(self, names: list[str]) -> None:
-        """Append tasks, each of which comes after its inputs because the list that was given does so."""
+        """Append tasks by name; a task comes after its inputs because it does so in the given list."""
         for name in names:
             self.order.append(self.tasks[name])
             del self.left[name]
@@ -100,7 +103,7 @@ class _Filling:
 
 
 def _ancestors(tasks: Sequence[Task]) -> dict[str, set[str]]:
-    """Return for each task the names of all that must come before it."""
+    """Return for each task the names of all tasks that must come before it."""
     found: dict[str, set[str]] = {}
     for task in tasks:
         found[task.name] = set(task.inputs).union(*(found[name] for name in task.inputs))

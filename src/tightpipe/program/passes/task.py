@@ -1,4 +1,4 @@
-"""Tasks: the ordered node list that the overlap passes work on."""
+"""Tasks: the overlap passes reorder a list of tasks, which a device runs from first to last."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from ...core.errors import InputError
 
 
 class TaskKind(StrEnum):
-    """What a task is."""
+    """What a task does."""
 
-    COMPUTE = "compute"
-    START = "start"  #: starts an asynchronous communication
-    WAIT = "wait"  #: waits until the communication that it names among its inputs has ended
+    COMPUTE = "compute"  #: it computes
+    START = "start"  #: it starts an asynchronous communication
+    WAIT = "wait"  #: it waits until the communication that it names among its inputs has ended
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One node of an ordered list that a device runs from first to last.
+    """One task of a list that a device runs from first to last.
 
     Parameters
     ----------
     name
-        Unique in the list.
+        Name of the task, which is unique in the list.
     kind
-        Compute, start or wait.
+        Whether the task computes, starts a communication or waits for one.
     duration
-        Estimated ticks: of the computation, or of the transfer that a start begins; 0 for a wait.
+        Estimated ticks of the computation, or of the transfer that a start begins; 0 for a wait.
     inputs
-        Names of the tasks that must come before.
+        Names of the tasks that must come before this one.
     peer
-        Communication with one peer keeps its order; the empty name is a peer like others.
+        Partner of a communication. Communications with one peer keep their sequence; the empty name counts as
+        a peer as well.
     link
-        Transfers of one link run one after another; the empty name means a link of its own.
+        Link over which a transfer runs. Transfers over one link run one after another; the empty name means
+        that the transfer has a link of its own.
     ready
-        A start: ticks before which its transfer cannot begin, because the peer is not there yet.
+        Time in ticks before which the transfer of a start cannot begin, because the peer is not ready.
     memory
-        Lasting change: what is added counts from the start of the task, what is freed from its end.
+        Lasting change of memory: what is added counts from the start of the task, what is freed from its end.
     buffer
-        Held from the start of the task until the last task that has it among its inputs has run;
-        to the end where there is none.
+        Memory that is held from the start of the task until the last task that has it among its inputs has
+        run; until the end of the list if no task has it.
     """
 
     name: str
@@ -63,18 +65,18 @@ Estimator = Callable[[Task], int]
 
 
 def given_duration(task: Task) -> int:
-    """Return the task's own estimate: the default estimator."""
+    """Return the duration that the task itself states, in ticks; this is the default estimator."""
     return task.duration
 
 
 def check_tasks(tasks: Sequence[Task]) -> Tasks:
-    """Return the tasks if they are a runnable list.
+    """Return the tasks if they can run from first to last.
 
     Raises
     ------
     InputError
-        If a name stands twice, an input is missing or comes later, or a wait does not name exactly
-        one start that nothing else waits for.
+        If two tasks have the same name, an input is missing or comes later, or a wait does not name exactly
+        one start that no other wait names.
     """
     kinds: dict[str, TaskKind] = {}
     waited: set[str] = set()

@@ -1,4 +1,4 @@
-"""What an order of tasks costs: its time, the communication that it does not hide, its peak memory."""
+"""The cost of an order of tasks: its time, the communication that it does not hide, and its peak memory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .task import Estimator, Task, TaskKind, given_duration
 
 
 class Timeline(NamedTuple):
-    """When a list of tasks ends and how long it waited, in ticks."""
+    """When a list of tasks ends, and how long it waits, in ticks."""
 
     end: int
-    exposed: int  #: time in which the device stood still at a wait
+    exposed: int  #: time for which the device stands still at waits
 
 
 def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
-    """Run the tasks from first to last on one device; transfers run beside the computations.
+    """Return the times of a device that runs the tasks from first to last, with transfers beside them.
 
-    The computations always take the same time, so the end and the exposed time move together.
+    The computations always take the same time, so an order with less exposed time also ends earlier.
     """
     now = exposed = 0
     arrives: dict[str, int] = {}
@@ -44,12 +44,12 @@ def exposed_time(tasks: Iterable[Task], estimate: Estimator = given_duration) ->
 
 
 def last_users(tasks: Iterable[Task]) -> dict[str, str]:
-    """Return for each task that is an input the name of the last task that has it."""
+    """Return for each task that is an input of others the name of the last task that needs it."""
     return {name: task.name for task in tasks for name in task.inputs}
 
 
 def peak_memory(tasks: Iterable[Task]) -> int:
-    """Return the largest memory that the tasks hold at once, above what was held before."""
+    """Return the largest memory that the tasks hold at once, in their unit, above what was held before."""
     tasks = list(tasks)
     last, buffers = last_users(tasks), {task.name: task.buffer for task in tasks}
     held = peak = 0

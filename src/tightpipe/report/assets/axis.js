@@ -25,7 +25,7 @@ export function drawAxis(context, viewport, frame, bottom, page, apart = 110) {
   context.stroke();
 }
 
-// The least of 1, 2, 5 times a power of ten that is at least `value` (and at least one tick).
+// Return the least of 1, 2 and 5 times a power of ten that is at least `value`, and at least one tick.
 function round(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return [1, 2, 5, 10].map((m) => m * power).find((v) => v >= value);

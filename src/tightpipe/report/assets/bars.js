@@ -1,4 +1,4 @@
-// Operations as rectangles with kind and microbatch: for windows in which they are wide enough.
+// Operations are drawn as rectangles with kind and microbatch, if they are wide enough in the time window.
 import { idleAt, rowAt } from "decode";
 import { paint } from "paint";
 
@@ -6,7 +6,7 @@ const LOWEST_LABEL = 9; // height of a bar in pixels from which on it bears a nu
 const FONT = "system-ui, sans-serif";
 export const FADED = 0.25; // opacity of what is not on the critical path where that is shown
 
-// `frame` says where: left, top, width, row (pitch of the devices), bar (height), all in CSS pixels.
+// Draw the operations in a frame: left, top, width, row (pitch of devices) and bar (height), in CSS pixels.
 export function drawBars(context, schedule, viewport, frame, page, look) {
   const scale = frame.width / viewport.ticks;
   const x = (time) => frame.left + (time - viewport.begin) * scale;
@@ -19,7 +19,7 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
     for (; i < schedule.offsets[d + 1] && schedule.start[i] < viewport.end; i++) {
       const left = Math.max(x(schedule.start[i]), frame.left - 1);
       const width = Math.min(x(schedule.until[i]), frame.left + frame.width + 1) - left;
-      const [from, height] = slot(schedule, d, i, y, frame.bar);
+      const [from, height] = extent(schedule, d, i, y, frame.bar);
       paint(context, page, schedule, i, [left, from, width - (width > 3 ? 0.5 : 0), height]);
       if (height >= LOWEST_LABEL) labels.push([i, left + width / 2, from + height / 2 + 0.5, width, height]);
     }
@@ -28,7 +28,7 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
   context.globalAlpha = 1;
 }
 
-// Write the microbatches into the bars that are wide enough, behind their kinds if all of these fit.
+// Write the microbatch into each bar that is wide enough, after the kind if that fits into all of them.
 function drawNumbers(context, schedule, labels, page) {
   context.textAlign = "center";
   context.textBaseline = "middle";
@@ -48,7 +48,7 @@ function drawNumbers(context, schedule, labels, page) {
     const [kind, { font, size, digit }] = [schedule.kind[i], sizes.get(height)];
     const colour = page.colours[kind][schedule.lane[i]];
     if (page.hatched[kind]) {
-      // a plate in the bar's colour keeps the hatching away from the text
+      // A plate in the colour of the bar keeps the hatching away from the text.
       context.fillStyle = colour;
       context.fillRect(x - (needed - 0.4 * digit) / 2, y - size / 2, needed - 0.4 * digit, size);
     }
@@ -58,7 +58,7 @@ function drawNumbers(context, schedule, labels, page) {
   }
 }
 
-// The font of a bar of this height, and how wide a digit and the kinds' names are in it.
+// Return the font for a bar of this height, and the widths of a digit and of the names of kinds in it.
 function measure(context, height, page) {
   const size = Math.min(11, Math.floor(height));
   context.font = `${size}px ${FONT}`;
@@ -66,7 +66,7 @@ function measure(context, height, page) {
   return { size, font: context.font, digit: width("0"), names: page.kinds.map(width) };
 }
 
-// Idle time that the objective charges; its reason is a strip in it, so that no idle time looks like work.
+// Draw the idle time that the objective charges, with a strip for its reason.
 export function drawIdle(context, schedule, viewport, frame, page, look) {
   const { idleStart, idleTicks, idleReason, idleOffsets } = schedule;
   const scale = frame.width / viewport.ticks;
@@ -84,8 +84,8 @@ export function drawIdle(context, schedule, viewport, frame, page, look) {
   }
 }
 
-// Of two operations that run together the first has the upper half of the bar.
-export function slot(schedule, d, i, y, bar) {
+// Return top and height of an operation; of two that run together, the first has the upper half of the bar.
+export function extent(schedule, d, i, y, bar) {
   if (schedule.joined[i]) return [y, bar / 2];
   const second = i > schedule.offsets[d] && schedule.joined[i - 1];
   return second ? [y + bar / 2, bar / 2] : [y, bar];

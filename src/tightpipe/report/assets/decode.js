@@ -1,4 +1,4 @@
-// A chart's compressed arrays as a schedule.
+// The compressed arrays of a chart are turned into a schedule.
 const TYPES = { Float64Array, Int32Array, Uint16Array, Uint8Array };
 
 async function inflate(text) {
@@ -7,7 +7,7 @@ async function inflate(text) {
   return new Response(stream).arrayBuffer();
 }
 
-// Operations are rows, device after device: row i of device d has offsets[d] <= i < offsets[d + 1].
+// Return a schedule. Its rows are operations; device d has the rows offsets[d] to offsets[d + 1] - 1.
 export async function decode(about, text) {
   const buffer = await inflate(text);
   const schedule = { about, devices: about.offsets.length - 1, offsets: about.offsets };
@@ -31,7 +31,7 @@ function addTimes(schedule) {
   schedule.end = until.reduce((a, b) => Math.max(a, b), -Infinity);
 }
 
-// What each operation's device holds before, while and after it runs.
+// Add the memory that the device of each operation holds before, while and after it runs.
 function addMemory(schedule) {
   const { about, offsets, kind, stage } = schedule;
   if (!about.delta) return;
@@ -47,17 +47,17 @@ function addMemory(schedule) {
   schedule.held = held;
 }
 
-// The row whose result row i needs, or -1.
+// Return the row whose result row i needs, or -1.
 export function source(schedule, i) {
   return schedule.sourceStep[i] === 0 ? -1 : i + schedule.sourceStep[i];
 }
 
-// The last row of device d that starts at or before a time; offsets[d] - 1 if none does.
+// Return the last row of device d that starts at or before a time; offsets[d] - 1 if none does.
 export function rowAt(schedule, d, time) {
   return lastAtOrBefore(schedule.start, schedule.offsets[d], schedule.offsets[d + 1], time);
 }
 
-// The last idle interval of device d that starts at or before a time.
+// Return the last idle interval of device d that starts at or before a time.
 export function idleAt(schedule, d, time) {
   return lastAtOrBefore(schedule.idleStart, schedule.idleOffsets[d], schedule.idleOffsets[d + 1], time);
 }

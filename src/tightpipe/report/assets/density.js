@@ -1,11 +1,11 @@
-// Operations that are narrower than a few pixels, as an image: each pixel is the mean of what it covers.
+// Narrow operations are drawn as an image, in which each pixel has the mean colour of what it covers.
 import { FADED } from "bars";
 import { idleAt, rowAt } from "decode";
 
 const rgb = (colour) => [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
 const faded = (colour) => colour.map((value) => FADED * value + (1 - FADED) * 255);
 
-// Same frame as for the bars, but in device pixels, as images know no other.
+// Draw the operations in a frame as for the bars, but in device pixels, which are the unit of images.
 export function drawDensity(context, schedule, viewport, frame, page, look) {
   const [left, top, width] = [frame.left, frame.top, frame.width].map((v) => Math.round(v));
   const height = Math.round(frame.row * schedule.devices);
@@ -27,7 +27,7 @@ export function drawDensity(context, schedule, viewport, frame, page, look) {
   context.putImageData(image, left, top);
 }
 
-// A row of pixels that sums up how much of each pixel has which colour.
+// A row of pixels, which sums up how much of each pixel has which colour.
 class Line {
   constructor(width, viewport) {
     this.width = width;
@@ -48,7 +48,7 @@ class Line {
     }
   }
 
-  // What is not covered is white.
+  // The part of a pixel that nothing covers is white.
   colours() {
     const { sums, width } = this;
     const line = new Uint32Array(width);

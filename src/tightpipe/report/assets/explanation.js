@@ -1,4 +1,4 @@
-// The tables beneath a chart: where its time goes, and what would help.
+// The tables beneath a chart show where the time goes, and what would help.
 import { make, ticks } from "format";
 
 export function explanation(about, page, goTo) {
@@ -69,7 +69,7 @@ function relaxationTable(found) {
   return rows.length > 0 && block("What weaker constraints would give", heads, rows);
 }
 
-// A time that leads to its place in the charts.
+// Return a time as a button that moves the charts to it.
 function link({ start, ticks: length }, goTo) {
   const button = make("button", { type: "button", class: "time" }, ticks(start));
   button.onclick = () => goTo(start - length, start + 2 * length);

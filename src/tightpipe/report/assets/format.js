@@ -1,4 +1,4 @@
-// Numbers and names as text.
+// Functions that turn numbers and names into text.
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 
@@ -16,7 +16,7 @@ export function operation(schedule, page, i) {
   return `${page.kinds[schedule.kind[i]]}${schedule.stage[i]}.${schedule.microbatch[i]}`;
 }
 
-// An element with attributes and children; text is always set as text.
+// Return an element with attributes and children; text is never read as HTML.
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);

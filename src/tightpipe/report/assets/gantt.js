@@ -1,4 +1,4 @@
-// One schedule on a canvas, of which only what is visible is drawn, once per frame.
+// A schedule on a canvas; only its visible part is drawn, once per frame.
 import { drawAxis } from "axis";
 import { drawBars, drawIdle } from "bars";
 import { idleAt, rowAt } from "decode";
@@ -115,7 +115,7 @@ export class Gantt {
     context.restore();
   }
 
-  // What follows until restore() stays within the frame.
+  // Everything that is drawn until restore() stays within the frame.
   clip(context, frame) {
     context.save();
     context.beginPath();
@@ -134,13 +134,13 @@ export class Gantt {
     }
   }
 
-  // The time and the device (which can lie outside) at a place on the canvas.
+  // Return the time and the device at a place on the canvas; both can lie outside the schedule.
   locate(x, y) {
     const part = (x - LEFT) / this.width;
     return { part, time: this.viewport.begin + part * this.viewport.ticks, device: y / this.row };
   }
 
-  // What is at a place: the row of an operation (null where the device is idle) and lines about it.
+  // Return the row of the operation at a place (null where the device is idle), and lines of text about it.
   at(x, y) {
     const { schedule, page } = this;
     const { part, time, device } = this.locate(x, y);
@@ -156,7 +156,7 @@ export class Gantt {
     return idle ? { row: null, lines: describeIdle(schedule, page, d, k) } : null;
   }
 
-  // Outline an operation, or none with null.
+  // Outline the operation in a row, or no operation if the row is null.
   outline(row) {
     if (row !== this.hovered) this.request();
     this.hovered = row;

@@ -1,4 +1,4 @@
-// What the colours mean.
+// The legend says what the colours mean.
 import { make } from "format";
 
 const entry = (colour, text, look = "") =>

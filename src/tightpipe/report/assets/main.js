@@ -1,4 +1,4 @@
-// The page: table, the charts of the selected row, and what is beneath them.
+// The page consists of the table, the charts of the selected row, and the explanations beneath them.
 import { decode } from "decode";
 import { explanation } from "explanation";
 import { make } from "format";
@@ -38,7 +38,7 @@ async function show(stack) {
   restyle();
 }
 
-// Add a chart with its explanation beneath.
+// Add a chart, with its explanation beneath.
 function panel(schedule) {
   const article = make("article", { class: "panel" });
   byId("panels").append(article);

@@ -1,5 +1,5 @@
-// What lies over the operations: the critical path, and the one beneath the pointer.
-import { slot } from "bars";
+// Marks over the operations: the critical path, and the outline of the operation beneath the pointer.
+import { extent } from "bars";
 import { source } from "decode";
 import { paint } from "paint";
 
@@ -21,7 +21,7 @@ export function drawCritical(context, schedule, viewport, frame, page) {
   context.stroke();
 }
 
-// Outline an operation and the one that it needs, with a line between them.
+// Outline an operation and the operation whose result it needs, and draw a line between them.
 export function drawHovered(context, schedule, viewport, frame, page, i) {
   const [x, y, width, height] = box(schedule, viewport, frame, i);
   context.strokeStyle = page.ink;
@@ -38,12 +38,12 @@ export function drawHovered(context, schedule, viewport, frame, page, i) {
   context.stroke();
 }
 
-// The rectangle of an operation.
+// Return the rectangle of an operation.
 function box(schedule, viewport, frame, i) {
   const scale = frame.width / viewport.ticks;
   const d = schedule.offsets.findIndex((first) => first > i) - 1;
   const y = frame.top + d * frame.row + (frame.row - frame.bar) / 2;
-  const [top, height] = slot(schedule, d, i, y, frame.bar);
+  const [top, height] = extent(schedule, d, i, y, frame.bar);
   const left = frame.left + (schedule.start[i] - viewport.begin) * scale;
   return [left, top, Math.max(1, schedule.duration[i] * scale), height];
 }

@@ -1,8 +1,8 @@
-// An operation's rectangle: its colour, and white lines over it where its kind is hatched.
+// The rectangle of an operation has its colour, and white lines over it if its kind is hatched.
 const SPACING = 7; // pixels between two lines
 let lines = null; // a small tile of the hatching, repeated
 
-// Fill a place, [left, top, width, height] in CSS pixels, as the operation in a row of a schedule looks.
+// Fill a place, [left, top, width, height] in CSS pixels, with the look of the operation in a row.
 export function paint(context, page, schedule, row, place) {
   const kind = schedule.kind[row];
   context.fillStyle = page.colours[kind][schedule.lane[row]];

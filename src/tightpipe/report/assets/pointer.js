@@ -1,11 +1,11 @@
-// Wheel, pointer and keys on a chart.
+// Reactions of a chart to the wheel, the pointer and keys.
 import { place } from "tooltip";
 
 const KEY_STEP = 1 / 8; // of the window
 const KEY_ZOOM = 0.7;
 const WHEEL_ZOOM = 0.0015; // per pixel of the wheel, in powers of e
 
-// Let the user move a chart; returns a function that hides what it shows.
+// Let the user move a chart; return a function that hides the tooltip and the outline.
 export function listen(gantt, tooltip) {
   const { canvas, viewport } = gantt;
   let grabbed = null; // where a drag is, in pixels

@@ -1,4 +1,4 @@
-// The summary table: sorts by a click on a heading, filters by words and comparisons.
+// The summary table sorts by a click on a heading, and filters by words and comparisons.
 import { cell, make } from "format";
 
 const COMPARISON = /^([a-z_]+)(>=|<=|>|<|=)(.+)$/i;
@@ -75,7 +75,7 @@ export class ResultTable {
     this.body.replaceChildren(...order.map((k) => this.lines[k]));
   }
 
-  // Cells without a value come last, whatever the direction.
+  // Cells without a value come last, in both directions of sorting.
   compare(a, b) {
     if (a === null || b === null) return (a === null) - (b === null);
     const textual = typeof a === "string" || typeof b === "string";

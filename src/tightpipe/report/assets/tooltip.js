@@ -1,4 +1,4 @@
-// What hovering tells.
+// The tooltip tells about the operation or the idle time beneath the pointer.
 import { source } from "decode";
 import { make, operation, percent, ticks } from "format";
 
@@ -15,7 +15,7 @@ export function describeOperation(schedule, page, d, i) {
   return lines;
 }
 
-// Which of its input and the operation before it on the device let the operation start last.
+// Return what the operation waited for last: its input, or the operation before it on its device.
 function waitedFor(schedule, page, d, i) {
   const input = inputOf(schedule, page, i);
   const before = previous(schedule, d, i);

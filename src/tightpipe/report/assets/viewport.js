@@ -1,4 +1,4 @@
-// The time window that all charts share.
+// All charts share one time window.
 const NARROWEST = 1e-6; // of the whole time
 
 export class Viewport {
@@ -12,7 +12,7 @@ export class Viewport {
     return this.end - this.begin;
   }
 
-  // Show from `begin` to `end`, within the whole time.
+  // Show the time from `begin` to `end`, as far as it lies within the whole time.
   set(begin, end) {
     const [first, last] = this.whole;
     const most = last - first;
@@ -30,7 +30,7 @@ export class Viewport {
     this.set(this.begin + ticks, this.end + ticks);
   }
 
-  // Change the width by `factor`, keeping the time at `place` (0 left, 1 right) where it is.
+  // Change the width by `factor`; the time at `place` (0 is left, 1 is right) stays where it is.
   zoom(place, factor) {
     const ticks = Math.min(this.ticks * factor, this.whole[1] - this.whole[0]);
     const fixed = this.begin + place * this.ticks;
