@@ -468,6 +468,16 @@ def test_frames_float_around_the_anchor_or_not_at_all() -> None:
     assert (whole.frame_earliest.tolist(), whole.frame_latest.tolist()) == ([0, 0], [0, 0])
 
 
+def test_propagation_narrows_orders_and_then_times() -> None:
+    case = Opened(LINE)
+    case.let_precede("F0.1", W0=1)
+    case.let_start("W0.0", earliest=100)
+    push(case.state, case.item("F0.2"))
+    assert propagate(case.arrays, case.state, 1)
+    assert case.before("F0.2", "W0") == 1
+    assert case.earliest("F0.2") == 108
+
+
 def test_propagation_stops_where_a_trail_is_full() -> None:
     case = Opened(LINE)
     state: WindowState = case.state._replace(trail=case.state.trail[: 4 * len(case.state.agenda) - 1])
