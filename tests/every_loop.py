@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tightpipe import InputError, Instance, Memory, Schedule, retime, simulate, solve
-from tightpipe.core.allowance import Allowance
+from tightpipe import InputError, Instance, Memory, Schedule, bound, retime, simulate, solve
 from tightpipe.core.budget import Budget
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.progress import ignore
@@ -17,7 +16,6 @@ from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS
 from tightpipe.program import lower, replay
 from tightpipe.solving.bound_searches import bound_searches
-from tightpipe.solving.bounds import bounds_within
 from tightpipe.solving.methods import METHODS
 from tightpipe.solving.starts import warm_starts
 
@@ -48,7 +46,7 @@ def searched(instance: Instance, workers: int) -> None:
             solve(instance, name, time_limit=1, workers=workers)
         except InputError:
             assert instance.costs.overlapped or instance.iterations > 1
-    bounds_within(instance, Allowance(1.0, workers))
+    bound(instance, time_limit=1, workers=workers)
 
 
 def used(schedule: Schedule) -> None:

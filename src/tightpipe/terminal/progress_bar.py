@@ -25,7 +25,7 @@ class _Bar:
     """A progress bar on stderr; if stderr is no terminal, only a plain line for each finished step."""
 
     def __init__(self, total: int, seconds: float | None) -> None:
-        self._total, self._done, self._budget = total, 0, seconds
+        self._total, self._done, self._seconds = total, 0, seconds
         self._name, self._last = "", LogEntry(0.0, None, None)
         self._begin = time.monotonic()
         self._console = Console(file=sys.stderr)
@@ -57,7 +57,7 @@ class _Bar:
     def finish(self, text: str, seconds_left: float | None) -> None:
         """Count the current step as done, write `text` about it, and show the seconds that are left."""
         self._done += 1
-        self._budget, self._begin = seconds_left, time.monotonic()
+        self._seconds, self._begin = seconds_left, time.monotonic()
         self._console.print(
             f"[{self._done}/{self._total}] {text}", highlight=False, markup=False, soft_wrap=True
         )
@@ -69,8 +69,8 @@ class _Bar:
 
     def _refresh(self) -> None:
         left = ""
-        if self._budget is not None:
-            seconds = max(0.0, self._budget - (time.monotonic() - self._begin))
+        if self._seconds is not None:
+            seconds = max(0.0, self._seconds - (time.monotonic() - self._begin))
             left = (
                 f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
             )
