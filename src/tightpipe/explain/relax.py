@@ -14,7 +14,7 @@ from ..core.metrics import busy_times, cost, imbalance
 from ..core.operation import OpKind
 from ..core.retime import retime
 from ..core.schedule import Schedule
-from ..solving.methods import METHODS
+from ..solving.methods import is_heuristic
 from ..solving.solve import solve
 from ..solving.starts import warm_starts
 
@@ -144,7 +144,7 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
 
 def _rerun(method: str | None) -> tuple[str, Callable[[Instance], int | None]]:
     """Return how to find a schedule of another instance: a description and a function to its cost."""
-    if method in METHODS and METHODS[method].kind == "heuristic":
+    if method is not None and is_heuristic(method):
         return f"{method} run anew", lambda instance: solve(instance, method).cost
     return "best of all heuristics", _best_heuristic
 

@@ -10,13 +10,14 @@ from ..core.options import Options, Progress
 from ..core.result import LogEntry, Result
 from ..core.schedule import Schedule
 from .ensure_compiled import ensure_compiled
-from .methods import METHODS, Method, Run, find_method
+from .methods import Method, Run, all_methods, find_method
+from .own_heuristic import OwnHeuristic, name_of
 from .starts import WarmStart
 
 
 def solve(
     instance: Instance,
-    method: str = "best",
+    method: str | OwnHeuristic = "best",
     *,
     time_limit: float | None = 60,
     workers: int | None = None,
@@ -34,7 +35,9 @@ def solve(
     instance
         The problem.
     method
-        One of `methods()`. The usual one, `best`, combines heuristics, bounds, CP-SAT and improvement.
+        One of `methods()`. The usual one, `best`, combines heuristics, bounds, CP-SAT and improvement. Or a
+        heuristic of your own: a function that is given the instance and returns an `Order`. Its order
+        gets the best start times and is validated, as that of any other heuristic.
     time_limit
         Wall seconds for methods that search; None for no limit, 0 for the warm start alone. They begin
         when the solver is loaded and its inner loops are compiled, which takes minutes once for a user.
@@ -43,8 +46,8 @@ def solve(
     seed
         Seed of every random choice.
     warm_start
-        For methods that take one: a schedule of the instance, the name of a heuristic, "best" for
-        the best of all heuristics that fit, or None for none.
+        For methods that take one: a schedule of the instance, the name of a heuristic, a function as for
+        `method`, "best" for the best of all heuristics that fit, or None for none.
     backend
         Solver behind `milp`: `highs` (the default) or `cbc`.
     max_memory
@@ -64,25 +67,26 @@ def solve(
     Raises
     ------
     InputError
-        If the method is unknown or does not fit the placement, or an option is out of range.
+        If the method is unknown or does not fit the placement, or an option is out of range; or if a
+        function of your own returns no order, or one that breaks a rule, which the message names.
     """
     options = Options(time_limit, workers, seed, backend, max_memory)
     if progress is not None:
         options = replace(options, progress=progress)
-    run = _fitting_run(instance, method, backend, warm_start)
+    chosen = find_method(method)
+    run = _fitting_run(instance, chosen, backend, warm_start)
     if display:
-        run = _displayed(run, method)
+        run = _displayed(run, chosen.name)
     return run(instance, options, warm_start)
 
 
-def _fitting_run(instance: Instance, method: str, backend: str | None, warm_start: WarmStart) -> Run:
+def _fitting_run(instance: Instance, chosen: Method, backend: str | None, warm_start: WarmStart) -> Run:
     """Load the method, and what is compiled, where the instance and these options go with it."""
-    chosen = find_method(method)
     _refuse_contradictions(chosen, backend, warm_start)
     if instance.placement.name not in chosen.placements:
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
-        fitting = [m.name for m in METHODS.values() if instance.placement.name in m.placements]
-        raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
+        fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
+        raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
     run = chosen.load()
     ensure_compiled()
     return run
@@ -114,6 +118,11 @@ def _refuse_contradictions(method: Method, backend: str | None, warm_start: Warm
         raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
     given = isinstance(warm_start, Schedule) or warm_start not in ("best", None)
     if given and method.kind == "heuristic":
-        shown = "a schedule" if isinstance(warm_start, Schedule) else warm_start
         rule = f"goes with methods that search, not with {method.name}"
-        raise InputError(rule, key="warm_start", value=shown)
+        raise InputError(rule, key="warm_start", value=_shown(warm_start))
+
+
+def _shown(warm_start: WarmStart) -> object:
+    if isinstance(warm_start, Schedule):
+        return "a schedule"
+    return warm_start if warm_start is None or isinstance(warm_start, str) else name_of(warm_start)
