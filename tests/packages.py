@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,19 +37,39 @@ def installed(
     folder.mkdir(exist_ok=True)
     module = folder / f"{name}.py"
     module.write_text(code)
-    metadata = folder / f"{name}-1.2.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
-    lines = [f"{key} = {value}" for key, value in entries.items()]
-    (metadata / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]))
+    _write_metadata(folder, name, "1.2", entries)
+    with importable(folder):
+        yield module
+
+
+def install_project(folder: Path) -> None:
+    """Do to an importable folder what ``pip install -e`` does with its pyproject.toml."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    _write_metadata(folder, project["name"], project["version"], project["entry-points"][GROUP])
+    _forget()
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """A folder whose modules and packages are seen, by this process and those that it starts."""
+    before = set(sys.modules)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
         patch.syspath_prepend(folder)
-        patch.delitem(sys.modules, name, raising=False)
         _forget()
-        yield module
-    sys.modules.pop(name, None)
+        yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(folder):
+            del sys.modules[name]
     _forget()
+
+
+def _write_metadata(folder: Path, name: str, version: str, entries: Mapping[str, str]) -> None:
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [f"{key} = {value}" for key, value in entries.items()]
+    (metadata / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]))
 
 
 def _forget() -> None:
