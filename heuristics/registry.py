@@ -35,7 +35,8 @@ class Heuristic:
     Raises
     ------
     InputError
-        If the name is empty, a placement is unknown, or `make` is no function.
+        If the name is empty or one of the texts is none, if there is no placement or one is unknown, or if
+        `make` is no function.
     """
 
     name: str
@@ -46,11 +47,14 @@ class Heuristic:
     flushless: Callable[[Instance], Order] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError("must be a text", key="name", value=self.name)
+        for key in ("name", "memory", "source"):
+            text = getattr(self, key)
+            if not isinstance(text, str) or (key == "name" and not text):
+                raise InputError("must be a text", key=key, value=text)
         if not callable(self.make):
             raise InputError("must be a function Instance -> Order", key="make", value=self.make)
-        if not isinstance(self.placements, tuple) or not set(self.placements) <= set(PLACEMENTS):
+        known = isinstance(self.placements, tuple) and set(self.placements) <= set(PLACEMENTS)
+        if not known or not self.placements:
             rule = f"must be a tuple of names out of {', '.join(PLACEMENTS)}"
             raise InputError(rule, key="placements", value=self.placements)
 

@@ -139,6 +139,19 @@ def test_a_name_that_two_packages_have_is_the_first_one_s(tmp_path: Path) -> Non
         assert done.stdout.count("serial") == 1
 
 
+def test_packages_are_imported_by_what_needs_them_alone(tmp_path: Path) -> None:
+    with installed(tmp_path / "site", {"serial": "toy:serial"}, "raise RuntimeError('imported')"):
+        path = write(tmp_path, SMALL)
+        for words in (
+            ("solve", path, "--method", "greedy-v", "-o", tmp_path / "s.json"),
+            ("solve", path, "--method", "cpsat", "--warm-start", "none", "--time-limit", "0"),
+            ("validate", tmp_path / "s.json"),
+            ("bound", path, "--time-limit", "0"),
+        ):
+            assert "imported" not in call(*words).stderr, words
+        assert "RuntimeError: imported (toy.py, line 1)" in call("methods").stderr
+
+
 def test_the_names_that_are_taken_are_those_of_the_methods() -> None:
     assert set(METHODS) == {*HEURISTICS, *SEARCHES}
 
@@ -150,6 +163,10 @@ FAULTS = {
         "the order is invalid: complete: F0.1 is missing",
     ),
     "an error": ("return 1 / 0", "failed: ZeroDivisionError: division by zero (toy.py, line 3)"),
+    "a deadlock of its own": (
+        "import tightpipe; raise tightpipe.DeadlockError('a circle')",
+        "failed: DeadlockError: a circle (toy.py, line 3)",
+    ),
 }
 
 

@@ -140,6 +140,8 @@ def test_a_function_orders_several_iterations(flush: bool) -> None:
     ("entry", "message"),
     [
         ({"name": ""}, "name = '': must be a text"),
+        ({"source": None}, "source = None: must be a text"),
+        ({"placements": ()}, "must be a tuple of names out of linear"),
         ({"make": None}, "make = None: must be a function Instance -> Order"),
         ({"placements": "v"}, "placements = 'v': must be a tuple of names out of linear"),
         ({"placements": ("v", "w")}, "must be a tuple of names out of linear"),

@@ -161,7 +161,7 @@ def missing(tasks: Sequence[Task], store: RowStore) -> list[Task]:
 
     Such a heuristic may have been edited since its row was computed, and it takes little time.
     """
-    absent = store.missing(tasks, _KEY)
+    absent = set(store.missing(tasks, _KEY))
     return [task for task in tasks if task in absent or find_method(task.method).code]
 
 

@@ -5,9 +5,10 @@ A package's pyproject.toml lists them by name::
     [project.entry-points."tightpipe.heuristics"]
     breadth-first = "my_package:breadth_first_order"
 
-What stands behind a name is a function ``Instance -> Order`` or a `tightpipe.heuristics.Heuristic`. Nothing
-is imported before a method is asked for that is not one of tightpipe's own, or all of them are. A package
-that cannot be used is a warning: it takes nothing but its own heuristics away.
+What stands behind a name is a function ``Instance -> Order`` or a `tightpipe.heuristics.Heuristic`. Packages
+are imported when all heuristics are wanted, as a list or as warm starts, or one by a name that is not one of
+tightpipe's own; most commands want neither. A package that cannot be used is a warning: nothing but its own
+heuristics is missing then.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 
-from ..core.errors import DeadlockError, HeuristicError, InfeasibleError, InputError, NoScheduleError
+from ..core.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
 from ..core.schedule import Order
 from .own_heuristic import OwnHeuristic, as_heuristic
@@ -102,7 +103,7 @@ def _explained(make: _Make, name: str) -> _Make:
     def explained(instance: Instance) -> Order:
         try:
             return make(instance)
-        except (InputError, InfeasibleError, NoScheduleError, DeadlockError):
+        except (InputError, InfeasibleError, NoScheduleError):
             raise
         except Exception as error:
             raise HeuristicError(f"failed: {_said(error)}", name) from error
