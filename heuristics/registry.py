@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.errors import HeuristicError, InputError, NoScheduleError
 from tightpipe.core.instance import Instance
+from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.schedule import Order
 
 
@@ -32,6 +33,12 @@ class Heuristic:
     flushless
         Function that returns the order for an instance of several iterations without a flush; None if the
         family always flushes.
+
+    Raises
+    ------
+    InputError
+        If the name is empty or one of the texts is none, if there is no placement or one is unknown, or if
+        `make` is no function.
     """
 
     name: str
@@ -40,6 +47,18 @@ class Heuristic:
     memory: str
     source: str
     flushless: Callable[[Instance], Order] | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("name", "memory", "source"):
+            text = getattr(self, key)
+            if not isinstance(text, str) or (key == "name" and not text):
+                raise InputError("must be a text", key=key, value=text)
+        if not callable(self.make):
+            raise InputError("must be a function Instance -> Order", key="make", value=self.make)
+        known = isinstance(self.placements, tuple) and set(self.placements) <= set(PLACEMENTS)
+        if not known or not self.placements:
+            rule = f"must be a tuple of names out of {', '.join(PLACEMENTS)}"
+            raise InputError(rule, key="placements", value=self.placements)
 
     def order(self, instance: Instance) -> Order:
         """Return the order for all iterations of the instance.
@@ -50,16 +69,24 @@ class Heuristic:
             If the family has no schedule for the instance.
         InfeasibleError
             If the instance has no schedule at all.
+        HeuristicError
+            If the family's function returns something else than an order.
         """
         if instance.iterations == 1:
-            return self.make(instance)
+            return self._ordered(self.make, instance)
         if instance.flush:
             block = instance.microbatches // instance.iterations
-            once = self.make(replace(instance, microbatches=block, iterations=1))
+            once = self._ordered(self.make, replace(instance, microbatches=block, iterations=1))
             return _repeated(once, instance.iterations, block)
         if self.flushless is None:
             raise NoScheduleError(f"{self.name} has no form without a flush between iterations")
-        return self.flushless(instance)
+        return self._ordered(self.flushless, instance)
+
+    def _ordered(self, make: Callable[[Instance], Order], instance: Instance) -> Order:
+        order = make(instance)
+        if not isinstance(order, Order):
+            raise HeuristicError(f"must return an Order, not {type(order).__name__}", self.name)
+        return order
 
 
 def _repeated(order: Order, times: int, block: int) -> Order:

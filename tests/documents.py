@@ -1,7 +1,8 @@
 """Documents run as tests: their code blocks, one after another in an empty folder.
 
 ``python`` blocks share one namespace. The lines of ``sh`` blocks are commands of tightpipe, or targets of
-make, which are not run but must be there. ``console`` blocks have commands behind ``$``, and what is
+make, which are not run but must be there; ``pip install -e .`` makes the folder's package known as pip would.
+``console`` blocks have commands behind ``$``, and what is
 printed must be the lines that follow (``...`` stands for anything). A block with a title is written to
 a file of that name. What stands behind ``<!-- skip: next -->`` is not run.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from command_line import call
+from packages import importable, install_project
 from sybil import Document, Example, Region
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
@@ -36,8 +38,9 @@ def run_document(path: Path) -> int:
     )
     document = Document.parse(str(path), *parsers)
     examples = list(document.examples())
-    for example in examples:
-        example.evaluate()
+    with importable(Path.cwd()):
+        for example in examples:
+            example.evaluate()
     return len(examples)
 
 
@@ -61,6 +64,8 @@ def _run_commands(example: Example) -> str | None:
                 pass
             case ["make", target, *_]:
                 assert re.search(rf"^{re.escape(target)}:", _MAKEFILE, flags=re.M), f"no make {target}"
+            case ["pip", "install", "-e", "."]:
+                install_project(Path.cwd())
             case ["tightpipe", *words]:
                 done = call(*words)
                 assert done.returncode == 0, f"{line}: {done.stderr}"

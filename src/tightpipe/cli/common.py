@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..core.errors import InfeasibleError
-from ..core.files import is_standard_output
+from ..core.errors import InfeasibleError, InputError
+from ..core.files import check_writable, is_standard_output
 from ..core.schedule_file import ScheduleFile, load_schedule
 from ..core.validate import validate
 from ..terminal.console import show_json, show_pairs
@@ -27,6 +27,27 @@ output_option = click.option(
 max_memory_option = click.option(
     "--max-memory", type=float, metavar="GB", help="End CP-SAT and MILP here, and keep what they have."
 )
+
+
+def latex_options(command: Command) -> Command:
+    """Add the options of every command that can write its table for a paper."""
+    caption = click.option(
+        "--caption", help="Of the table that --latex writes. [default: what its columns are]"
+    )
+    latex = click.option(
+        "--latex",
+        metavar="FILE",
+        help="Write the table as LaTeX too: booktabs, the best of each row bold, label tab:<file's name>.",
+    )
+    return latex(caption(command))
+
+
+def check_latex(latex: str | None, caption: str | None) -> None:
+    """Raise before the work where the table cannot be written, or there is a caption and no table."""
+    if latex is not None:
+        check_writable(latex)
+    elif caption is not None:
+        raise InputError("is that of the table that --latex writes", key="caption", value=caption)
 
 
 def search_options(time_limit: float) -> Callable[[Command], Command]:

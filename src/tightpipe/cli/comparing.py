@@ -16,7 +16,10 @@ from ..core.files import check_writable, write_text
 from ..core.instance import Objective
 from ..experiments.compare import COLUMNS, Task, choose_settings, lacking, missing, plan, row_of, run
 from ..experiments.compare_report import latest, markdown
+from ..experiments.compare_report import latex_table as compare_latex
+from ..experiments.latex_table import write_latex
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
+from ..experiments.published_tables import latex_table as published_latex
 from ..experiments.realistic import COLUMNS as REALISTIC_COLUMNS
 from ..experiments.realistic import choose_realistic, missing_realistic, plan_realistic, run_realistic
 from ..experiments.realistic import lacking as lacking_realistic
@@ -25,7 +28,7 @@ from ..experiments.row_store import Row, RowStore, migrate_table
 from ..solving.ensure_compiled import ensure_compiled
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, search_options, show, summary_beside
+from .common import check_latex, cli, json_option, latex_options, search_options, show, summary_beside
 
 _migrate_option = click.option(
     "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
@@ -48,6 +51,7 @@ _migrate_option = click.option(
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @_migrate_option
 @click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
+@latex_options
 @search_options(75.0)
 @json_option
 def _compare(
@@ -59,6 +63,8 @@ def _compare(
     link_occupancy: int,
     migrate: bool,
     fresh: bool,
+    latex: str | None,
+    caption: str | None,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -70,6 +76,7 @@ def _compare(
     Rows that are already in the CSV (same setting, limit, method, options and versions) are not
     computed again, so an interrupted run continues where it stopped.
     """
+    check_latex(latex, caption)
     names = [name.strip() for name in methods.split(",")]
     allowance = Allowance(time_limit, workers, seed, max_memory=max_memory)
     chosen = choose_settings(settings)
@@ -87,7 +94,10 @@ def _compare(
     if todo:
         ensure_compiled()  # otherwise the seconds of the first rows would include the compilation
     _run_tasks(todo, store)
-    _write_report(store, output, names[0], as_json)
+    if latex is not None:
+        write_latex(compare_latex(store.rows(), caption), latex)
+    with summary_beside(latex):
+        _write_report(store, output, names[0], as_json)
 
 
 def _run_tasks(tasks: Sequence[Task], store: RowStore) -> None:
@@ -129,15 +139,19 @@ def _numbers(row: Row) -> dict[str, Any]:
 @cli.command("table")
 @click.argument("number", type=click.Choice(["5", "8"]))
 @click.option("-o", "--output", metavar="CSV", help="[default: results/table<NUMBER>.csv]")
+@latex_options
 @json_option
-def _table(number: str, output: str | None, as_json: bool) -> None:
+def _table(number: str, output: str | None, latex: str | None, caption: str | None, as_json: bool) -> None:
     """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference."""
     target = output or f"results/table{number}.csv"
+    check_latex(latex, caption)
     check_writable(target)
     cells = table_cells(int(number))
     write_text(target, to_csv(cells))
+    if latex is not None:
+        write_latex(published_latex(cells, caption), latex)
     equal = sum(cell.difference == 0 for cell in cells)
-    with summary_beside(target):
+    with summary_beside(target), summary_beside(latex):
         if as_json:
             rows = [{field: getattr(cell, field) for field in FIELDS} for cell in cells]
             show_json({"csv": target, "cells": rows, "equal": equal})

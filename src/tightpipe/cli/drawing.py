@@ -24,21 +24,38 @@ from .common import cli, json_option, summary_beside, valid_schedule
 )
 @click.option("--memory", is_flag=True, help="Add the memory of each device as a second panel.")
 @click.option("--text", is_flag=True, help="Draw as text on stdout, one line per device.")
+@click.option("--from", "start", type=int, metavar="TICK", help="First tick to show.")
+@click.option("--to", "end", type=int, metavar="TICK", help="Last tick to show.")
+@click.option("--width", type=float, metavar="INCHES", help="Of the picture. [default: 7]")
 @click.option("--scale", type=click.IntRange(1), help="Ticks per character of --text.")
 @json_option
 def _plot(
-    schedules: tuple[str, ...], output: str | None, memory: bool, text: bool, scale: int | None, as_json: bool
+    schedules: tuple[str, ...],
+    output: str | None,
+    memory: bool,
+    text: bool,
+    start: int | None,
+    end: int | None,
+    width: float | None,
+    scale: int | None,
+    as_json: bool,
 ) -> None:
-    """Draw the schedule files SCHEDULES; several share one time axis."""
+    """Draw the schedule files SCHEDULES; several share one time axis.
+
+    With --from and --to only what lies between these two ticks is drawn, as large as it fits.
+    """
     if not text and output is None:
         raise InputError("give a picture with -o, or --text to draw on stdout")
+    if output is None and width is not None:
+        raise InputError("is that of a picture, which -o names", key="width", value=width)
     drawn = [(path, valid_schedule(path)) for path in schedules]
-    pictures = [drawing.draw_text(content.schedule, scale=scale) for _, content in drawn] if text else []
+    window = (start, end)
+    pictures = [drawing.draw_text(c.schedule, scale=scale, window=window) for _, c in drawn] if text else []
     if output is not None:
         check_writable(output)
         labels = [(content.method or Path(path).stem, content.schedule) for path, content in drawn]
         bounds = [content.bound for _, content in drawn]
-        drawing.draw_gantt(labels, path=output, memory=memory, bounds=bounds)
+        drawing.draw_gantt(labels, path=output, memory=memory, bounds=bounds, window=window, width=width)
     with summary_beside(output):
         if as_json:
             show_json({"output": output, "text": pictures or None})
@@ -48,11 +65,14 @@ def _plot(
 
 @cli.command("gallery")
 @click.option("-o", "--output", default="results/gallery.png", show_default=True, metavar="PICTURE")
+@click.option(
+    "--only", metavar="NAMES", help="Heuristics to draw, e.g. 1f1b,greedy-v. [default: all of them]"
+)
 @json_option
-def _gallery(output: str, as_json: bool) -> None:
+def _gallery(output: str, only: str | None, as_json: bool) -> None:
     """Draw every schedule family at 4 devices and 8 microbatches on one page."""
     check_writable(output)
-    draw_gallery(output)
+    draw_gallery(output, None if only is None else [name.strip() for name in only.split(",")])
     if as_json:
         with summary_beside(output):
             show_json({"output": output})

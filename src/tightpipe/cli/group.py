@@ -33,10 +33,14 @@ COMMANDS = {
         "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
     ),
     "export": (
-        "programs",
+        "exchanging",
         "Write the file SCHEDULE for another program; it is checked before a byte is written.",
     ),
     "gallery": ("drawing", "Draw every schedule family at 4 devices and 8 microbatches on one page."),
+    "import": (
+        "exchanging",
+        "Read the schedule in FILE, of another program, and write it as a schedule file.",
+    ),
     "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
     "methods": ("listing", "List the methods with placement, memory and source."),
     "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..solving.methods import METHODS
+from ..solving.methods import all_methods
 from ..terminal.console import show_json, show_table
 from .common import cli, json_option
 
@@ -13,9 +13,10 @@ def _methods(as_json: bool) -> None:
     """List the methods with placement, memory and source.
 
     An activation is that of one stage; p is the number of devices, v the stages on each, n the microbatches.
+    Heuristics of installed packages stand at the end.
     """
     fields = ("name", "kind", "placements", "memory", "source")
-    rows = [{field: getattr(method, field) for field in fields} for method in METHODS.values()]
+    rows = [{field: getattr(method, field) for field in fields} for method in all_methods().values()]
     if as_json:
         show_json({"methods": rows})
         return

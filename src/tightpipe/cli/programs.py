@@ -1,4 +1,4 @@
-"""The commands ``lower``, ``replay``, ``overlap`` and ``export``."""
+"""The commands ``lower``, ``replay`` and ``overlap``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 from ..core.errors import DeadlockError
 from ..core.files import check_writable
 from ..core.instance_file import read_json
-from ..export import EXPORTS, export
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
 from ..program.passes import (
     DEFAULT_PASSES,
@@ -136,20 +135,3 @@ def _overlap_schedule(file: str, output: str, **options: Any) -> Overlapped:
     save_program(program, output)
     devices = range(len(program.devices))
     return reports, lambda: [visualize_overlap(device_tasks(program, device)) for device in devices]
-
-
-@cli.command("export")
-@click.argument("schedule")
-@click.option("--target", required=True, help=f"One of {', '.join(EXPORTS)}.")
-@output_option
-@click.option("--validation", is_flag=True, help="colossalai-json: with post-validation.")
-@click.option("--merge", is_flag=True, help="torch-csv: fuse each B with the W that follows it.")
-@click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, B in W.")
-@json_option
-def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: bool) -> None:
-    """Write the file SCHEDULE for another program; it is checked before a byte is written."""
-    check_writable(output)
-    options = {name: value for name, value in chosen.items() if value}
-    export(valid_schedule(schedule).schedule, target, output, **options)
-    with summary_beside(output):
-        show({"output": output, "target": target}, as_json)

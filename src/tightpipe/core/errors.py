@@ -39,6 +39,21 @@ class InputError(ValueError):
         return InputError(self.rule, key=self.key, value=self.value, source=source)
 
 
+class HeuristicError(InputError):
+    """A heuristic that is not tightpipe's own breaks its contract; the message names it and says how.
+
+    Parameters
+    ----------
+    rule
+        What is wrong with it.
+    name
+        The name that it goes by in results.
+    """
+
+    def __init__(self, rule: str, name: str) -> None:
+        super().__init__(rule, key="heuristic", value=name)
+
+
 class InfeasibleError(Exception):
     """The instance has no schedule at all; the message says why and which limit would be large enough."""
 

@@ -37,7 +37,7 @@ def draw_bars(
     Parameters
     ----------
     axes
-        Axes to draw on; the limits of the time axis must be set already.
+        Axes to draw on; the limits of the time axis must be set already. Operations beyond them are left out.
     schedule
         Schedule to draw.
     shades
@@ -50,14 +50,15 @@ def draw_bars(
         Whether to draw all bars as one image, also in vector files.
     """
     top, bottom = _heights(schedule)
+    shown = shown_rows(schedule, axes.get_xlim())
     common: dict[str, Any] = {"rasterized": dense, "antialiased": not dense}
     charged = charged_windows(schedule)
     every_device = np.arange(schedule.order.devices)
     idle = _boxes(*charged, every_device - _BAR_HEIGHT / 2, every_device + _BAR_HEIGHT / 2)
     axes.add_collection(PolyCollection(idle, facecolor=palette.IDLE, linewidth=0, **common))
-    width = tick_points * float((schedule.end - schedule.start).min())
+    width = tick_points * float((schedule.end - schedule.start)[shown].min())
     edge = 0.0 if dense else min(_WIDEST_EDGE, 0.1 * width)
-    groups = _groups(schedule, shades)
+    groups = _groups(schedule, shades, shown)
     for kind, colour, members in groups:
         boxes = _boxes(schedule.start[members], schedule.end[members], top[members], bottom[members])
         hatch = style.HATCH if kind in palette.HATCHED and not dense else None
@@ -71,6 +72,11 @@ def draw_bars(
     if not dense:
         largest = 0.75 * row_points * float((bottom - top).min())
         _draw_numbers(axes, schedule, (top + bottom) / 2, groups, largest, tick_points)
+
+
+def shown_rows(schedule: Schedule, span: tuple[float, float]) -> NDArray[np.bool_]:
+    """Return for each operation whether some of it lies between two times, shape (N,)."""
+    return (schedule.end > span[0]) & (schedule.start < span[1])
 
 
 def _heights(schedule: Schedule) -> tuple[Floats, Floats]:
@@ -90,13 +96,14 @@ def _boxes(start: Ints, end: Ints, top: Floats, bottom: Floats) -> Any:
     return np.stack([x.astype(np.float64), y], axis=2)
 
 
-def _groups(schedule: Schedule, shades: int) -> list[Group]:
+def _groups(schedule: Schedule, shades: int, shown: NDArray[np.bool_]) -> list[Group]:
     """Return the kind, the colour and the rows of each group of operations that look alike."""
     kind, lane = schedule.order.operations[:, 0], lanes(schedule)
-    return [
-        (k, palette.shade(k, i, shades), np.flatnonzero((kind == k) & (lane == i)))
+    groups = [
+        (k, palette.shade(k, i, shades), np.flatnonzero((kind == k) & (lane == i) & shown))
         for k, i in looks(schedule)
     ]
+    return [group for group in groups if len(group[2])]
 
 
 def _draw_iterations(axes: Axes, schedule: Schedule) -> None:
@@ -138,9 +145,10 @@ def _draw_numbers(
 def _write(
     axes: Axes, schedule: Schedule, height: Floats, members: Ints, name: str, look: dict[str, Any]
 ) -> None:
-    """Write a name and the number of the microbatch into each of the bars."""
-    middle = (schedule.start + schedule.end) / 2
-    for i in members.tolist():
+    """Write a name and the number of the microbatch into each of the bars that the edge leaves enough of."""
+    begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
+    middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
+    for i in members[(end - begin)[members] >= narrowest].tolist():
         text = f"{name}{schedule.order.operations[i, 2]}"
         axes.text(middle[i], height[i], text, ha="center", va="center_baseline", clip_on=True, **look)
 

@@ -18,19 +18,26 @@ from ..core.errors import InputError
 from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from . import palette, style
-from .bars import draw_bars
+from .bars import draw_bars, shown_rows
 from .lanes import lane_count, lane_noun, looks
 from .memory import draw_memory
 from .output import check_target, write_figure
+from .window import WHOLE, Window, shown_ticks
 
 _LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, like the following lengths
-_TITLE = 0.2
+_TITLE, _TITLE_LINE = 0.2, 0.12  # of one line, and of each further one
 _MEMORY_HEIGHT, _MEMORY_KEY = 1.05, 0.2
 _BETWEEN = 0.16
 _TIME_AXIS = 0.36
 _LEGEND_LINE = 0.14
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.22, 2.9, 0.01
 _LONGEST_LABEL = 44
+_SHORTEST_LABEL = 16  # characters; in less room it stands above the numbers
+_GAP = "   "  # between two numbers
+_BOLD_CHARACTER, _CHARACTER = 0.066, 0.054  # of a title
+_SWATCH = 0.36  # of an entry of the legend, with its margins
+_NARROWEST, _WIDEST = 3.0, 100.0
+_MOST_TIMES = 8  # named on the axis of a figure of the usual width
 
 
 def draw_gantt(
@@ -39,6 +46,8 @@ def draw_gantt(
     path: str | Path,
     memory: bool = False,
     bounds: Sequence[int | None] | None = None,
+    window: Window = WHOLE,
+    width: float | None = None,
 ) -> None:
     """Draw schedules above each other on one time axis and write the figure.
 
@@ -58,17 +67,23 @@ def draw_gantt(
         Whether to draw, below each schedule with memory, what its devices hold over time, and the limit.
     bounds
         For each schedule, a proven lower bound of its cost in ticks, or None.
+    window
+        First and last tick to show, of which None is where the schedules begin or end. Cost and bubble rate
+        remain those of the whole schedule.
+    width
+        Inches, 3 to 100; None takes 7, the width of a page with two columns.
 
     Raises
     ------
     InputError
-        If there is no schedule, or none with memory although `memory` is set, or if the suffix is not known
-        or the file cannot be written.
+        If there is no schedule, or none with memory although `memory` is set, if nothing lies in the window,
+        if the width is out of its range, or if the suffix is not known or the file cannot be written.
     """
     _refuse_nothing_to_draw(schedules, memory)
     check_target(path)
-    figure = gantt_figure(schedules, memory=memory, bounds=bounds)
-    write_figure(figure, path, style.DENSE_DPI if _is_dense(schedules) else style.DPI)
+    figure = gantt_figure(schedules, memory=memory, bounds=bounds, window=window, width=width)
+    dense = _is_dense(schedules, shown_ticks([schedule for _, schedule in schedules], window))
+    write_figure(figure, path, style.DENSE_DPI if dense else style.DPI)
 
 
 def gantt_figure(
@@ -76,18 +91,30 @@ def gantt_figure(
     *,
     memory: bool = False,
     bounds: Sequence[int | None] | None = None,
+    window: Window = WHOLE,
+    width: float | None = None,
 ) -> Figure:
     """Return the figure that `draw_gantt` writes.
 
     Raises
     ------
     InputError
-        If there is no schedule, or none with memory although `memory` is set.
+        If there is no schedule, or none with memory although `memory` is set, if nothing lies in the window,
+        or if the width is out of its range.
     """
     _refuse_nothing_to_draw(schedules, memory)
     known = bounds or [None] * len(schedules)
+    span = shown_ticks([schedule for _, schedule in schedules], window)
+    inches = _checked_width(width)
     with style.paper_style():
-        return _draw(schedules, known, memory=memory, dense=_is_dense(schedules))
+        return _draw(schedules, known, span, memory=memory, width=inches)
+
+
+def _checked_width(width: float | None) -> float:
+    if width is not None and not _NARROWEST <= width <= _WIDEST:
+        rule = f"must be a number of inches, {_NARROWEST:g} to {_WIDEST:g}"
+        raise InputError(rule, key="width", value=width)
+    return style.WIDTH if width is None else width
 
 
 def _refuse_nothing_to_draw(schedules: Sequence[tuple[str, Schedule]], memory: bool) -> None:
@@ -97,8 +124,8 @@ def _refuse_nothing_to_draw(schedules: Sequence[tuple[str, Schedule]], memory: b
         raise InputError("the instance has no memory deltas to draw", key="memory", value=None)
 
 
-def _is_dense(schedules: Sequence[tuple[str, Schedule]]) -> bool:
-    return sum(len(schedule.order) for _, schedule in schedules) > style.DENSE_BARS
+def _is_dense(schedules: Sequence[tuple[str, Schedule]], span: tuple[int, int]) -> bool:
+    return sum(int(shown_rows(schedule, span).sum()) for _, schedule in schedules) > style.DENSE_BARS
 
 
 @dataclass
@@ -106,40 +133,53 @@ class _Page:
     """A figure that is filled with axes from top to bottom; all lengths are in inches."""
 
     figure: Figure
+    width: float
     height: float
     y: float
 
     @classmethod
-    def of_height(cls, height: float) -> _Page:
-        return cls(Figure(figsize=(style.WIDTH, height)), height, height - _TOP)
+    def of_size(cls, width: float, height: float) -> _Page:
+        return cls(Figure(figsize=(width, height)), width, height, height - _TOP)
 
     def skip(self, height: float) -> None:
         self.y -= height
 
     def add_axes(self, height: float) -> Axes:
         self.y -= height
-        w = style.WIDTH
+        w = self.width
         box = (_LEFT / w, self.y / self.height, (w - _LEFT - _RIGHT) / w, height / self.height)
         return self.figure.add_axes(box)
 
 
 def _draw(
-    labelled: Sequence[tuple[str, Schedule]], bounds: Sequence[int | None], *, memory: bool, dense: bool
+    labelled: Sequence[tuple[str, Schedule]],
+    bounds: Sequence[int | None],
+    span: tuple[int, int],
+    *,
+    memory: bool,
+    width: float,
 ) -> Figure:
     schedules = [schedule for _, schedule in labelled]
+    dense = _is_dense(labelled, span)
+    titles = [
+        _title(label, _numbers(schedule, bound), width - _LEFT - _RIGHT)
+        for (label, schedule), bound in zip(labelled, bounds, strict=True)
+    ]
     shades = max(lane_count(s.instance.placement) for s in schedules)
-    legend = _legend_columns(schedules, shades)
+    legend = _folded(_legend_columns(schedules, shades), width)
     below = _TIME_AXIS + _LEGEND_LINE * max(map(len, legend)) + 0.04
     panels = sum(_panel_height(schedule, memory) for schedule in schedules)
-    page = _Page.of_height(_TOP + panels + _BETWEEN * (len(schedules) - 1) + below)
-    span = min(int(s.start.min()) for s in schedules), max(int(s.end.max()) for s in schedules)
-    for (label, schedule), bound in zip(labelled, bounds, strict=True):
+    panels += sum(title.height for title in titles)
+    page = _Page.of_size(width, _TOP + panels + _BETWEEN * (len(schedules) - 1) + below)
+    for title, schedule in zip(titles, schedules, strict=True):
+        page.skip(title.height)
         axes = _draw_bar_panel(page, schedule, span, shades=shades, dense=dense)
-        _draw_title(axes, label, schedule, bound)
+        axes.set_title(title.label, loc="left", fontweight="bold", pad=3)
+        axes.set_title(title.numbers, loc="right", pad=3)
         if memory and schedule.instance.memory is not None:
             _draw_memory_panel(page, schedule, span)
         page.skip(_BETWEEN)
-    _label_times(page.figure.axes)
+    _label_times(page.figure.axes, max(2, round(_MOST_TIMES * width / style.WIDTH)))
     _draw_legend(page.figure, legend)
     return page.figure
 
@@ -150,7 +190,7 @@ def _row_height(devices: int) -> float:
 
 def _panel_height(schedule: Schedule, memory: bool) -> float:
     devices = schedule.instance.devices
-    bars = _TITLE + devices * _row_height(devices)
+    bars = devices * _row_height(devices)
     return bars + (_MEMORY_KEY + _MEMORY_HEIGHT if memory and schedule.instance.memory else 0.0)
 
 
@@ -159,11 +199,10 @@ def _draw_bar_panel(
 ) -> Axes:
     devices = schedule.instance.devices
     row = _row_height(devices)
-    page.skip(_TITLE)
     axes = page.add_axes(devices * row)
     axes.set_xlim(*span)
     axes.set_ylim(devices - 0.5, -0.5)
-    tick = (style.WIDTH - _LEFT - _RIGHT) * 72 / (span[1] - span[0])
+    tick = (page.width - _LEFT - _RIGHT) * 72 / (span[1] - span[0])
     draw_bars(axes, schedule, shades=shades, row_points=row * 72, tick_points=tick, dense=dense)
     axes.set_ylabel("device")
     axes.set_yticks(range(0, devices, _label_step(row)))
@@ -176,7 +215,7 @@ def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -
     page.skip(_MEMORY_KEY)
     axes = page.add_axes(_MEMORY_HEIGHT)
     axes.set_xlim(*span)
-    draw_memory(axes, schedule)
+    draw_memory(axes, schedule, span)
 
 
 def _label_step(row: float) -> int:
@@ -187,31 +226,51 @@ def _label_step(row: float) -> int:
     return step
 
 
-def _draw_title(axes: Axes, label: str, schedule: Schedule, bound: int | None) -> None:
-    axes.set_title(_shorten(label), loc="left", fontweight="bold", pad=3)
-    axes.set_title(_numbers(schedule, bound), loc="right", pad=3)
+@dataclass(frozen=True, slots=True)
+class _Title:
+    """What stands above a schedule: its label at the left, its numbers at the right."""
+
+    label: str
+    numbers: str
+
+    @property
+    def height(self) -> float:
+        return _TITLE + _TITLE_LINE * max(self.label.count("\n"), self.numbers.count("\n"))
 
 
-def _numbers(schedule: Schedule, bound: int | None) -> str:
+def _title(label: str, numbers: Sequence[str], width: float) -> _Title:
+    """Lay out label and numbers, beside each other as far as they fit."""
+    lines = [numbers[0]]
+    for part in numbers[1:]:
+        longer = lines[-1] + _GAP + part
+        lines[-1:] = [longer] if _CHARACTER * len(longer) <= width else [lines[-1], part]
+    beside = int((width - _CHARACTER * len(lines[0])) / _BOLD_CHARACTER)
+    fits = beside >= min(len(label), _SHORTEST_LABEL)
+    most = beside if fits else int(width / _BOLD_CHARACTER)
+    below = len(lines) - 1 if fits else len(lines)
+    return _Title(_shorten(label, min(_LONGEST_LABEL, most)) + "\n" * below, "\n".join(lines))
+
+
+def _numbers(schedule: Schedule, bound: int | None) -> list[str]:
     cost = metrics.cost(schedule)
     parts = [f"cost {style.thousands(cost)}", f"bubble rate {metrics.bubble_rate(schedule):.2%}"]
     if bound is not None:
         parts.append(f"bound {style.thousands(bound)} (gap {(cost - bound) / cost:.2%})")
-    return "   ".join(parts)
+    return parts
 
 
-def _shorten(label: str) -> str:
+def _shorten(label: str, most: int) -> str:
     """Return a label without its middle if it would otherwise run into the numbers of the title."""
     label = " ".join(label.split())
-    if len(label) <= _LONGEST_LABEL:
+    if len(label) <= most:
         return label
-    half = _LONGEST_LABEL // 2
+    half = most // 2
     return f"{label[:half].rstrip()}…{label[-half:].lstrip()}"
 
 
-def _label_times(all_axes: Sequence[Axes]) -> None:
+def _label_times(all_axes: Sequence[Axes], most: int) -> None:
     for axes in all_axes:
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(style.thousands))
         axes.tick_params(axis="x", labelbottom=axes is all_axes[-1])
     all_axes[-1].set_xlabel("time (ticks)", labelpad=2)
@@ -231,6 +290,22 @@ def _legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Art
     return [*columns.values(), *others]
 
 
+def _folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:
+    """Return the columns, those that do not fit the width below the others."""
+    longest = max(len(str(artist.get_label())) for column in columns for artist in column)
+    most = max(1, int(width / (_SWATCH + _CHARACTER * longest)))
+    if len(columns) <= most:
+        return columns
+    lines = max(map(len, columns))
+    padded = [column + [_blank()] * (lines - len(column)) for column in columns]
+    return [[artist for column in padded[i::most] for artist in column] for i in range(most)]
+
+
+def _blank() -> Artist:
+    """Return what keeps the next kind out of a short column."""
+    return Patch(facecolor="none", label=" ")
+
+
 def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
     hatch = style.HATCH if kind in palette.HATCHED else None
     colour = palette.shade(kind, lane, shades)
@@ -240,9 +315,8 @@ def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
 def _draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
     """Draw the legend at the bottom, one column per kind."""
     lines = max(map(len, columns))
-    blank = Patch(facecolor="none", label=" ")  # fills short columns, so that each kind begins a new one
     figure.legend(
-        handles=[patch for column in columns for patch in column + [blank] * (lines - len(column))],
+        handles=[patch for column in columns for patch in column + [_blank()] * (lines - len(column))],
         loc="lower center",
         bbox_to_anchor=(0.5, 0.0),
         ncols=len(columns),

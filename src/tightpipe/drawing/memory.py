@@ -18,7 +18,7 @@ from . import palette, style
 
 _MOST_STEPS = 700  # more do not fit the width of a figure; then a line shows the largest level in each part
 _ENVELOPE_PARTS = 600
-_NAMED_DEVICES = 8
+_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches: the limit with both margins, and a device
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -41,12 +41,13 @@ def memory_steps(schedule: Schedule) -> Iterator[Steps]:
         yield np.insert(times, 0, times[0]), np.insert(levels, 0, 0)
 
 
-def draw_memory(axes: Axes, schedule: Schedule) -> None:
-    """Draw the memory of every device over time, and the limit."""
+def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np.inf, np.inf)) -> None:
+    """Draw the memory of every device between two times, and the limit."""
     devices = schedule.instance.devices
     colours = colormaps[palette.DEVICES](np.linspace(0, palette.DEVICES_END, devices))
-    exact = 2 * np.diff(schedule.order.offsets).max() <= _MOST_STEPS
-    for (times, levels), colour in zip(memory_steps(schedule), colours, strict=True):
+    shown = [_within(steps, span) for steps in memory_steps(schedule)]
+    exact = max(len(times) for times, _ in shown) <= _MOST_STEPS
+    for (times, levels), colour in zip(shown, colours, strict=True):
         if not exact:
             times, levels = envelope(times, levels, _ENVELOPE_PARTS)
         axes.step(times, levels, where="post", color=colour, linewidth=0.7 if exact else 0.4)
@@ -57,6 +58,14 @@ def draw_memory(axes: Axes, schedule: Schedule) -> None:
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_ylabel("memory" if exact else "memory\n(upper envelope)")
     _draw_key(axes, colours, limits)
+
+
+def _within(steps: Steps, span: tuple[float, float]) -> Steps:
+    """Return the steps that lie between two times, and the one before and behind them."""
+    times, levels = steps
+    before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
+    behind = int(np.searchsorted(times, span[1], side="left")) + 1
+    return times[before:behind], levels[before:behind]
 
 
 def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
@@ -86,7 +95,10 @@ def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -
 
 def _draw_key(axes: Axes, colours: NDArray[np.float64], limits: list[Line2D]) -> None:
     devices = len(colours)
-    named = range(devices) if devices <= _NAMED_DEVICES else (0, devices // 2, devices - 1)
+    width = axes.figure.bbox.width / axes.figure.dpi
+    fitting = int((width - _KEY_MARGIN) / _KEY_ENTRY)
+    few = (0, devices // 2, devices - 1) if fitting > 2 else (0, devices - 1)
+    named = range(devices) if devices <= fitting else few
     lines = [Line2D([], [], color=colours[d], linewidth=1.2, label=f"device {d}") for d in named]
     handles = [*lines, *limits]
     axes.legend(

@@ -6,6 +6,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from ..core.schedule import Schedule
+from .window import WHOLE, Window
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
 MOST_SVG_BARS = 2_000  # with more bars a notebook would scroll slowly, and an image is smaller
 
 
-def plot(schedule: Schedule, *, label: str = "", memory: bool = False, bound: int | None = None) -> Figure:
+def plot(
+    schedule: Schedule,
+    *,
+    label: str = "",
+    memory: bool = False,
+    bound: int | None = None,
+    window: Window = WHOLE,
+    width: float | None = None,
+) -> Figure:
     """Draw the Gantt chart of a schedule.
 
     Parameters
@@ -26,6 +35,11 @@ def plot(schedule: Schedule, *, label: str = "", memory: bool = False, bound: in
         Whether to draw, below the chart, what each device holds over time, and the limit.
     bound
         A proven lower bound of the cost in ticks, which is shown beside the cost.
+    window
+        First and last tick to show, e.g. ``(0, 5000)``; None for one of them is where the schedule begins or
+        ends.
+    width
+        Inches, 3 to 100; None takes 7, the width of a page with two columns.
 
     Returns
     -------
@@ -35,11 +49,12 @@ def plot(schedule: Schedule, *, label: str = "", memory: bool = False, bound: in
     Raises
     ------
     InputError
-        If `memory` is set and the instance has no memory.
+        If `memory` is set and the instance has no memory, if nothing lies in the window, or if the width is
+        out of its range.
     """
     from .gantt import gantt_figure  # imported late because it loads matplotlib
 
-    return gantt_figure([(label, schedule)], memory=memory, bounds=[bound])
+    return gantt_figure([(label, schedule)], memory=memory, bounds=[bound], window=window, width=width)
 
 
 def html_of(schedule: Schedule, *, label: str = "", bound: int | None = None) -> str:

@@ -9,6 +9,7 @@ from ..core.integers import check_int
 from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from .lanes import lane_count, visits
+from .window import WHOLE, Window, shown_ticks
 
 USUAL_WIDTH = 160
 _LEAST_WIDTH = 40
@@ -23,7 +24,9 @@ _MEANINGS = {
 }
 
 
-def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = None) -> str:
+def draw_text(
+    schedule: Schedule, scale: int | None = None, width: int | None = None, window: Window = WHOLE
+) -> str:
     """Draw a schedule with one line of characters per device.
 
     Parameters
@@ -36,6 +39,9 @@ def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = 
     width
         Largest length of the line of a device in characters, at least 40; None takes 160. If `scale` is
         given, lines are as long as that scale requires.
+    window
+        First and last tick to show, of which None is where the schedule begins or ends. What lies beyond is
+        cut off: an operation of which the beginning is missing has no first letter.
 
     Returns
     -------
@@ -45,7 +51,8 @@ def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = 
     Raises
     ------
     InputError
-        If `scale` or `width` is too small, or a line would have more than a million characters.
+        If `scale` or `width` is too small, nothing lies in the window, or a line would have more than a
+        million characters.
 
     Notes
     -----
@@ -72,18 +79,23 @@ def draw_text(schedule: Schedule, scale: int | None = None, width: int | None = 
     on device d, that is stage d for F and stage 2p - 1 - d for B and W. In placement `bidirectional`, capital
     letters are the first direction and small letters the second.
     """
-    first, last = int(schedule.start.min()), int(schedule.end.max())
+    first, last = shown_ticks([schedule], window)
     margin = len(str(schedule.instance.devices - 1)) + 1
     scale = _fit(last - first, margin, width) if scale is None else check_int("scale", scale, 1)
     columns = (last - first) // scale
     if columns > _MOST_COLUMNS:
         rule = f"lines would be {columns} characters long, at most {_MOST_COLUMNS} are drawn"
         raise InputError(rule, key="scale", value=scale)
-    rows = _device_rows(schedule, first, scale)
+    hidden = max(0, -(-(first - int(schedule.start.min())) // scale))  # characters before the window
+    drawn = max(columns, (int(schedule.end.max()) - first) // scale) + hidden
+    rows = _device_rows(schedule, first - hidden * scale, scale)
     return "\n".join(
         [
             f"1 character = {scale} ticks, from tick {first} to {last}",
-            *(f"{d:>{margin - 1}}|{_line(bars, columns)}" for d, bars in enumerate(rows)),
+            *(
+                f"{d:>{margin - 1}}|{_line(bars, drawn)[hidden : hidden + columns]}"
+                for d, bars in enumerate(rows)
+            ),
             " " * margin + _ruler(first, scale, columns),
             *_legend(schedule),
         ]

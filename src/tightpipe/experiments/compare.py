@@ -158,8 +158,12 @@ def plan(
 
 
 def missing(tasks: Sequence[Task], store: RowStore) -> list[Task]:
-    """Return the tasks that have no row yet."""
-    return store.missing(tasks, _KEY)
+    """Return the tasks that have no row yet, or whose heuristic is an installed package's.
+
+    Such a heuristic may have been edited since its row was computed, and it takes little time.
+    """
+    absent = set(store.missing(tasks, _KEY))
+    return [task for task in tasks if task in absent or find_method(task.method).code]
 
 
 def run(

@@ -1,10 +1,18 @@
-"""The rows of a comparison as a Markdown table: one line per setting, methods side by side."""
+"""The rows of a comparison as a table, one line per setting, methods side by side: Markdown and LaTeX."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from .latex_table import LatexTable
 from .row_store import Row
+
+_DASH = "-"
+_MEANING = (
+    "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
+    "schedule of the same placement undercuts; gap = (smallest cost - largest bound) / smallest cost; memory "
+    "in activations of one stage, p being the number of devices."
+)
 
 
 def latest(rows: Sequence[Row]) -> list[Row]:
@@ -16,9 +24,7 @@ def latest(rows: Sequence[Row]) -> list[Row]:
 def markdown(rows: Sequence[Row], baseline: str) -> str:
     """Return the table; `baseline` is the method that the others are measured against."""
     kept = latest(rows)
-    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
-    for row in kept:
-        cells.setdefault((row["setting"], row["m_offset"], row["objective"]), {})[row["method"]] = row
+    cells = _by_place(kept)
     methods = list(dict.fromkeys(row["method"] for row in kept))
     others = [method for method in methods if method != baseline]
     head = ["setting", "memory", f"{baseline} bubble rate"]
@@ -35,6 +41,43 @@ def markdown(rows: Sequence[Row], baseline: str) -> str:
         line += [_said(by_method.values(), "memory_of_1f1b", 2), _said(by_method.values(), "imbalance", 3)]
         lines.append(_line(line))
     return "\n".join([*lines, "", *_conditions(kept), ""])
+
+
+def latex_table(rows: Sequence[Row], caption: str | None) -> LatexTable:
+    """Return the table for a paper, with fewer columns; None as caption says what the columns are."""
+    kept = latest(rows)
+    methods = list(dict.fromkeys(row["method"] for row in kept))
+    several = len({row["objective"] for row in kept}) > 1
+    body = []
+    for (setting, m_offset, objective), found in _by_place(kept).items():
+        place = [setting, _memory(m_offset), *([objective] if several else [])]
+        body.append([*place, *(_starred(found.get(method)) for method in methods), *_bound_and_gap(found)])
+    texts = ["setting", "memory", *(["objective"] if several else [])]
+    return LatexTable([*texts, *methods, "bound", "gap"], body, methods, len(texts), caption or _MEANING)
+
+
+def _starred(row: Row | None) -> str:
+    return _rate(row) + ("*" if row is not None and row["status"] == "optimal" else "")
+
+
+def _bound_and_gap(found: Mapping[str, Row]) -> list[str]:
+    """Return the best bound as a bubble rate, and the gap between the best cost and it, of one placement."""
+    first = next(iter(found.values()))
+    same = [row for row in found.values() if row["placement"] == first["placement"]]
+    costs = [int(row["cost"]) for row in same if row["cost"]]
+    bounds = [int(row["bound"]) for row in same if row["bound"]]
+    if not costs or not bounds:
+        return [_DASH, _DASH]
+    bound, cost = max(bounds), min(costs)
+    return [f"{(bound - int(first['work'])) / bound:.4f}", f"{(cost - bound) / cost:.2%}"]
+
+
+def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str, str], dict[str, Row]]:
+    """Return for each setting, memory limit and objective the rows by method."""
+    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["setting"], row["m_offset"], row["objective"]), {})[row["method"]] = row
+    return cells
 
 
 def _line(fields: Sequence[str]) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tightpipe.heuristics import HEURISTICS
+
 from .. import drawing
+from ..core.errors import InputError, NoScheduleError
 from ..core.instance import Instance, Memory
 from ..core.schedule import Schedule
-from ..solving.methods import METHODS
+from ..solving.methods import Method, all_methods, find_method, is_heuristic
 from ..solving.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
@@ -15,28 +19,53 @@ _FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,)}  # 2p in the V 
 _TICKS, _ACTIVATION = 12, 12  # F, B and W of a device's whole share of the model, and its activation
 
 
-def gallery() -> list[tuple[str, Schedule]]:
-    """Return a label and a schedule for every heuristic, in the order in which they are listed."""
-    drawn = []
-    for method in METHODS.values():
-        if method.kind == "heuristic":
-            placement = "v" if "v" in method.placements else method.placements[0]
-            for label, limit in _limits(method.name):
-                schedule = solve(_instance(placement, limit), method.name).schedule
-                assert schedule is not None  # the limits are ones at which each family has a schedule
-                drawn.append((label, schedule))
-    return drawn
+def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
+    """Return a label and a schedule for every heuristic.
+
+    Parameters
+    ----------
+    only
+        Names of heuristics, those of installed packages included, in the sequence in which they are drawn;
+        None for all of tightpipe's own as they are listed.
+
+    Raises
+    ------
+    InputError
+        If a name is not that of a heuristic.
+    NoScheduleError
+        If an installed package's heuristic has no schedule for the gallery's instance.
+    """
+    names = list(HEURISTICS) if only is None else [_heuristic(name) for name in only]
+    return [pair for name in names for pair in _drawn(find_method(name))]
 
 
-def draw_gallery(path: str | Path) -> None:
+def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     """Draw the page; the suffix says whether as PNG, SVG or PDF.
 
     Raises
     ------
     InputError
-        If the suffix is another, or the file cannot be written.
+        If the suffix is another, the file cannot be written, or a name is not that of a heuristic.
+    NoScheduleError
+        If an installed package's heuristic has no schedule for the gallery's instance.
     """
-    drawing.draw_gantt(gallery(), path=path)
+    drawing.draw_gantt(gallery(only), path=path)
+
+
+def _heuristic(name: str) -> str:
+    if not is_heuristic(name):
+        known = [method.name for method in all_methods().values() if method.kind == "heuristic"]
+        raise InputError(f"must be heuristics, of {', '.join(known)}", key="only", value=name)
+    return name
+
+
+def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
+    placement = "v" if "v" in method.placements else method.placements[0]
+    for label, limit in _limits(method.name):
+        result = solve(_instance(placement, limit), method.name)
+        if result.schedule is None:  # tightpipe's own all have one
+            raise NoScheduleError(f"{method.name}: {result.reason}")
+        yield label, result.schedule
 
 
 def _limits(method: str) -> list[tuple[str, int | None]]:

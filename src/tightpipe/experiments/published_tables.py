@@ -13,6 +13,7 @@ from importlib.resources import files
 from ..core.instance import Instance
 from ..settings import Setting, load_settings, load_table5
 from ..solving.solve import solve
+from .latex_table import LatexTable
 
 _LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
 _TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}
@@ -96,6 +97,7 @@ def _table_8_rates() -> dict[str, dict[str, float]]:
     return tomllib.loads(text)
 
 
+_PLACE = ("model", "p", "n")
 FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "difference")
 
 
@@ -111,14 +113,31 @@ def to_csv(cells: Sequence[Cell]) -> str:
 def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows as the paper prints them: each cell is published, ours, difference."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
+    body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
+    return [*_PLACE, *columns], body
+
+
+def _by_row(cells: Sequence[Cell]) -> list[tuple[list[str], dict[str, Cell]]]:
+    """Return for each row of the paper's table where it stands, and its cells by column."""
     rows: dict[tuple[str, int, int], dict[str, Cell]] = {}
     for cell in cells:
         rows.setdefault((cell.model, cell.p, cell.n), {})[cell.column] = cell
-    body = [
-        [model, str(p), str(n), *(_text(by_column[column]) for column in columns)]
-        for (model, p, n), by_column in rows.items()
-    ]
-    return ["model", "p", "n", *columns], body
+    return [([model, str(p), str(n)], found) for (model, p, n), found in rows.items()]
+
+
+def latex_table(cells: Sequence[Cell], caption: str | None) -> LatexTable:
+    """Return the table for a paper: our bubble rates, and how far they are from the published ones."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    body = [[*place, *(_ours(found[column]) for column in columns)] for place, found in _by_row(cells)]
+    said = (
+        f"Table {cells[0].table} of arXiv:2401.10241, computed anew: bubble rate = (cost - work) / cost; in "
+        "brackets what is more or less than published."
+    )
+    return LatexTable([*_PLACE, *columns], body, columns, 1, caption or said)
+
+
+def _ours(cell: Cell) -> str:
+    return f"{cell.ours:.4f}" + (f" ({cell.difference:+.4f})" if cell.difference else "")
 
 
 def _text(cell: Cell) -> str:

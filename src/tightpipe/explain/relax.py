@@ -14,7 +14,7 @@ from ..core.metrics import busy_times, cost, imbalance
 from ..core.operation import OpKind
 from ..core.retime import retime
 from ..core.schedule import Schedule
-from ..solving.methods import METHODS
+from ..solving.methods import is_heuristic
 from ..solving.solve import solve
 from ..solving.starts import warm_starts
 
@@ -148,7 +148,7 @@ def _rerun(method: str | None) -> tuple[str, Callable[[Instance], int | None]]:
 
     The function returns the cost of that schedule in ticks, or None if it finds none.
     """
-    if method in METHODS and METHODS[method].kind == "heuristic":
+    if method is not None and is_heuristic(method):
         return f"{method} run anew", lambda instance: solve(instance, method).cost
     return "best of all heuristics", _best_heuristic
 

@@ -12,7 +12,7 @@ from ..core.schedule_file import ScheduleFile
 from ..experiments.study.load import Study, load_study
 from ..experiments.sweep.axes import OWN
 from ..experiments.sweep.row import Row
-from ..solving.methods import METHODS
+from ..solving.methods import is_heuristic
 from .entry import Entry, Report
 from .figures import load_figures
 
@@ -48,7 +48,7 @@ def _entry_of_row(study: Study, row: Row) -> Entry:
         row.method,
         row.bound,
         problem=row.instance_hash,
-        reference=row.method in METHODS and METHODS[row.method].kind == "heuristic",
+        reference=is_heuristic(row.method),
     )
 
 

@@ -21,7 +21,9 @@ from ..core.placement import PLACEMENTS
 from ..core.progress import Progress
 from ..core.result import LogEntry, Result, Status
 from ..core.schedule import Schedule
-from .starts import WarmStart, requested_starts, validated
+from .installed import installed_heuristics
+from .own_heuristic import OwnHeuristic, as_heuristic
+from .starts import WarmStart, requested_starts, schedule_of
 
 Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 
@@ -40,24 +42,44 @@ class Method:
     memory: str
     source: str
     load: Callable[..., Run]  #: takes what is the method's own, such as the backend of `milp`
+    code: str = ""  #: hash of an installed package's heuristic; empty for tightpipe's own methods
 
 
 def methods() -> list[str]:
-    """Return the names of all methods."""
-    return list(METHODS)
+    """Return the names of all methods: tightpipe's own, then the heuristics of installed packages."""
+    return list(all_methods())
 
 
-def find_method(name: str) -> Method:
-    """Return the method of this name.
+def all_methods() -> dict[str, Method]:
+    """Return all methods by name: tightpipe's own, then the heuristics of installed packages."""
+    installed = {
+        name: replace(_heuristic_method(found.heuristic), code=found.code)
+        for name, found in installed_heuristics().items()
+    }
+    return {**METHODS, **installed}
+
+
+def find_method(method: str | OwnHeuristic) -> Method:
+    """Return the method of this name, or the one that a function or a heuristic makes.
 
     Raises
     ------
     InputError
-        If no method has this name; the message lists the names.
+        If no method has this name, where the message lists the names, or if what is given is neither a name
+        nor a function.
     """
-    if name not in METHODS:
-        raise InputError(f"must be one of {', '.join(METHODS)}", key="method", value=name)
-    return METHODS[name]
+    if not isinstance(method, str):
+        return _heuristic_method(as_heuristic(method, key="method"))
+    known = METHODS if method in METHODS else all_methods()
+    if method not in known:
+        raise InputError(f"must be one of {', '.join(known)}", key="method", value=method)
+    return known[method]
+
+
+def is_heuristic(name: str) -> bool:
+    """Whether a schedule's method, as its file names it, is a heuristic that can be run again."""
+    known = METHODS if name in METHODS else all_methods()
+    return name in known and known[name].kind == "heuristic"
 
 
 def _run_heuristic(
@@ -65,7 +87,7 @@ def _run_heuristic(
 ) -> Result:
     begin = time.perf_counter()
     try:
-        schedule = validated(instance, heuristic.order(instance))
+        schedule = schedule_of(instance, heuristic)
     except (InfeasibleError, NoScheduleError) as error:
         infeasible = isinstance(error, InfeasibleError)
         status = Status.INFEASIBLE if infeasible else Status.UNKNOWN
@@ -181,4 +203,4 @@ METHODS: dict[str, Method] = {
         _load_best,
     ),
 }
-"""All methods by name."""
+"""Tightpipe's own methods by name."""

@@ -10,13 +10,14 @@ from ..core.progress import Progress, ignore
 from ..core.result import LogEntry, Result
 from ..core.schedule import Schedule
 from .ensure_compiled import ensure_compiled
-from .methods import METHODS, Method, Run, find_method
+from .methods import Method, Run, all_methods, find_method
+from .own_heuristic import OwnHeuristic, name_of
 from .starts import WarmStart
 
 
 def solve(
     instance: Instance,
-    method: str = "best",
+    method: str | OwnHeuristic = "best",
     *,
     time_limit: float | None = 60,
     workers: int | None = None,
@@ -34,7 +35,9 @@ def solve(
     instance
         The problem.
     method
-        One of `methods()`. The method `best` combines heuristics, bounds, CP-SAT and local search.
+        One of `methods()`. The method `best` combines heuristics, bounds, CP-SAT and local search. Or a
+        heuristic of your own: a function that is given the instance and returns an `Order`. Its order
+        gets the best start times and is validated, as that of any other heuristic.
     time_limit
         Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The time counts
         from when the solver is loaded and its inner loops are compiled, which takes minutes once per user.
@@ -44,7 +47,8 @@ def solve(
         Seed of every random choice, 0 to 2**31 - 1.
     warm_start
         Schedule from which a method that searches starts: a schedule of the instance, the name of a
-        heuristic, "best" for the best of all heuristics that fit the instance, or None to start from none.
+        heuristic, a function as for
+        `method`, "best" for the best of all heuristics that fit the instance, or None to start from none.
     backend
         Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
@@ -64,26 +68,27 @@ def solve(
     Raises
     ------
     InputError
-        If the method is unknown or does not fit the placement, or an option is out of range.
+        If the method is unknown or does not fit the placement, or an option is out of range; or if a
+        function of your own returns no order, or one that breaks a rule, which the message names.
     """
     allowance = Allowance(time_limit, workers, seed, max_memory)
-    run = _fitting_run(instance, method, backend, warm_start)
+    chosen = find_method(method)
+    run = _fitting_run(instance, chosen, backend, warm_start)
     if display:
-        run = _displayed(run, method, allowance.time_limit)
+        run = _displayed(run, chosen.name, allowance.time_limit)
     return run(instance, allowance.begin(), warm_start, progress or ignore)
 
 
-def _fitting_run(instance: Instance, method: str, backend: str | None, warm_start: WarmStart) -> Run:
+def _fitting_run(instance: Instance, chosen: Method, backend: str | None, warm_start: WarmStart) -> Run:
     """Return the function that runs the method, after a check that it fits the instance and the options.
 
     The method's code and all compiled loops are loaded, so that the caller's clock does not pay for it.
     """
-    chosen = find_method(method)
     _refuse_contradictions(chosen, backend, warm_start)
     if instance.placement.name not in chosen.placements:
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
-        fitting = [m.name for m in METHODS.values() if instance.placement.name in m.placements]
-        raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=method)
+        fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
+        raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
     run = chosen.load() if backend is None else chosen.load(backend)
     ensure_compiled()
     return run
@@ -115,6 +120,11 @@ def _refuse_contradictions(method: Method, backend: str | None, warm_start: Warm
         raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
     given = isinstance(warm_start, Schedule) or warm_start not in ("best", None)
     if given and method.kind == "heuristic":
-        shown = "a schedule" if isinstance(warm_start, Schedule) else warm_start
         rule = f"goes with methods that search, not with {method.name}"
-        raise InputError(rule, key="warm_start", value=shown)
+        raise InputError(rule, key="warm_start", value=_shown(warm_start))
+
+
+def _shown(warm_start: WarmStart) -> object:
+    if isinstance(warm_start, Schedule):
+        return "a schedule"
+    return warm_start if warm_start is None or isinstance(warm_start, str) else name_of(warm_start)

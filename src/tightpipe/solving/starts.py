@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tightpipe.heuristics import HEURISTICS
+from tightpipe.heuristics import HEURISTICS, Heuristic
 
-from ..core.errors import InputError, NoScheduleError
+from ..core.accepted import accepted
+from ..core.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
 from ..core.metrics import cost
 from ..core.retime import retime
 from ..core.schedule import Order, Schedule
 from ..core.validate import validate
+from .installed import installed_heuristics, warn
+from .own_heuristic import OwnHeuristic, as_heuristic
 
-WarmStart = Schedule | str | None
+WarmStart = Schedule | str | OwnHeuristic | None
 
 
 def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
@@ -22,14 +25,32 @@ def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
 
 
 def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
-    for heuristic in HEURISTICS.values():
-        if instance.placement.name not in heuristic.placements:
-            continue
-        try:
-            schedule = validated(instance, heuristic.order(instance))
-        except NoScheduleError:
-            continue
-        yield heuristic.name, schedule
+    for heuristic in _fitting(instance).values():
+        schedule = _start_of(instance, heuristic)
+        if schedule is not None:
+            yield heuristic.name, schedule
+
+
+def _fitting(instance: Instance) -> dict[str, Heuristic]:
+    """Return tightpipe's and installed heuristics that can schedule the instance's placement, by name."""
+    installed = {name: found.heuristic for name, found in installed_heuristics().items()}
+    known = {**HEURISTICS, **installed}
+    return {name: h for name, h in known.items() if instance.placement.name in h.placements}
+
+
+def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
+    """Return a heuristic's schedule; None where it has none, or where an installed one is at fault."""
+    try:
+        return schedule_of(instance, heuristic)
+    except NoScheduleError:
+        return None
+    except HeuristicError as error:
+        warn(f"no warm start: {error}")
+        return None
+    except (InputError, InfeasibleError):  # which ours have no reason for
+        if _is_ours(heuristic):
+            raise
+        return None
 
 
 def requested_starts(instance: Instance, warm_start: WarmStart) -> Iterator[Schedule]:
@@ -40,7 +61,7 @@ def requested_starts(instance: Instance, warm_start: WarmStart) -> Iterator[Sche
         yield _resolve(instance, warm_start)
 
 
-def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
+def _resolve(instance: Instance, warm_start: Schedule | str | OwnHeuristic) -> Schedule:
     """Return the valid schedule that a `warm_start` argument gives or names.
 
     Raises
@@ -53,19 +74,47 @@ def _resolve(instance: Instance, warm_start: Schedule | str) -> Schedule:
         if violations:
             raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
         return warm_start
-    heuristic = HEURISTICS.get(warm_start)
-    if heuristic is None or instance.placement.name not in heuristic.placements:
-        fitting = [h.name for h in HEURISTICS.values() if instance.placement.name in h.placements]
+    heuristic = _find(instance, warm_start)
+    try:
+        return schedule_of(instance, heuristic)
+    except NoScheduleError as error:
+        raise InputError(str(error), key="warm_start", value=heuristic.name) from None
+
+
+def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
+    if not isinstance(warm_start, str):
+        return as_heuristic(warm_start, key="warm_start")
+    fitting = _fitting(instance)
+    if warm_start not in fitting:
         rule = f"must be best or a heuristic for placement {instance.placement.name}: {', '.join(fitting)}"
         raise InputError(rule, key="warm_start", value=warm_start)
+    return fitting[warm_start]
+
+
+def schedule_of(instance: Instance, heuristic: Heuristic) -> Schedule:
+    """Return the schedule of a heuristic's order, after the validator has accepted it.
+
+    Raises
+    ------
+    NoScheduleError, InfeasibleError
+        If the heuristic has no schedule for the instance, or there is none at all.
+    HeuristicError
+        If the heuristic is not tightpipe's own, and what it returned is no order or an invalid one.
+    """
+    order = heuristic.order(instance)
+    if _is_ours(heuristic):
+        return _validated(instance, order)
     try:
-        return validated(instance, heuristic.order(instance))
-    except NoScheduleError as error:
-        raise InputError(str(error), key="warm_start", value=warm_start) from None
+        return accepted(instance, order)
+    except InputError as error:
+        raise HeuristicError(error.rule, heuristic.name) from None
 
 
-def validated(instance: Instance, order: Order) -> Schedule:
-    """Return the schedule of least cost that runs a method's order, after the validator has accepted it."""
+def _is_ours(heuristic: Heuristic) -> bool:
+    return HEURISTICS.get(heuristic.name) is heuristic
+
+
+def _validated(instance: Instance, order: Order) -> Schedule:
     schedule = retime(instance, order)
     violations = validate(instance, schedule)
     if violations:

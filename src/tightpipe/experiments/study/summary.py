@@ -8,21 +8,27 @@ from pathlib import Path
 from tabulate import tabulate
 
 from ...core.files import write_text
+from ..latex_table import LatexTable, write_latex
 from ..sweep.row import Row
 from .figure_data import bound_rate, method_name
 
 _AXES = ("problem", "p", "n", "objective", "uneven", "comm", "memory", "seed", "time_limit")
 _DASH = "-"
+_MEANING = (
+    "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
+    "schedule undercuts; best gap = (smallest cost - largest bound) / smallest cost."
+)
 
 
 def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Path) -> None:
     """Write ``summary.md`` and ``table.tex``."""
-    head, body = _table(rows)
+    methods = list(dict.fromkeys(_method(row, rows) for row in rows))
+    head, body = _table(rows, methods)
     lines = [
         f"# {name}",
         "",
         *([f"![{name}]({figure}.png)", ""] if figure is not None else []),
-        _text(head, body, "github"),
+        tabulate(body, head, "github", disable_numparse=True, colalign=_alignment(head)),
         "",
         *_conditions(rows),
         "",
@@ -30,19 +36,17 @@ def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Pa
         *_unsolved(rows),
     ]
     write_text(folder / "summary.md", "\n".join(lines).rstrip() + "\n")
-    latex = _text(head, body, "latex_booktabs")
-    write_text(folder / "table.tex", f"% needs \\usepackage{{booktabs}}\n{latex}\n")
+    texts = _alignment(head).count("left")
+    write_latex(LatexTable(head, body, methods, texts, f"{name}. {_MEANING}"), folder / "table.tex", name)
 
 
-def _text(head: Sequence[str], body: Sequence[Sequence[str]], form: str) -> str:
-    align = ["left" if name.replace(" ", "_") in _AXES else "right" for name in head]
-    return tabulate(body, head, tablefmt=form, disable_numparse=True, colalign=align)
+def _alignment(head: Sequence[str]) -> list[str]:
+    return ["left" if name.replace(" ", "_") in _AXES else "right" for name in head]
 
 
-def _table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Return head and lines: one line per point of the grid, the methods' bubble rates beside each other."""
     axes = [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
-    methods = list(dict.fromkeys(_method(row, rows) for row in rows))
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         lines.setdefault(tuple(_cell(row, axis) for axis in axes), []).append(row)
@@ -121,8 +125,7 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     done = [row for row in rows if row.state == "done"]
     searched = [row for row in done if row.time_limit is not None]
     said = [
-        "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
-        "schedule undercuts; best gap = (smallest cost - largest bound) / smallest cost.",
+        _MEANING,
         *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
     ]
     if searched:

@@ -15,7 +15,7 @@ from ...core.instance import Instance
 from ...core.instance_file import load_instance, read_toml
 from ...core.integers import check_int
 from ...settings import Setting
-from ...solving.methods import METHODS, find_method
+from ...solving.methods import all_methods, find_method
 from ..compare import choose_settings
 from .axes import (
     OWN,
@@ -124,7 +124,7 @@ def _method(value: Any) -> str:
 
 
 def _warm_start(value: Any) -> str:
-    heuristics = [method.name for method in METHODS.values() if method.kind == "heuristic"]
+    heuristics = [method.name for method in all_methods().values() if method.kind == "heuristic"]
     return _one_of(("best", "none", *heuristics), value)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.instance import Instance
 from ...core.instance_file import instance_to_dict
+from ...solving.methods import find_method
 from .row import Row
 
 TIGHTPIPE, ORTOOLS = version("tightpipe"), version("ortools")
@@ -41,8 +42,10 @@ def make_task(row: Row, instance: Instance, shown: Instance | None) -> Task:
         **{name: getattr(row, name) for name in _OPTIONS},
     }
     labels = {name: getattr(row, name) for name in _LABELS}
-    # rows of another version are not taken for this one's
-    key = _hash({**data, **labels, "versions": [TIGHTPIPE, ORTOOLS]})
+    # rows of another version are not taken for this one's, nor those of an installed heuristic's earlier code
+    code = find_method(row.method).code
+    versions = [TIGHTPIPE, ORTOOLS, code] if code else [TIGHTPIPE, ORTOOLS]
+    key = _hash({**data, **labels, "versions": versions})
     filled = replace(
         row,
         key=key,

@@ -1,0 +1,90 @@
+"""The commands ``export`` and ``import``: schedules as files of other programs, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..core.accepted import accepted
+from ..core.errors import InputError
+from ..core.files import STANDARD, check_writable
+from ..core.instance import Instance, Objective
+from ..core.instance_file import load_instance, save_instance
+from ..core.metrics import bubble_rate, cost
+from ..core.schedule_file import load_schedule, save_schedule
+from ..experiments.published_instance import FITTING, published_instance
+from ..export import EXPORTS, export, import_order
+from ..settings import load_settings
+from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
+
+_INSTANCE = "instance"  # a target beside those of schedules
+
+
+@cli.command("export", epilog=f"The settings of --target instance: {', '.join(load_settings())}.")
+@click.argument("schedule")
+@click.option("--target", required=True, help=f"One of {', '.join([*EXPORTS, _INSTANCE])}.")
+@output_option
+@click.option("--validation", is_flag=True, help="colossalai-json: with post-validation.")
+@click.option("--merge", is_flag=True, help="torch-csv: fuse each B with the W that follows it.")
+@click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, B in W.")
+@click.option("--memory", help="instance: limit, as in the file of a sweep. [default: 2p]")
+@click.option("--placement", help=f"instance: one of {', '.join(FITTING)}. [default: v]")
+@click.option("--objective", help=f"instance: one of {', '.join(Objective)}. [default: device_span]")
+@json_option
+def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: Any) -> None:
+    """Write the file SCHEDULE for another program; it is checked before a byte is written.
+
+    With --target instance SCHEDULE may also be the name of a setting of the papers, e.g. 1.5B-8x24, which is
+    then written as an instance file for solve; of a file it is the instance that the schedule is for.
+    """
+    check_writable(output)
+    options = {name: value for name, value in chosen.items() if value}
+    if target == _INSTANCE:
+        save_instance(_instance_of(schedule, options), output)
+    elif target in EXPORTS:
+        export(valid_schedule(schedule).schedule, target, output, **options)
+    else:
+        rule = f"must be one of {', '.join([*EXPORTS, _INSTANCE])}"
+        raise InputError(rule, key="target", value=target)
+    with summary_beside(output):
+        show({"output": output, "target": target}, as_json)
+
+
+def _instance_of(source: str, options: dict[str, Any]) -> Instance:
+    """Return the instance of a schedule file, or a setting with the options that are given for it."""
+    for name, value in options.items():
+        if name not in ("memory", "placement", "objective"):
+            rule = "instance has no such option; it takes memory, placement, objective"
+            raise InputError(rule, key=name, value=value)
+    if source != STANDARD and not Path(source).exists():
+        return published_instance(source, **options)
+    for name, value in options.items():
+        raise InputError("goes with the name of a setting, not with a schedule file", key=name, value=value)
+    return load_schedule(source).schedule.instance
+
+
+@cli.command("import")
+@click.argument("file")
+@click.option("--target", required=True, help=f"What FILE was written for: one of {', '.join(EXPORTS)}.")
+@click.option("--instance", required=True, metavar="INSTANCE", help="The instance file with its costs.")
+@output_option
+@json_option
+def _import(file: str, target: str, instance: str, output: str, as_json: bool) -> None:
+    """Read the schedule in FILE, of another program, and write it as a schedule file.
+
+    FILE says in which order the devices run their operations. They get the best start times that the
+    instance's costs allow, and the schedule is checked against every rule before it is written.
+    """
+    check_writable(output)
+    problem = load_instance(instance)
+    order = import_order(file, target)
+    try:
+        schedule = accepted(problem, order)
+    except InputError as error:
+        raise error.at(file) from None
+    save_schedule(schedule, output)
+    numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
+    with summary_beside(output):
+        show({"output": output, **numbers}, as_json)

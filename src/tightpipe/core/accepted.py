@@ -1,0 +1,49 @@
+"""An order that came from elsewhere, out of a file or of somebody's function, made a valid schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .errors import DeadlockError, InputError
+from .instance import Instance
+from .retime import retime
+from .schedule import Order, Schedule
+from .validate import Violation, validate
+
+
+def accepted(instance: Instance, order: Order) -> Schedule:
+    """Give an order its best start times and check the schedule against every rule of the model.
+
+    Parameters
+    ----------
+    instance
+        The problem that the order is meant for.
+    order
+        Any order; nothing is taken for granted about it.
+
+    Returns
+    -------
+    Schedule
+        The schedule of least cost that runs the operations in this order.
+
+    Raises
+    ------
+    InputError
+        Naming the first rule that the order breaks: operations that are missing, run twice, run on a device
+        that is not theirs, or wait for each other, or a memory limit that is exceeded.
+    """
+    try:
+        schedule = retime(instance, order)
+    except (DeadlockError, InputError) as error:
+        broken = _misplaced(instance, order) or error  # what is missing says more than who waits for it
+        raise InputError(f"the order is invalid: {broken}") from None
+    for violation in validate(instance, schedule):
+        raise InputError(f"the order is invalid: {violation}")
+    return schedule
+
+
+def _misplaced(instance: Instance, order: Order) -> Violation | None:
+    """Return the first rule that the order breaks whatever its times are; None if there is no such rule."""
+    never = np.zeros(len(order), np.int64)
+    violations = validate(instance, Schedule(instance, order, never, never))
+    return next((v for v in violations if v.rule in ("complete", "placement")), None)

@@ -1,0 +1,96 @@
+"""Tables of results in LaTeX: rules of booktabs, the best value of each row in bold, caption and label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.files import write_text
+
+_ESCAPED = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+    }
+)
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class LatexTable:
+    """What a table holds, as plain text: special characters are escaped when it is written.
+
+    Parameters
+    ----------
+    head
+        Names of the columns, each once.
+    body
+        The rows, one text per column.
+    compared
+        Names of the columns that compete in each row. The smallest of the numbers that their texts begin
+        with is set in bold, as often as it occurs, unless it is the only one.
+    texts
+        How many columns from the left hold words; they are flush left, and the others, of numbers, flush
+        right.
+    caption
+        What stands above the table.
+    """
+
+    head: Sequence[str]
+    body: Sequence[Sequence[str]]
+    compared: Sequence[str]
+    texts: int
+    caption: str
+
+
+def write_latex(table: LatexTable, path: str | Path, name: str | None = None) -> None:
+    r"""Write a table as a LaTeX file that a paper reads with ``\input``.
+
+    Parameters
+    ----------
+    table
+        The table.
+    path
+        The file.
+    name
+        What follows ``tab:`` in the label; None takes the file's name.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    label = re.sub(r"[^\w.:-]|_", "-", Path(path).stem if name is None else name)
+    write_text(path, latex(table, f"tab:{label}"))
+
+
+def latex(table: LatexTable, label: str) -> str:
+    """Return the LaTeX of a table, with the package that it needs in a comment."""
+    import pandas as pd  # takes longer to load than most commands that write no LaTeX
+
+    head = [name.translate(_ESCAPED) for name in table.head]
+    body = [[cell.translate(_ESCAPED) for cell in row] for row in table.body]
+    compared: list[Hashable] = [name.translate(_ESCAPED) for name in table.compared]
+    style = pd.DataFrame(body, columns=head).style.hide(axis="index")
+    text = style.apply(lambda row: _bold(list(row)), axis=1, subset=compared).to_latex(
+        column_format="l" * table.texts + "r" * (len(head) - table.texts),
+        caption=table.caption.translate(_ESCAPED),
+        label=label,
+        position="tbp",
+        position_float="centering",
+        hrules=True,
+    )
+    return f"% needs \\usepackage{{booktabs}}\n{text}"
+
+
+def _bold(cells: Sequence[str]) -> list[str]:
+    """Return for each cell of a row how it is set: in bold where it is the smallest of several."""
+    found = [_NUMBER.match(cell) for cell in cells]
+    values = [float(number[0]) if number else None for number in found]
+    known = [value for value in values if value is not None]
+    best = min(known) if len(known) > 1 else None
+    return ["textbf:--rwrap;" if value is not None and value == best else "" for value in values]

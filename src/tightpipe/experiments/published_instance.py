@@ -1,0 +1,56 @@
+"""A setting of the papers as an instance, with a memory limit, a placement and an objective of choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.placement import PLACEMENTS
+from ..settings import load_settings
+from .sweep.axes import Change, parse_memory, parse_objective
+
+FITTING = tuple(name for name in PLACEMENTS if name != "wave")
+"""The placements of a setting; a wave's device has four stages, and a setting gives the times of two."""
+
+
+def published_instance(
+    name: str, *, memory: str = "2p", placement: str = "v", objective: str = "device_span"
+) -> Instance:
+    """Return a setting of the papers as an instance.
+
+    Parameters
+    ----------
+    name
+        The setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24 microbatches.
+    memory
+        The limit of each device as the file of a sweep says it: ``2p`` (p being the number of devices, 2p
+        forward activations of one stage), ``0.5x`` (of the setting's own limit), ``smallest``, ``none``, or a
+        number in the setting's unit.
+    placement
+        One of `FITTING`. A device holds the same layers in each of them.
+    objective
+        ``device_span`` or ``makespan``.
+
+    Raises
+    ------
+    InputError
+        If one of these is unknown; the message lists what is known.
+    """
+    known = load_settings()
+    if name not in known:
+        raise InputError(f"must be one of {', '.join(known)}", key="setting", value=name)
+    if placement not in FITTING:
+        raise InputError(f"must be one of {', '.join(FITTING)}", key="placement", value=placement)
+    instance = known[name].instance(placement=placement)
+    limit = _change("memory", parse_memory, int(memory) if memory.isdecimal() else memory)
+    return _change("objective", parse_objective, objective).apply(limit.apply(instance))
+
+
+def _change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
+    """Read a value of an axis of sweeps; an error names the option that it was given as."""
+    try:
+        return parse(value)
+    except InputError as error:
+        raise InputError(error.rule, key=key, value=value) from None

@@ -1,0 +1,149 @@
+"""Tables in LaTeX, by their structure: what a paper needs, and nothing in it that LaTeX would read otherwise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import call
+from experiments.sweeps import TIGHTPIPE
+
+from tightpipe.experiments.latex_table import LatexTable, latex, write_latex
+from tightpipe.experiments.study.summary import write_summary
+from tightpipe.experiments.sweep.row import COLUMNS, row_from_text
+
+TABLE = LatexTable(
+    ["setting", "greedy_v", "best & co", "gap"],
+    [["a_b", "0.2000", "0.1000*", "5.00%"], ["c", "0.30", "0.3000 (+0.1)", "-"], ["d", "-", "failed", "-"]],
+    ["greedy_v", "best & co"],
+    1,
+    "100% of $x_i^2$ ~ {\\sum} #1 & more",
+)
+
+
+def cells_of(text: str) -> list[list[str]]:
+    """Head and rows, which are the lines that end in two backslashes."""
+    lines = [line for line in text.splitlines() if line.endswith(" \\\\")]
+    return [re.split(r" (?<!\\)& ", line.removesuffix(" \\\\")) for line in lines]
+
+
+def test_a_table_has_the_parts_that_a_paper_needs() -> None:
+    lines = latex(TABLE, "tab:x").splitlines()
+    parts = [line.split("{")[0] if line.startswith("\\caption") else line for line in lines]
+    assert [part for part in parts if not part.endswith(" \\\\")] == [
+        "% needs \\usepackage{booktabs}", "\\begin{table}[tbp]", "\\centering", "\\caption", "\\label{tab:x}",
+        "\\begin{tabular}{lrrr}", "\\toprule", "\\midrule", "\\bottomrule", "\\end{tabular}", "\\end{table}",
+    ]  # fmt: skip
+
+
+def test_the_smallest_of_each_row_is_bold() -> None:
+    head, first, tie, none = cells_of(latex(TABLE, "tab:x"))
+    assert first == ["a\\_b", "0.2000", "\\textbf{0.1000*}", "5.00\\%"]
+    assert tie == ["c", "\\textbf{0.30}", "\\textbf{0.3000 (+0.1)}", "-"]
+    assert none == ["d", "-", "failed", "-"]
+    assert not any("textbf" in cell for cell in head)
+
+
+def test_what_has_no_rival_is_not_bold() -> None:
+    alone = replace(TABLE, body=[["a", "0.2", "-", "1%"]])
+    assert "textbf" not in latex(alone, "tab:x")
+    assert "textbf" not in latex(replace(TABLE, compared=["greedy_v"]), "tab:x")
+
+
+def test_special_characters_are_escaped() -> None:
+    text = latex(TABLE, "tab:x")
+    assert cells_of(text)[0] == ["setting", "greedy\\_v", "best \\& co", "gap"]
+    caption = r"100\% of \$x\_i\textasciicircum{}2\$ \textasciitilde{} \{\textbackslash{}sum\} \#1 \& more"
+    assert f"\\caption{{{caption}}}" in text
+    bare = re.sub(r"\\[&%$#_{}]|\\text(bf|asciicircum|asciitilde|backslash)", "", caption)
+    assert not set(bare) & set("&%$#_^~\\")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("t.tex", "t"), ("my_table 5%.tex", "my-table-5-"), ("a.b", "a")]
+)
+def test_the_label_is_the_file_s_name(name: str, label: str, tmp_path: Path) -> None:
+    write_latex(TABLE, tmp_path / name)
+    assert f"\\label{{tab:{label}}}\n" in (tmp_path / name).read_text()
+
+
+def test_compare_writes_latex(tmp_path: Path) -> None:
+    words = ("compare", "--settings", "toy-4x8", "--memory", "2p,3p", "--methods", "greedy-v,list,zb-h1")
+    done = call(*words, "--latex", "paper.tex", "--caption", "All & more", "-o", "c.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "paper.tex").read_text()
+    assert "\\caption{All \\& more}\n\\label{tab:paper}\n\\begin{tabular}{llrrrrr}" in text
+    head, first, second = cells_of(text)
+    assert head == ["setting", "memory", "greedy-v", "list", "zb-h1", "bound", "gap"]
+    assert first == ["toy-4x8", "2p", "\\textbf{0.0820}", "0.1385", "0.1765", "0.0549", "2.87\\%"]
+    assert second[1] == "2p+4"
+
+
+def test_the_bound_of_a_comparison_is_that_of_the_first_placement(tmp_path: Path) -> None:
+    words = ("compare", "--settings", "toy-4x8", "--methods", "zb-h1,greedy-v", "-o", "c.csv")
+    assert call(*words, "--latex", "t.tex", cwd=tmp_path).returncode == 0
+    assert cells_of((tmp_path / "t.tex").read_text())[1][-2:] == ["0.0000", "17.65\\%"]
+
+
+def test_table_writes_latex(tmp_path: Path) -> None:
+    done = call("table", "8", "-o", "t.csv", "--latex", "t.tex", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    head, *rows = cells_of((tmp_path / "t.tex").read_text())
+    assert head[:4] == ["model", "p", "n", "1F1B"]
+    assert len(rows) == 9
+    for row in rows:
+        rates = [float(re.search(r"0\.\d{4}", cell)[0]) for cell in row[3:]]  # type: ignore[index]
+        bold = [rate for rate, cell in zip(rates, row[3:], strict=True) if cell.startswith("\\textbf{")]
+        assert bold == [min(rates)]
+        assert re.fullmatch(r"0\.\d{4} \(\+0\.\d{4}\)", row[head.index("1F1B-I")])
+
+
+def test_sweeps_write_latex(tmp_path: Path, swept: dict[str, str]) -> None:
+    rows = [row_from_text({**swept, **change}) for change in (
+        {"method": "greedy-v", "bubble_rate": "0.25", "cost": "120"},
+        {"method": "cpsat", "bubble_rate": "0.1", "cost": "100", "status": "optimal"},
+    )]  # fmt: skip
+    write_summary("my_study", rows, None, tmp_path)
+    text = (tmp_path / "table.tex").read_text()
+    assert cells_of(text)[1] == ["small", "0.2500", "\\textbf{0.1000*}", "0.1000", "0.00\\%"]
+    assert "\\label{tab:my-study}" in text
+    assert "\\caption{my\\_study. Bubble rate" in text
+
+
+@pytest.fixture
+def swept() -> dict[str, str]:
+    known = {
+        "key": "a", "problem": "small", "p": "4", "n": "8", "placement": "v", "objective": "device_span",
+        "comm": "own", "comm_ticks": "1", "memory": "2p", "costs": "true", "seed": "0", "threads": "1",
+        "instance_hash": "i", "state": "done", "status": "feasible", "work": "90", "bound": "100", "attempts": "1",
+        "finished_at": "2026-01-02T00:00:00Z",
+    }  # fmt: skip
+    return dict.fromkeys(COLUMNS, "") | known
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--caption x", "caption = 'x': is that of the table that --latex writes"),
+        ("--latex none/t.tex", "none/t.tex: cannot be written: there is no such folder"),
+    ],
+)
+@pytest.mark.parametrize("command", ["table 5 -o t.csv", "compare --settings toy-4x8 -o t.csv"])
+def test_what_cannot_be_written_is_refused_at_once(
+    command: str, words: str, message: str, tmp_path: Path
+) -> None:
+    done = call(*command.split(), *words.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"tightpipe: {message}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_latex_on_standard_output_stands_alone(tmp_path: Path) -> None:
+    words = [TIGHTPIPE, "table", "8", "-o", "t.csv", "--latex", "-"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
+    assert done.stdout.endswith("\\end{table}\n")
+    assert "cells agree" in done.stderr
