@@ -28,6 +28,7 @@ GREEDY = replace(
 )
 
 
+@pytest.mark.source_tree
 @pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
 def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
     experiment = load_experiment(path)
