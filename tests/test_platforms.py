@@ -56,7 +56,8 @@ for folder in map(Path, {[str(PACKAGE), str(TESTS)]}):
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 theirs |= {{node.module, *(f"{{node.module}}.{{alias.name}}" for alias in node.names)}}
 ours = "tightpipe", *(path.stem for path in Path({str(TESTS)!r}).iterdir())
-for name in theirs:
+# ortools first: what loads highspy, such as pulp, would leave it with the symbols of another HiGHS
+for name in sorted(theirs, key=lambda name: not name.startswith("ortools")):
     if name.split(".")[0] not in (*ours, "highspy"):
         with suppress(ImportError):
             importlib.import_module(name)

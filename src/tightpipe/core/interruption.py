@@ -101,7 +101,7 @@ def _send_again(number: int) -> None:
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, number)
     else:
-        interrupt_main(number)
+        interrupt_main(signal.Signals(number))
 
 
 def _is_within(frame: FrameType | None, *modules: str) -> bool:
