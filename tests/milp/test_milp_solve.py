@@ -344,3 +344,9 @@ def test_an_interrupt_returns_the_best_schedule_so_far(backend: str) -> None:
     assert line.startswith("feasible")
     assert line.endswith("interrupted\n")
     assert process.wait(10) == 0
+
+
+def test_methods_of_or_tools_can_be_loaded_after_milp() -> None:
+    code = "import tightpipe.solver.milp, tightpipe.solver.bounds.fluid"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
