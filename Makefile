@@ -2,6 +2,7 @@
 # make study-X   the study experiments/X.toml: paper, memory, comm, heterogeneous, anytime, scaling
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
 # make quick     the tests that take little time, while you work: about a minute on two cores
+# make test-wheel builds the distribution and tests it as installed, without the source; ARGS as for make test
 # make test-torch runs schedules in real PyTorch, make test-browser opens the report in Chromium
 # make docs      the documentation, site/index.html
 # All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
@@ -14,10 +15,11 @@ JOBS ?= 2
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare quick test test-torch test-browser docs pictures lint benchmark benchmark-exact clean
+.PHONY: help install compare quick test test-wheel test-torch test-browser docs pictures lint benchmark \
+	benchmark-exact clean
 
 help:
-	@sed -n '1,8s/^# //p' Makefile
+	@sed -n '1,9s/^# //p' Makefile
 
 install: .venv/installed
 
@@ -39,6 +41,20 @@ quick: install
 
 test: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# what users install: a wheel, built from the source distribution, in an environment of its own. The tests lie in
+# a temporary folder, where nothing but the wheel can be imported; those that read the checkout are skipped and counted.
+SOURCE ?= .
+test-wheel:
+	rm -rf dist
+	set -e; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	$(PYTHON) -m venv "$$copy/.venv"; bin="$$copy/.venv/bin"; \
+	"$$bin/python" -m pip install --quiet --disable-pip-version-check build; \
+	"$$bin/python" -m build --outdir dist $(SOURCE) > "$$copy/build.log" || { cat "$$copy/build.log"; exit 1; }; \
+	"$$bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[test]"; \
+	cp -r tests pyproject.toml "$$copy"; cd "$$copy"; \
+	.venv/bin/tightpipe compile; \
+	.venv/bin/python -m pytest -n $(JOBS) --dist worksteal -rs $(ARGS)
 
 # the schedules in real PyTorch; the plain version is the CPU build that the run is tested with
 test-torch: install

@@ -1,10 +1,14 @@
-"""Hypothesis profile of all tests, which of them are slow, and which run only where their folder is named."""
+"""Hypothesis profile of all tests, which of them are slow, and which run only in certain places.
+
+The slow files come first and begin with the slowest, so that no process is left with a long test at the end.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from slow import SLOW
 
 from tightpipe.solving.ensure_compiled import ensure_compiled
 
@@ -12,19 +16,8 @@ from tightpipe.solving.ensure_compiled import ensure_compiled
 settings.register_profile("tightpipe", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("tightpipe")
 
-# files whose tests take seconds each, or sum up to more than ten; make quick leaves them out
-SLOW = {
-    *("docs/test_documents.py", "core/test_files.py", "core/test_interruption.py", "kernels/test_kernels.py"),
-    "cli/test_startup.py",
-    *(
-        f"experiments/test_{name}.py"
-        for name in ("compare", "dask", "latex_table", "published_tables", "realistic", "slurm", "sweep")
-    ),
-    *("milp/test_milp_optima.py", "milp/test_milp_solve.py", "program/test_lowering.py"),
-    *(f"solver/test_cpsat_{name}.py" for name in ("optima", "solve")),
-    *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold", "memory_limit", "neighbourhood")),
-    *("solver/test_independent.py", "solver/test_soundness.py", "solver/test_windows.py"),
-}
+TESTS = Path(__file__).parent
+IS_CHECKOUT = (TESTS.parent / "src/tightpipe").is_dir()  # a copy of the tests has no source beside it
 BY_NAME = {"browser", "torch"}  # need a browser or PyTorch: make test-browser, make test-torch
 
 
@@ -34,10 +27,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tests = Path(__file__).parent
+    items.sort(key=_turn)
     for item in items:
-        if item.path.relative_to(tests).as_posix() in SLOW:
+        if _file(item) in SLOW:
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("source_tree") and not IS_CHECKOUT:
+            item.add_marker(pytest.mark.skip(reason="reads files that the installed package does not have"))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix()
+
+
+def _turn(item: pytest.Item) -> int:
+    return SLOW.index(_file(item)) if _file(item) in SLOW else len(SLOW)
 
 
 @pytest.fixture(scope="session", autouse=True)

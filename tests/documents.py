@@ -23,7 +23,6 @@ from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
 ROOT = Path(__file__).parents[1]
 _TITLED = re.compile(r'\w+ title="(?P<title>[^"]+)"\n')
-_MAKEFILE = (ROOT / "Makefile").read_text()
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -63,7 +62,8 @@ def _run_commands(example: Example) -> str | None:
             case []:
                 pass
             case ["make", target, *_]:
-                assert re.search(rf"^{re.escape(target)}:", _MAKEFILE, flags=re.M), f"no make {target}"
+                makefile = (ROOT / "Makefile").read_text()
+                assert re.search(rf"^{re.escape(target)}:", makefile, flags=re.M), f"no make {target}"
             case ["pip", "install", "-e", "."]:
                 install_project(Path.cwd())
             case ["tightpipe", *words]:

@@ -1,6 +1,7 @@
 """The declared packages are the folders, and dependencies point one way."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from slow import SLOW
 
+pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
 MAPPED = {
     "tightpipe": ROOT / "src/tightpipe",
@@ -205,3 +208,16 @@ def test_the_mapped_folders_refuse_to_be_imported_bare(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert f"import tightpipe.{name}, not {name}" in done.stderr
+
+
+def test_the_list_of_slow_files_has_only_files() -> None:
+    assert [file for file in SLOW if not (ROOT / "tests" / file).is_file()] == []
+    assert len(set(SLOW)) == len(SLOW)
+
+
+def test_the_hook_takes_subjects_of_at_most_72_characters() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    (pattern,) = re.findall(r"id: subject-length\n.*?entry: '(.*?)'", hooks, flags=re.S)
+    subject = "x" * 72
+    assert not re.search(pattern, f"{subject}\n\n{subject}, and a body with longer lines\n", re.M)
+    assert re.search(pattern, f"{subject}x\n", re.M)

@@ -10,6 +10,7 @@ import pytest
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 
+pytestmark = pytest.mark.source_tree
 RESULTS = Path(__file__).parents[1] / "results"
 
 

@@ -46,10 +46,27 @@ HARD = Instance.uniform(
     devices=6, microbatches=20, forward=10, backward=17, weight=9, comm=1, memory=Memory(2, -1, -1, 24)
 )
 SIGNALS = [(signal.SIGINT, INTERRUPTED, 130), (signal.SIGTERM, TERMINATED, 143)]
-COMMAND = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # whoever runs the tests
-    "import sys; from tightpipe.cli import main; print('ready', file=sys.stderr, flush=True); main()"
-)
+# the command line, which says when it is ready to begin, and when it gets to the function of its first argument
+COMMAND = """
+import pkgutil, signal, sys
+from tightpipe.cli import main
+
+owner, _, name = sys.argv.pop(1).rpartition(".")
+owner = pkgutil.resolve_name(owner)
+function = getattr(owner, name)
+
+def told(*arguments, **options):
+    print("there", file=sys.stderr, flush=True)
+    return function(*arguments, **options)
+
+setattr(owner, name, told)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests
+print("ready", file=sys.stderr, flush=True)
+main()
+"""
+SEARCHES = "tightpipe.solver.progress.Incumbent.__init__"
+WRITES = "tightpipe.cli.solving.save_schedule"
+HAS_FORMULAS = "tightpipe.solving.bounds.warm_starts"
 
 
 @pytest.fixture(autouse=True)
@@ -59,19 +76,23 @@ def handlers() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
+def start(*arguments: str | Path, tells: str = SEARCHES) -> subprocess.Popen[str]:
     """Start the command line and wait until it is about to begin."""
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        [sys.executable, "-c", COMMAND, tells, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stderr is not None
-    while process.stderr.readline() not in ("ready\n", ""):
-        pass
+    wait_for(process, "ready")
     return process
+
+
+def wait_for(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stderr is not None
+    while process.stderr.readline() not in (f"{line}\n", ""):
+        pass
 
 
 @dataclass(frozen=True)
@@ -106,9 +127,11 @@ def test_a_solve_that_is_ended_at_any_time_writes_its_schedule_and_says_why(
     method: list[str], number: signal.Signals, reason: str, status: int, hard: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "schedule.json"
-    for seconds in (random.uniform(0.3, 6.0), 12.0, 24.0):
+    for while_it_searches, latest in ((False, 4.0), (True, 2.0)):
         process = start("solve", hard, "--method", *method, "--time-limit", "600", "-o", output, "--json")
-        ended = end(process, number, seconds)
+        if while_it_searches:
+            wait_for(process, "there")
+        ended = end(process, number, random.uniform(0.3, latest))
         assert ended.status == status, ended.stderr
         if ended.stdout:
             break
@@ -140,7 +163,9 @@ def test_a_signal_while_the_instance_is_read_leaves_nothing(
 def test_bounds_found_before_a_signal_are_told(
     number: signal.Signals, reason: str, status: int, hard: Path
 ) -> None:
-    ended = end(start("bound", hard, "--time-limit", "600", "--json"), number, 5.0)
+    process = start("bound", hard, "--time-limit", "600", "--json", tells=HAS_FORMULAS)
+    wait_for(process, "there")
+    ended = end(process, number, 2.0)
     assert ended.status == status, ended.stderr
     told = json.loads(ended.stdout)
     assert told["reason"] == reason
@@ -170,8 +195,8 @@ def test_a_signal_while_the_schedule_goes_into_a_pipe_waits_for_its_reader(
 ) -> None:
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
-    process = start("solve", hard, "--method", "greedy-v", "-o", pipe)
-    time.sleep(4.0)  # it has its schedule and waits for somebody to read it
+    process = start("solve", hard, "--method", "greedy-v", "-o", pipe, tells=WRITES)
+    wait_for(process, "there")  # it has its schedule and waits for somebody to read it
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     assert process.poll() is None
@@ -185,8 +210,8 @@ def test_a_signal_while_the_schedule_goes_into_a_pipe_waits_for_its_reader(
 
 def test_a_second_signal_does_not_wait_for_a_reader(hard: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    process = start("solve", hard, "--method", "greedy-v", "-o", tmp_path / "pipe")
-    time.sleep(4.0)
+    process = start("solve", hard, "--method", "greedy-v", "-o", tmp_path / "pipe", tells=WRITES)
+    wait_for(process, "there")
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     assert end(process, signal.SIGINT, 0.0).status == 130

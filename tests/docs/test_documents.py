@@ -10,6 +10,7 @@ from documents import ROOT, run_document
 
 from tightpipe import methods
 
+pytestmark = pytest.mark.source_tree
 NEEDS_TORCH = {"tutorial.md"}  # tests/torch runs it
 NO_CODE = {"research-log.md"}
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in NEEDS_TORCH | NO_CODE)

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from coloraide import Color
 
+import tightpipe
 from tightpipe import OpKind
 from tightpipe.drawing import palette
 from tightpipe.explain import Reason
 
 VISIONS = ("any", "protan", "deutan", "tritan")
-ASSETS = Path(__file__).parents[2] / "src" / "tightpipe" / "report" / "assets"
+ASSETS = Path(tightpipe.__file__).parent / "report" / "assets"
 LANES = 2
 BARS = {(kind, lane): palette.shade(kind, lane, LANES) for kind, lane in product(OpKind, range(LANES))}
 

@@ -28,6 +28,7 @@ GREEDY = replace(
 )
 
 
+@pytest.mark.source_tree
 @pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
 def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
     experiment = load_experiment(path)
@@ -35,6 +36,7 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
     assert experiment.figure is not None
 
 
+@pytest.mark.source_tree
 def test_there_are_the_six_studies() -> None:
     assert [p.stem for p in STUDIES] == ["anytime", "comm", "heterogeneous", "memory", "paper", "scaling"]
 

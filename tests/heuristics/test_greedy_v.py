@@ -73,6 +73,7 @@ def test_golden_orders_in_full() -> None:
             assert str(greedy_v_order(golden_instance(row))).splitlines() == row["order"]
 
 
+@pytest.mark.source_tree
 def test_decides_as_the_published_code_does(seed: ModuleType) -> None:
     rng = random.Random(0)
     for _ in range(300):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from numba import njit
@@ -27,7 +29,6 @@ from tightpipe.kernels import cache as kernel_cache
 from tightpipe.kernels.compiled import compiled
 from tightpipe.solving.ensure_compiled import _read
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = Path(tightpipe.__file__).parent
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 
@@ -45,8 +46,7 @@ def python(code: str, **environ: str) -> str:
 
 
 @contextmanager
-def compiling(cache: Path) -> Iterator[subprocess.Popen[str]]:
-    run = [TIGHTPIPE, "compile"]
+def compiling(cache: Path, *run: str) -> Iterator[Any]:
     with subprocess.Popen(run, env=environment(cache), stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -54,31 +54,81 @@ def compiling(cache: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder that two processes at once have filled, after one that Ctrl-C has ended."""
-    folder = tmp_path_factory.mktemp("cache")
-    with compiling(folder) as process:
-        assert process.stderr is not None
-        assert "compiling the inner loops, once" in process.stderr.readline()
+# what `tightpipe compile` does, with one loop alone, which waits for a file
+COMPILE_ONE_LOOP = """
+import sys, time
+from pathlib import Path
+import numpy as np
+import tightpipe.exercise
+from tightpipe.cli import main
+from tightpipe.explain.arrivals_kernel import departures
+
+go = Path(sys.argv.pop())
+
+def exercise():
+    while not go.exists():
+        time.sleep(0.01)
+    departures(np.array([5]), np.array([0, 1]), np.array([-1]), 0)
+
+tightpipe.exercise.exercise = exercise
+main()
+"""
+COMPILES = "tightpipe: compiling the inner loops, once: it takes one to three minutes\n"
+WAITS = "tightpipe: another process is compiling the inner loops: waiting for it\n"
+
+
+def test_after_one_that_ctrl_c_has_ended_two_processes_at_once_compile_once(tmp_path: Path) -> None:
+    with compiling(tmp_path, TIGHTPIPE, "compile") as process:
+        assert process.stderr.readline() == COMPILES
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1]
     assert (process.returncode, said.count("\n")) == (130, 1)
     assert said.startswith("tightpipe: interrupted")
-    assert list(folder.rglob("complete.json")) == []
-    with compiling(folder) as one, compiling(folder) as other:
-        said_by = [process.communicate()[1] for process in (one, other)]
+    assert list(tmp_path.rglob("complete.json")) == []
+    run = [sys.executable, "-c", COMPILE_ONE_LOOP, "compile", str(tmp_path / "go")]
+    with compiling(tmp_path, *run) as one:
+        assert one.stderr.readline() == COMPILES
+        with compiling(tmp_path, *run) as other:
+            assert other.stderr.readline() == WAITS
+            (tmp_path / "go").touch()
+            assert [process.communicate()[1] for process in (one, other)] == ["", ""]
     assert one.returncode == other.returncode == 0
-    assert sorted(said_by) == [
-        "tightpipe: another process is compiling the inner loops: waiting for it\n",
-        "tightpipe: compiling the inner loops, once: it takes one to three minutes\n",
-    ]
-    return folder
+    assert python(DEPARTURE, NUMBA_CACHE_DIR=str(tmp_path)) == "5 0"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache folder as `tightpipe compile` leaves it."""
+    whole = kernel_cache.cache_folder()
+    copy_of_compiled(whole, tmp_path / "tightpipe" / whole.name)
+    return tmp_path
+
+
+def copy_of_compiled(whole: Path, copy: Path) -> None:
+    """Copy a cache without what was added since its stamp was written: tests call loops with other types."""
+    complete = (whole / "complete.json").stat().st_mtime_ns
+
+    def added(where: str, names: list[str]) -> list[str]:
+        return [n for n in names if n.endswith(".nbc") and (Path(where) / n).stat().st_mtime_ns > complete]
+
+    shutil.copytree(whole, copy, ignore=added)
+    for index in copy.rglob("*.nbi"):  # numba's list of a loop's types and of the files with their code
+        with index.open("rb") as file:
+            version, (stamp, names) = pickle.load(file), pickle.load(file)
+        kept = {types: name for types, name in names.items() if (index.parent / name).exists()}
+        index.write_bytes(pickle.dumps(version) + pickle.dumps((stamp, kept)))
+
+
+def test_the_copy_of_a_cache_lacks_what_was_added(cache: Path, tmp_path: Path) -> None:
+    (whole,) = (cache / "tightpipe").iterdir()
+    assert python(DEPARTURE, NUMBA_CACHE_DIR=str(cache)) == "5 1"  # no call of the package has these types
+    copy_of_compiled(whole, tmp_path / "copy/tightpipe" / whole.name)
+    assert python(DEPARTURE, NUMBA_CACHE_DIR=str(tmp_path / "copy")) == "5 1"
 
 
 def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
     """In a process of its own: other tests compile as well."""
-    run = [sys.executable, str(ROOT / "tests/every_loop.py")]
+    run = [sys.executable, str(Path(__file__).parents[1] / "every_loop.py")]
     done = subprocess.run(run, env=environment(cache), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     counted = json.loads(done.stdout)
@@ -112,10 +162,7 @@ print(departures(np.array([5]), np.array([0, 1]), np.array([-1]), 0)[0], departu
 
 
 def test_an_edit_of_a_loop_reaches_loops_of_other_files(tmp_path: Path) -> None:
-    package = tmp_path / "tightpipe"
-    shutil.copytree(ROOT / "src/tightpipe", package)
-    for folder in ("solver", "heuristics"):
-        shutil.copytree(ROOT / folder, package / folder)
+    package = shutil.copytree(PACKAGE, tmp_path / "tightpipe")
     environ = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert python(DEPARTURE, **environ) == "5 1"
     assert python(DEPARTURE, **environ) == "5 0"
@@ -148,7 +195,9 @@ def names_of_loops(tree: ast.Module) -> set[str]:
 def test_what_loops_import_is_part_of_the_key() -> None:
     hashed = kernel_cache.sources()
     modules = {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in hashed}
-    assert {"solver.windows.box", "solver.windows.propagate", "simulate", "operation"} <= modules
+    read_by_all = {f"solver.windows.{name}_kernel" for name in ("propagate", "window_state")}
+    read_by_all |= {"core.simulate_kernel", "core.operation"}
+    assert read_by_all <= modules
     for path in hashed:
         tree = ast.parse(path.read_text())
         package = ["tightpipe", *path.relative_to(PACKAGE).parent.parts]

@@ -271,11 +271,10 @@ solve_milp(hard, Budget(threads=2).within(300), backend=sys.argv[1])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])  # names: not every system has the first
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_solver_ends_with_its_parent_and_leaves_no_files(
-    backend: str, number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_solver_ends_with_its_parent_and_leaves_no_files(backend: str, name: str, tmp_path: Path) -> None:
+    number = signal.Signals[name]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", ENDED, backend], env=environment) as parent:
         try:
@@ -344,3 +343,9 @@ def test_an_interrupt_returns_the_best_schedule_so_far(backend: str) -> None:
     assert line.startswith("feasible")
     assert line.endswith("interrupted\n")
     assert process.wait(10) == 0
+
+
+def test_methods_of_or_tools_can_be_loaded_after_milp() -> None:
+    code = "import tightpipe.solver.milp, tightpipe.solver.bounds.fluid"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

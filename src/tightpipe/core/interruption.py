@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -89,11 +90,19 @@ class _Listener:
             _end(number)
         self._waits_since = now if self._waits_since is None else self._waits_since
         if _is_within(frame, *_FRAGILE) and now - self._waits_since < _PATIENCE:
-            main = threading.main_thread().ident
-            threading.Timer(_LATER, signal.pthread_kill, (main, number)).start()
+            threading.Timer(_LATER, _send_again, (number,)).start()
             return
         self._raised, self._waits_since = now, None
         raise_again(_REASONS[number])
+
+
+def _send_again(number: int) -> None:
+    """Send the main thread a signal, or call its handler there where threads have no signals of their own."""
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, number)
+    else:
+        interrupt_main(signal.Signals(number))
 
 
 def _is_within(frame: FrameType | None, *modules: str) -> bool:

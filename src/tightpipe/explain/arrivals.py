@@ -10,9 +10,7 @@ from ..core.instance_arrays import arrays_of
 from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from ..kernels.arrays import Ints
-from .arrivals_kernel import departures
-
-NOTHING = -1
+from .arrivals_kernel import NOTHING, departures
 
 
 @dataclass(frozen=True, eq=False, slots=True)

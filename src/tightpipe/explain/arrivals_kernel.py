@@ -8,6 +8,9 @@ from ..core.simulate_kernel import departure
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled_with_arrays
 
+NOTHING = -1
+"""In place of a row: there is no such operation."""
+
 
 @compiled_with_arrays
 def departures(end: Ints, offsets: Ints, receiver: Ints, occupancy: int) -> Ints:

@@ -13,7 +13,8 @@ from ..core.instance import Objective
 from ..core.metrics import charged_windows, cost
 from ..core.operation import Operation
 from ..core.schedule import Schedule
-from .arrivals import NOTHING, Arrivals
+from .arrivals import Arrivals
+from .arrivals_kernel import NOTHING
 
 
 class Link(StrEnum):

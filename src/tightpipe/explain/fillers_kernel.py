@@ -6,7 +6,7 @@ import numpy as np
 
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled_with_arrays
-from .arrivals import NOTHING
+from .arrivals_kernel import NOTHING
 
 
 @compiled_with_arrays

@@ -13,7 +13,8 @@ import numpy as np
 from ..core.metrics import charged_windows
 from ..core.operation import Operation
 from ..core.schedule import Order, Schedule
-from .arrivals import NOTHING, Arrivals
+from .arrivals import Arrivals
+from .arrivals_kernel import NOTHING
 from .fillers import Fillers, fillers
 from .phases import Phase, borders, phase
 

@@ -101,11 +101,16 @@ def _roots() -> Iterator[Path]:
         yield Path(config.CACHE_DIR) / "tightpipe"
     else:
         yield platformdirs.user_cache_path("tightpipe")
-    shared = Path(tempfile.gettempdir()) / f"tightpipe-{os.getuid()}"
+    shared = Path(tempfile.gettempdir()) / f"tightpipe-{_user()}"
     with suppress(OSError):
         shared.mkdir(mode=0o700, exist_ok=True)
-        if shared.stat().st_uid == os.getuid():  # its machine code is run, so no other user may own it
+        if shared.stat().st_uid == _user():  # its machine code is run, so no other user may own it
             yield shared
+
+
+def _user() -> int:
+    """Return the number of the user: 0, as in `st_uid` of any file, where a system has no such numbers."""
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def remove_old_folders() -> None:
