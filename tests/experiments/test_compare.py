@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tightpipe import InputError
-from tightpipe.experiments.compare import COLUMNS, parse_memory
-from tightpipe.experiments.row_store import RowStore
+from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, parse_memory
+from tightpipe.experiments.table import Table
 from tightpipe.settings import load_settings
 from tightpipe.solving.methods import METHODS
 
@@ -151,7 +151,7 @@ def test_a_file_with_other_columns_is_left_alone(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="other columns"):
-        RowStore(table, COLUMNS)
+        Table(table, SETTINGS_FORM)
     assert table.read_text() == "a,b\n1,2\n"
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .row_store import Row
+from .sweep.axes import OWN
+from .table import Cells
 
 
-def latest(rows: Sequence[Row]) -> list[Row]:
+def latest(rows: Sequence[Cells]) -> list[Cells]:
     """Keep the newest row of each setting, memory limit, objective and method, in first-seen order."""
     newest = {(r["setting"], r["m_offset"], r["objective"], r["method"]): r for r in rows}
     return list(newest.values())
 
 
-def markdown(rows: Sequence[Row], baseline: str) -> str:
+def markdown(rows: Sequence[Cells], baseline: str) -> str:
     """Return the table; `baseline` is the method that the others are measured against."""
     kept = latest(rows)
-    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
+    cells: dict[tuple[str, str, str], dict[str, Cells]] = {}
     for row in kept:
         cells.setdefault((row["setting"], row["m_offset"], row["objective"]), {})[row["method"]] = row
     methods = list(dict.fromkeys(row["method"] for row in kept))
@@ -42,21 +43,23 @@ def _line(fields: Sequence[str]) -> str:
 
 
 def _memory(m_offset: str) -> str:
+    if not m_offset:  # not in activations
+        return OWN
     offset = int(m_offset)
     return f"2p{offset:+d}" if offset else "2p"
 
 
-def _said(rows: Iterable[Row], column: str, digits: int) -> str:
+def _said(rows: Iterable[Cells], column: str, digits: int) -> str:
     """Return what the rows of a line say, each once, in the sequence of the methods."""
     said = (f"{float(row[column]):.{digits}f}" if row[column] else "-" for row in rows)
     return ", ".join(dict.fromkeys(said))
 
 
-def _rate(row: Row | None) -> str:
+def _rate(row: Cells | None) -> str:
     return f"{float(row['bubble_rate']):.4f}" if row and row["bubble_rate"] else "-"
 
 
-def _against(row: Row | None, base: Row | None) -> list[str]:
+def _against(row: Cells | None, base: Cells | None) -> list[str]:
     """Return rate, bound as a rate, gap, share of the baseline's bubble that is saved, status and proof."""
     if row is None or not row["cost"]:
         return ["-", "-", "-", "-", row["status"] if row else "-", "-"]
@@ -74,7 +77,7 @@ def _against(row: Row | None, base: Row | None) -> list[str]:
     ]
 
 
-def _conditions(rows: Sequence[Row]) -> list[str]:
+def _conditions(rows: Sequence[Cells]) -> list[str]:
     """Say under which conditions the rows were measured."""
     searched = [row for row in rows if row["time_limit"]]
     if not searched:

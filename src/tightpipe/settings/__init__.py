@@ -1,6 +1,7 @@
 """The settings tables of the papers and the suite of realistic instances, as data files."""
 
-from .realistic import Realistic, load_realistic, with_median_costs
+from .median import with_median_costs
+from .realistic import Realistic, load_realistic
 from .table import Setting, load_settings
 from .table5 import Table5Row, load_table5
 

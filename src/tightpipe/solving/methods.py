@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.bounds import best_bound
@@ -53,9 +54,10 @@ def find_method(name: str) -> Method:
     InputError
         If there is none; the message lists the names.
     """
-    if name not in METHODS:
+    found = METHODS.get(name) or _VARIANTS.get(name)
+    if found is None:
         raise InputError(f"must be one of {', '.join(METHODS)}", key="method", value=name)
-    return METHODS[name]
+    return found
 
 
 def _run_heuristic(heuristic: Heuristic, instance: Instance, options: Options, _: WarmStart) -> Result:
@@ -100,21 +102,22 @@ def _run_solver(
     return replace(result, seconds=time.perf_counter() - begin)
 
 
-def _load_cpsat() -> Run:
+def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
     from tightpipe.solver.cpsat import solve_cpsat
 
     def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
         refuse_unmodelled("cpsat", instance)
-        return _run_solver("cpsat", solve_cpsat, instance, options, warm_start)
+        solver = partial(solve_cpsat, formulation=formulation)
+        return _run_solver("cpsat", solver, instance, options, warm_start)
 
     return run
 
 
-def _load_milp() -> Run:
+def _load_milp(backend: str = "highs") -> Run:
     from tightpipe.solver.milp import solve_milp
 
     def run(instance: Instance, options: Options, warm_start: WarmStart) -> Result:
-        solver = partial(solve_milp, backend=options.backend or "highs")
+        solver = partial(solve_milp, backend=options.backend or backend)
         return _run_solver("milp", solver, instance, options, warm_start)
 
     return run
@@ -179,3 +182,9 @@ METHODS: dict[str, Method] = {
     ),
 }
 """All methods by name."""
+
+_VARIANTS: dict[str, Method] = {
+    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
+    "milp:cbc": replace(METHODS["milp"], name="milp:cbc", load=partial(_load_milp, "cbc")),
+}
+"""Other formulations and backends of the methods, found by name but not listed: they are there to compare."""
