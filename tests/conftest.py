@@ -18,7 +18,7 @@ SLOW = {
     "cli/test_startup.py",
     *(
         f"experiments/test_{name}.py"
-        for name in ("compare", "dask", "published_tables", "realistic", "slurm", "sweep")
+        for name in ("compare", "dask", "exact", "published_tables", "realistic", "slurm", "sweep")
     ),
     *("milp/test_milp_optima.py", "milp/test_milp_solve.py", "program/test_lowering.py"),
     *(f"solver/test_cpsat_{name}.py" for name in ("optima", "solve")),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe import InputError
+from tightpipe import InputError, Instance, Memory
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.options import Options
 from tightpipe.experiments.realistic import METHODS, REALISTIC_FORM, choose_realistic, plan_realistic
@@ -34,6 +34,15 @@ def test_median_costs_are_uniform() -> None:
     instance = with_median_costs(load_realistic()["slopes-8x16"].instance())
     assert {instance.duration(0, s) for s in range(instance.stages)} == {1000}
     assert {instance.memory_limit(d) for d in range(8)} == {12 * 74}
+
+
+def test_limits_stay_where_the_smallest_would_not_hold_an_activation_of_every_stage() -> None:
+    memory = Memory([1, 9], [-1, -9], 0, [2, 30])
+    costs = {"forward": [10, 20], "backward": [10, 30], "weight": 5, "comm": 1}
+    instance = Instance.uniform(devices=2, microbatches=4, placement="linear", memory=memory, **costs)
+    median = with_median_costs(instance)
+    assert [median.memory_limit(d) for d in range(2)] == [2, 30]
+    assert [median.duration(0, s) for s in range(2)] == [10, 10]
 
 
 def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
