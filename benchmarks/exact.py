@@ -27,7 +27,7 @@ from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
 from tightpipe.core.options import Options
 from tightpipe.drawing import draw_gap_over_time
-from tightpipe.experiments.sweep.experiment import Experiment, Problem, usual_hard_limit
+from tightpipe.experiments.sweep.experiment import Experiment, Problem, conditions, usual_hard_limit
 from tightpipe.experiments.sweep.grid import combine
 from tightpipe.experiments.sweep.task import Task
 from tightpipe.experiments.table import Cells, Form, Solve, Table
@@ -163,15 +163,12 @@ def _grids(instances: str, name: str, options: Options) -> Iterator[Experiment]:
 def _grid(
     name: str, methods: tuple[str, ...], starts: tuple[str, ...], seeds: tuple[int, ...], options: Options
 ) -> Experiment:
-    instance, limit = ALL[name], options.time_limit or 0.0
+    instance = ALL[name]
     return Experiment(
         problems=(Problem(name, instance.placement.name, lambda _: instance),),
         methods=methods,
         warm_starts=starts,
-        time_limits=(limit,),
-        hard_limit=usual_hard_limit(limit),
-        seeds=seeds,
-        threads=options.threads,
+        **conditions(options) | {"seeds": seeds},
     )
 
 

@@ -229,7 +229,7 @@ def test_a_solve_that_fails_is_no_row_and_is_tried_again(tmp_path: Path) -> None
         "--settings",
         "toy-4x8",
         "--methods",
-        "greedy-v,improve",
+        "greedy-v,milp",
         "--link-occupancy",
         "9",
         "-o",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +106,8 @@ def _compare(
         old = path.resolve()  # a link goes on leading to the new rows
         old.replace(f"{old}.bak")
     table = Table(path, FILES_FORM if own else SETTINGS_FORM)
-
-    def report(rows: list[Cells], stem: str) -> str:
-        drawing.draw_bubble_rates([_numbers(row) for row in rows], f"{stem}.png")
-        return markdown(rows, comparison.methods[0])
-
-    _fill_and_report(table, tasks, time_limit, latest, report, as_json)
+    report = _Report(latest, lambda rows: markdown(rows, comparison.methods[0]), _draw_rates)
+    _fill_and_report(table, tasks, time_limit, report, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -126,28 +123,37 @@ def _refuse_beside_files(settings: str | None, migrate: bool) -> None:
         raise InputError("goes with tables of published settings, not with instance files", key="migrate")
 
 
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """How a table is shown: which of several rows of a solve counts, and what page and figure say of them."""
+
+    newest: Callable[[Sequence[Cells]], list[Cells]]
+    page: Callable[[Sequence[Cells]], str]
+    draw: Callable[[Sequence[Cells], str], None]
+
+
 def _fill_and_report(
-    table: Table,
-    tasks: Sequence[Task],
-    time_limit: float,
-    newest_of: Callable[[Sequence[Cells]], list[Cells]],
-    report: Callable[[list[Cells], str], str],
-    as_json: bool,
+    table: Table, tasks: Sequence[Task], time_limit: float, report: _Report, as_json: bool
 ) -> None:
-    """Fill a table and write its report, a page of Markdown and a figure; then say which solves failed."""
+    """Fill a table, write its page and its figure beside it, and then say whether solves failed."""
     errors = fill_table(table, tasks, usual_hard_limit(time_limit))
     # where the table has rows under several conditions, the report is about those that were asked for
-    rows = newest_of([*table.rows(), *table.rows_of(tasks)])
+    rows = report.newest([*table.rows(), *table.rows_of(tasks)])
     if rows:
         stem = str(table.path.with_suffix(""))
-        page = report(rows, stem)
+        page = report.page(rows)
         write_text(f"{stem}.md", page)
+        report.draw(rows, f"{stem}.png")
         if as_json:
             files = {"csv": str(table.path), "markdown": f"{stem}.md", "figure": f"{stem}.png"}
             show_json({**files, "rows": rows})
         else:
             print(page, end="")
     refuse_failures(errors)
+
+
+def _draw_rates(rows: Sequence[Cells], path: str) -> None:
+    drawing.draw_bubble_rates([_numbers(row) for row in rows], path)
 
 
 def _numbers(row: Cells) -> dict[str, Any]:
@@ -206,9 +212,5 @@ def _realistic(
     tasks = plan_realistic(
         choose_realistic(settings), Options(time_limit, workers, seed, max_memory=max_memory)
     )
-
-    def report(rows: list[Cells], stem: str) -> str:
-        draw_avoided(rows, f"{stem}.png")
-        return realistic_markdown(rows)
-
-    _fill_and_report(Table(path, REALISTIC_FORM), tasks, time_limit, newest, report, as_json)
+    report = _Report(newest, realistic_markdown, draw_avoided)
+    _fill_and_report(Table(path, REALISTIC_FORM), tasks, time_limit, report, as_json)

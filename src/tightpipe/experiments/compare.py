@@ -15,7 +15,7 @@ from ..core.integers import check_int
 from ..core.options import Options
 from ..settings import Setting, load_settings
 from .sweep.axes import OWN, UNCHANGED, Change, memory_of_activations, parse_objective
-from .sweep.experiment import Experiment, Problem, usual_hard_limit
+from .sweep.experiment import Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.problems import choose_settings, file_problem, setting_problem
 from .sweep.row import Row
@@ -101,19 +101,13 @@ def plan_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
 
 
 def _plan(problems: Sequence[Problem], comparison: Comparison) -> list[Task]:
-    options = comparison.options
-    limit = options.time_limit or 0.0
     return combine(
         Experiment(
             problems=tuple(_with_link(problem, comparison.link_occupancy) for problem in problems),
             memory=tuple(map(_memory_change, comparison.memory)),
             objectives=(parse_objective(comparison.objective),),
             methods=comparison.methods,
-            time_limits=(limit,),
-            hard_limit=usual_hard_limit(limit),
-            seeds=(options.seed,),
-            threads=options.threads,
-            max_memory=options.max_memory,
+            **conditions(comparison.options),
         )
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..core.errors import InputError
 from ..core.options import Options
 from ..settings import load_realistic
-from .sweep.experiment import Experiment, Problem, usual_hard_limit
+from .sweep.experiment import Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.task import Task
 from .table import Cells, Form, Solve
@@ -56,18 +56,13 @@ def plan_realistic(names: Sequence[str], options: Options) -> list[Task]:
 def _grids(name: str, options: Options) -> Iterator[Experiment]:
     """Yield the greedy at median and at true costs, then the methods that search."""
     instance = load_realistic()[name].instance()
-    limit = options.time_limit or 0.0
     for methods, costs in ((("greedy-v",), ("median", "true")), (METHODS[2:], ("true",))):
         yield Experiment(
             problems=(Problem(name, instance.placement.name, lambda _: instance),),
             methods=methods,
             costs=costs,
             keep_equal_costs=True,
-            time_limits=(limit,),
-            hard_limit=usual_hard_limit(limit),
-            seeds=(options.seed,),
-            threads=options.threads,
-            max_memory=options.max_memory,
+            **conditions(options),
         )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from ...core.instance import Instance
+from ...core.options import Options
 from .axes import UNCHANGED, Change
 
 _GRACE = 60.0  # seconds beyond the longest time limit before a solve is killed
@@ -90,6 +91,18 @@ class Experiment:
     keep_equal_costs: bool = False
     figure: FigureKind | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
+
+
+def conditions(options: Options) -> dict[str, Any]:
+    """Return the entries of an experiment whose solves all have these options."""
+    limit = options.time_limit or 0.0
+    return {
+        "time_limits": (limit,),
+        "hard_limit": usual_hard_limit(limit),
+        "seeds": (options.seed,),
+        "threads": options.threads,
+        "max_memory": options.max_memory,
+    }
 
 
 def usual_hard_limit(time_limit: float) -> float:
