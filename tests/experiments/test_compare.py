@@ -245,6 +245,16 @@ def test_a_solve_that_fails_is_no_row_and_is_tried_again(tmp_path: Path) -> None
     assert "toy-4x8 link 9" in table.with_suffix(".md").read_text()
 
 
+def test_a_cap_on_memory_reaches_the_solve() -> None:
+    toy = choose_settings("toy-4x8")
+    capped, free = (
+        plan_settings(toy, Comparison(("2p",), ("cpsat",), "device_span", Options(max_memory=most)))
+        for most in (2.0, None)
+    )
+    assert json.loads(capped[0].payload)["max_memory"] == 2.0
+    assert "max_memory" not in json.loads(free[0].payload)
+
+
 def test_limits_that_are_equal_are_solved_once() -> None:
     comparison = Comparison(("2p", "2.0p", "7/3p"), ("list",), "device_span", Options())
     tasks = plan_settings(choose_settings("toy-4x8,1.5B-8x24"), comparison)
