@@ -11,13 +11,9 @@ of up to 4 devices and 8 microbatches (``results/exact_random.csv``).
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from math import inf
 from pathlib import Path
@@ -25,33 +21,30 @@ from typing import Any
 
 import click
 
-from tightpipe import InputError, Instance, Memory, Placement
+from tightpipe import Instance, Memory, Placement
+from tightpipe.cli.filling import fill_table, refuse_failures
 from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
-from tightpipe.core.interruption import raise_again
-from tightpipe.core.result import LogEntry, Result
 from tightpipe.drawing import draw_gap_over_time
-from tightpipe.experiments.row_store import Row, RowStore
-from tightpipe.experiments.solve_columns import allowance_columns, result_columns
-from tightpipe.solver.best import solve_best
-from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.milp import solve_milp
-from tightpipe.solving.starts import warm_starts
-from tightpipe.terminal.progress_bar import progress_bar
+from tightpipe.experiments.sweep.experiment import Experiment, Problem, conditions, usual_hard_limit
+from tightpipe.experiments.sweep.grid import combine
+from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.table import Cells, Form, Solve, Table
+from tightpipe.experiments.table_cells import cells
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from small_instances import random_instance
 
-SOLVERS: dict[str, Callable[..., Result]] = {
-    "CP-SAT lattice": solve_cpsat,
-    "CP-SAT plain": partial(solve_cpsat, formulation="plain"),
-    "MILP HiGHS": partial(solve_milp, backend="highs"),
-    "MILP CBC": partial(solve_milp, backend="cbc"),
-    "best": solve_best,
+SOLVERS = {
+    "CP-SAT lattice": "cpsat",
+    "CP-SAT plain": "cpsat:plain",
+    "MILP HiGHS": "milp",
+    "MILP CBC": "milp:cbc",
+    "best": "best",
 }
+"""The methods by the names that they have in the tables."""
 STARTS = ("none", "best")
-FAILED = "failed"  # status of a row whose process died; it is run again by the next run
 _VERSIONS = ("tightpipe_version", "ortools_version", "highspy_version", "pulp_version")
 _OPTIONS = ("workers", "seed", "time_limit", *_VERSIONS)
 KEY = ("instance", "method", "start", *_OPTIONS)
@@ -59,7 +52,6 @@ COLUMNS = (
     *("instance", "placement", "method", "start", "status", "cost", "work", "bubble", "bound", "proof"),
     *("gap", "seconds", "cpu_seconds", *_OPTIONS, "host_cpus", "finished_at", "reason", "trace"),
 )
-_LATE = 60.0  # seconds over its time limit after which a process is killed
 
 
 def _instance(placement: str, p: int, n: int, times: Sequence[int], memory: Memory) -> Instance:
@@ -116,104 +108,82 @@ ALL = INSTANCES | _LARGER | RANDOM
 SETS = {"fixed": list(INSTANCES), "goals": list(GOALS), "random": list(RANDOM)}
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One row to compute."""
-
-    instance: str
-    method: str
-    start: str
-    allowance: Allowance
-
-    def key_columns(self) -> Mapping[str, object]:
-        """Return what makes two rows the same experiment."""
-        return {
-            "instance": self.instance,
-            "method": self.method,
-            "start": self.start,
-            "highspy_version": version("highspy"),
-            "pulp_version": version("pulp"),
-            **allowance_columns(self.allowance, searches=True),
-        }
-
-    def row(self) -> dict[str, object]:
-        """Solve in a process of its own; a process that fails is a row too."""
-        placement = ALL[self.instance].placement.name
-        unknown = dict.fromkeys(COLUMNS) | {"placement": placement, "host_cpus": os.cpu_count()}
-        return unknown | self.key_columns() | self._answer()
-
-    def _answer(self) -> dict[str, object]:
-        allowed = self.allowance
-        limits = [str(v) for v in (allowed.time_limit, allowed.workers, allowed.seed)]
-        command = [sys.executable, __file__, "--alone", self.instance, self.method, self.start, *limits]
-        try:
-            most = 2 * (allowed.time_limit or 0) + _LATE
-            done = subprocess.run(command, capture_output=True, text=True, timeout=most)
-        except subprocess.TimeoutExpired as error:
-            return {"status": FAILED, "reason": f"killed after {error.timeout:g} s"}
-        if done.returncode:
-            why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            return {"status": FAILED, "reason": why}
-        answer: dict[str, object] = json.loads(done.stdout)
-        return answer
+def _name(solve: Solve) -> object:
+    return next(name for name, method in SOLVERS.items() if method == solve.row.method)
 
 
-def _solve_alone(name: str, method: str, start: str, limit: str, workers: str, seed: str) -> dict[str, Any]:
-    """Solve in this process and return the columns of what came of it.
-
-    The first call of a compiled loop takes it from a cache; a tiny solve comes first, and is not counted.
-    """
-    instance, solver = ALL[name], SOLVERS[method]
-    tiny = _linear(2, 2, (2, 3, 1, 1), 8)
-    solver(tiny, UNLIMITED.within(5.0), warm_starts(tiny)[-1][1])
-    warm_start = warm_starts(instance)[0][1] if start == "best" else None
-    before = sum(os.times()[:4])
-    try:
-        budget = Allowance(float(limit), int(workers), int(seed)).begin()
-        result = solver(instance, budget, warm_start)
-    except InputError as error:
-        return {"status": "refused", "reason": str(error)}
-    found = {column: value for column, value in result_columns(result).items() if column in COLUMNS}
-    cpu = f"{sum(os.times()[:4]) - before:.3f}"
-    trace = [_seconds_and_gap(entry) for entry in result.log]
-    return found | {"cpu_seconds": cpu, "reason": result.reason, "trace": json.dumps(trace)}
+def _cpu_seconds(solve: Solve) -> object:
+    spent = None if solve.outcome is None else solve.outcome.cpu_seconds
+    return None if spent is None else f"{spent:.3f}"
 
 
-def _seconds_and_gap(entry: LogEntry) -> tuple[float, float]:
-    assert entry.cost is not None
-    assert entry.bound is not None
-    return round(entry.seconds, 3), round((entry.cost - entry.bound) / entry.cost, 6)
+def _trace(solve: Solve) -> str:
+    """Return seconds and gap of each incumbent and bound, as JSON."""
+    entries = json.loads(solve.row.trace or "[]")
+    return json.dumps([[seconds, round((cost - bound) / cost, 6)] for seconds, cost, bound in entries])
+
+
+FORM = Form(
+    cells(
+        COLUMNS,
+        {
+            "method": _name,
+            "cpu_seconds": _cpu_seconds,
+            "highspy_version": lambda _: version("highspy"),
+            "pulp_version": lambda _: version("pulp"),
+            "trace": _trace,
+        },
+    ),
+    KEY,
+)
 
 
 def plan(instances: str, allowance: Allowance) -> list[Task]:
-    """Return the rows in the order in which they are computed; the method best has a start of its own."""
-    if instances != "fixed":
-        return [
-            Task(name, method, "best", replace(allowance, seed=allowance.seed + k))
-            for name in SETS[instances]
-            for method in ("CP-SAT lattice", "best")
-            for k in range(_SEEDS if instances == "goals" and GOALS[name] < _LONG else 1)
-        ]
+    """Return the solves in the order in which they are run."""
     return [
-        Task(name, method, start, allowance)
+        task
         for name in SETS[instances]
-        for method in SOLVERS
-        for start in (STARTS if method != "best" else ("best",))
+        for grid in _grids(instances, name, allowance)
+        for task in combine(grid)
     ]
 
 
-def markdown(instances: str, rows: Sequence[Row]) -> str:
+def _grids(instances: str, name: str, allowance: Allowance) -> Iterator[Experiment]:
+    """Yield what is solved of an instance; the method best has a start of its own."""
+    if instances == "fixed":
+        exact = tuple(method for method in SOLVERS.values() if method != "best")
+        yield _grid(name, exact, STARTS, (allowance.seed,), allowance)
+        yield _grid(name, ("best",), ("best",), (allowance.seed,), allowance)
+        return
+    count = _SEEDS if instances == "goals" and GOALS[name] < _LONG else 1
+    seeds = tuple(range(allowance.seed, allowance.seed + count))
+    yield _grid(name, ("cpsat", "best"), ("best",), seeds, allowance)
+
+
+def _grid(
+    name: str, methods: tuple[str, ...], starts: tuple[str, ...], seeds: tuple[int, ...], allowance: Allowance
+) -> Experiment:
+    instance = ALL[name]
+    return Experiment(
+        problems=(Problem(name, instance.placement.name, lambda _: instance),),
+        methods=methods,
+        warm_starts=starts,
+        **conditions(allowance) | {"seeds": seeds},
+    )
+
+
+def markdown(instances: str, rows: Sequence[Cells]) -> str:
     """Return the table of a set, and under which conditions it was measured."""
     lines, meaning = _TABLES[instances](rows)
     table = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([*table, "", meaning, "", _conditions(rows), ""])
 
 
-Table = tuple[list[list[str]], str]
+Lines = tuple[list[list[str]], str]
 """Lines of cells, the first two of them the head, and what they mean."""
 
 
-def _fixed_table(rows: Sequence[Row]) -> Table:
+def _fixed_table(rows: Sequence[Cells]) -> Lines:
     """Return instance x method, from nothing and from the best heuristic."""
     methods = _methods(rows)
     lines = [["instance", *methods], ["---"] * (1 + len(methods))]
@@ -228,7 +198,7 @@ def _fixed_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def _goals_table(rows: Sequence[Row]) -> Table:
+def _goals_table(rows: Sequence[Cells]) -> Lines:
     """Return instance x method beside the time to keep."""
     methods = _methods(rows)
     lines = [["instance", "optimum", "to prove within", *methods], ["---"] * (3 + len(methods))]
@@ -243,7 +213,7 @@ def _goals_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def _random_table(rows: Sequence[Row]) -> Table:
+def _random_table(rows: Sequence[Cells]) -> Lines:
     """Return size and placement x method: how many are proven and what the longest proof took."""
     methods = _methods(rows)
     kinds = [{**row, "kind": _kind(row["instance"])} for row in rows]
@@ -267,26 +237,28 @@ def _kind(name: str) -> str:
 _TABLES = {"fixed": _fixed_table, "goals": _goals_table, "random": _random_table}
 
 
-def _methods(rows: Sequence[Row]) -> list[str]:
+def _methods(rows: Sequence[Cells]) -> list[str]:
     return [method for method in SOLVERS if any(row["method"] == method for row in rows)]
 
 
-def _by(rows: Sequence[Row], column: str, methods: Sequence[str]) -> list[tuple[str, dict[str, list[Row]]]]:
+def _by(
+    rows: Sequence[Cells], column: str, methods: Sequence[str]
+) -> list[tuple[str, dict[str, list[Cells]]]]:
     """Return the rows of each value of a column, by method."""
-    groups: dict[str, dict[str, list[Row]]] = {}
+    groups: dict[str, dict[str, list[Cells]]] = {}
     for row in rows:
         mine = groups.setdefault(row[column], {method: [] for method in methods})
         mine[row["method"]].append(row)
     return list(groups.items())
 
 
-def _outcome(row: Row, seconds: str = "cpu_seconds") -> str:
+def _outcome(row: Cells, seconds: str = "cpu_seconds") -> str:
     if row["status"] == "optimal":
         return f"{float(row[seconds]):.1f} s"
     return f"{float(row['gap']):.2%}" if row["gap"] else row["status"]
 
 
-def _median(rows: Sequence[Row]) -> str:
+def _median(rows: Sequence[Cells]) -> str:
     """Return the median time to proof, an open one being the longest, and the range of several."""
     # a process that failed tells no seconds
     times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"] or inf)))
@@ -296,19 +268,19 @@ def _median(rows: Sequence[Row]) -> str:
     return f"{median} ({_outcome(times[0], 'seconds')} to {_outcome(times[-1], 'seconds')})"
 
 
-def _longest(rows: Sequence[Row]) -> str:
+def _longest(rows: Sequence[Cells]) -> str:
     proven = [float(row["cpu_seconds"]) for row in rows if row["status"] == "optimal"]
     return f"{len(proven)} of {len(rows)}, {max(proven, default=0.0):.1f} s"
 
 
-def _proven(rows: Sequence[Row], method: str) -> str:
+def _proven(rows: Sequence[Cells], method: str) -> str:
     by_start = [[row for row in rows if (row["method"], row["start"]) == (method, start)] for start in STARTS]
     return " / ".join(
         f"{sum(row['status'] == 'optimal' for row in mine)} of {len(mine)}" for mine in by_start if mine
     )
 
 
-def _conditions(rows: Sequence[Row]) -> str:
+def _conditions(rows: Sequence[Cells]) -> str:
     columns = ("host_cpus", "time_limit", "workers", "seed", *_VERSIONS)
     cpus, limit, workers, seed, own, ortools, highspy, pulp = (
         ", ".join(dict.fromkeys(row[column] for row in rows)) for column in columns
@@ -320,7 +292,7 @@ def _conditions(rows: Sequence[Row]) -> str:
     )
 
 
-def _points(row: Row) -> list[dict[str, Any]]:
+def _points(row: Cells) -> list[dict[str, Any]]:
     """Return the gap of a solve over time, for the figure; its last point is where it ended."""
     line = {"panel": row["instance"], "method": row["method"], "start": row["start"]}
     trace = json.loads(row["trace"] or "[]")
@@ -329,27 +301,7 @@ def _points(row: Row) -> list[dict[str, Any]]:
     return [line | {"seconds": seconds, "gap": gap} for seconds, gap in trace]
 
 
-def _run(tasks: Sequence[Task], store: RowStore) -> None:
-    """Compute the rows one after another; a solve that Ctrl-C ended is no row."""
-    longest = [task.allowance.time_limit or 0.0 for task in tasks]
-    with progress_bar(len(tasks), sum(longest)) as bar:
-        for done, task in enumerate(tasks, 1):
-            name = f"{task.instance}, {task.method} from {task.start}"
-            bar.begin(name)
-            row = task.row()
-            raise_again(row["reason"])
-            store.append(row)
-            text = f"{name}: {row['status']} gap {row['gap']} in {row['seconds']} s"
-            bar.finish(f"{text}; {row['reason']}" if row["reason"] else text, sum(longest[done:]))
-
-
-def _newest(tasks: Sequence[Task], store: RowStore) -> list[Row | None]:
-    """Return the newest row of each task under the same conditions, None where there is none."""
-    newest = {tuple(row[column] for column in KEY): row for row in store.rows()}
-    return [newest.get(tuple(str(task.key_columns()[column]) for column in KEY)) for task in tasks]
-
-
-def _report(instances: str, rows: Sequence[Row], stem: str) -> None:
+def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
     write_text(f"{stem}.md", markdown(instances, rows))
     if instances == "fixed":
         draw_gap_over_time([point for row in rows for point in _points(row)], f"{stem}.png")
@@ -363,30 +315,21 @@ def _report(instances: str, rows: Sequence[Row], stem: str) -> None:
 @click.option(
     "-o", "--output", help="CSV to extend.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
 )
-@click.option("--alone", nargs=6, hidden=True, help="Solve here and print JSON: what the processes run.")
-def main(
-    instances: str,
-    time_limit: float,
-    workers: int,
-    seed: int,
-    output: str | None,
-    alone: tuple[str, ...] | None,
-) -> None:
+def main(instances: str, time_limit: float, workers: int, seed: int, output: str | None) -> None:
     """Compare exact solvers; what is in the CSV under the same conditions is not solved again."""
-    if alone:
-        print(json.dumps(_solve_alone(*alone)))
-        return
-    output = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
+    path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
     tasks = plan(instances, Allowance(time_limit, workers, seed))
-    store = RowStore(Path(output), COLUMNS)
-    known = zip(tasks, _newest(tasks, store), strict=True)
-    todo = [task for task, row in known if row is None or row["status"] == FAILED]
-    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
-    _run(todo, store)
-    rows = [row for row in _newest(tasks, store) if row]
-    _report(instances, rows, str(Path(output).with_suffix("")))
-    print(Path(output).with_suffix(".md").read_text(encoding="utf-8"), end="")
+    table = Table(path, FORM)
+    errors = fill_table(table, tasks, usual_hard_limit(time_limit))
+    rows = table.rows_of(tasks)
+    if rows:
+        _report(instances, rows, str(table.path.with_suffix("")))
+        print(table.path.with_suffix(".md").read_text(encoding="utf-8"), end="")
+    refuse_failures(errors)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (InputError, StoppedError) as error:
+        sys.exit(f"exact.py: {error}")

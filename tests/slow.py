@@ -11,7 +11,16 @@ SLOW = (
     ),
     *(
         f"experiments/test_{name}.py"
-        for name in ("sweep", "dask", "compare", "slurm", "realistic", "published_tables", "latex_table")
+        for name in (
+            "sweep",
+            "dask",
+            "compare",
+            "exact",
+            "slurm",
+            "realistic",
+            "published_tables",
+            "latex_table",
+        )
     ),
     *("docs/test_documents.py", "solver/test_memory_limit.py", "core/test_files.py", "test_platforms.py"),
     *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold", "neighbourhood")),

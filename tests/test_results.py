@@ -7,6 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tightpipe.core.allowance import Allowance
+from tightpipe.experiments.compare import SETTINGS_FORM, Comparison, plan_settings
+from tightpipe.experiments.compare_report import latest, markdown
+from tightpipe.experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
+from tightpipe.experiments.realistic_report import newest, realistic_markdown
+from tightpipe.experiments.sweep import task as task_module
+from tightpipe.experiments.sweep.problems import choose_settings
+from tightpipe.experiments.table import Form, Table
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 
@@ -25,3 +33,44 @@ def test_no_row_is_older_than_the_bounds_by_formula(name: str) -> None:
         instance = settings[row["setting"]].instance(int(row["m_offset"]))
         assert best_bound(instance).value <= int(row["bound"]) <= int(row["cost"]), row
         assert (row["status"] == "optimal") == (row["bound"] == row["cost"]), row
+
+
+COMMANDS = {
+    "paper_table": ("active", "2p", Allowance(75, 2)),
+    "paper_table_long": ("all", "2p", Allowance(600, 1)),
+    "paper_table_3p": ("all", "3p", Allowance(30, 1)),
+}
+"""Settings, memory and limits of the commands that docs/results.md names."""
+
+
+def opened(name: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Open a committed table; tasks that are planned then have the versions of its rows."""
+    table = Table(RESULTS / f"{name}.csv", form)
+    row = table.rows()[0]
+    monkeypatch.setattr(task_module, "TIGHTPIPE", row["tightpipe_version"])
+    monkeypatch.setattr(task_module, "ORTOOLS", row["ortools_version"])
+    return table
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_committed_table_is_all_that_compare_continues_from(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, memory, options = COMMANDS[name]
+    table = opened(name, SETTINGS_FORM, monkeypatch)
+    before = table.path.read_bytes()
+    comparison = Comparison((memory,), ("greedy-v", "best"), "device_span", options)
+    assert table.missing(plan_settings(choose_settings(settings), comparison)) == []
+    assert table.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["paper_table", "paper_table_long"])
+def test_a_committed_page_is_that_of_its_table(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = opened(name, SETTINGS_FORM, monkeypatch)
+    assert markdown(latest(table.rows()), "greedy-v") == table.path.with_suffix(".md").read_text()
+
+
+def test_the_committed_table_is_all_that_realistic_continues_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = opened("realistic", REALISTIC_FORM, monkeypatch)
+    assert table.missing(plan_realistic(choose_realistic("all"), Allowance(100, 1))) == []
+    assert realistic_markdown(newest(table.rows())) == table.path.with_suffix(".md").read_text()

@@ -234,6 +234,16 @@ BAD: list[tuple[str, str]] = [
     ("compare --migrate -o none.csv", "none.csv: no such file"),
     ("compare --migrate -o negative.csv", "negative.csv: is not the table of an earlier version"),
     ("compare -o negative.csv", "negative.csv: has other columns"),
+    ("compare none.json", "none.json: no such file"),
+    ("compare s.json", "s.json: is a schedule file, must be an instance file"),
+    ("compare i.json ./i.json", "instances = './i.json': another file is called 'i' too, by which rows are told apart"),
+    ("compare i.json --settings active", "settings = 'active': give instance files or settings, not both"),
+    ("compare i.json --methods magic", "method = 'magic': must be one of"),
+    ("compare i.json --methods zb-h1", "methods = 'zb-h1': schedules placement linear; i has v"),
+    ("compare i.json --memory 2q", "memory = '2q': must be a positive number followed by p"),
+    ("compare i.json --memory 0.1p", "memory = '0.1p': does not fit i: "),
+    ("compare i.json --migrate", "migrate: goes with tables of published settings"),
+    ("compare i.json -o negative.csv", "negative.csv: has other columns"),
     ("realistic --settings magic", "settings = 'magic': must be all, or of"),
     ("realistic --migrate -o header.csv", "header.csv: is not the table of an earlier version"),
     ("table 6", "Invalid value for"),
@@ -257,7 +267,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(folder: Path) -> set[str]:
-    return {str(path) for path in folder.rglob("*") if path.suffix != ".lock"}
+    return {str(path) for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize(("command", "words"), BAD, ids=[command for command, _ in BAD])

@@ -16,10 +16,13 @@ from tightpipe import Instance, Status, solve
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.metrics import busiest, busy_times, imbalance
 from tightpipe.core.result import Result
-from tightpipe.experiments.compare import COLUMNS, choose_settings, plan, row_of
+from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, plan_settings
 from tightpipe.experiments.compare_report import markdown
-from tightpipe.experiments.solve_columns import result_columns
 from tightpipe.experiments.study.summary import write_summary
+from tightpipe.experiments.sweep.guarded_process import Outcome
+from tightpipe.experiments.sweep.problems import choose_settings
+from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.table import Solve, cell_text
 from tightpipe.explain import explain
 
 TIMES = [16, 10, 10, 10, 10, 10, 10, 18]  # an embedding and a head, both on device 0 of a V
@@ -89,15 +92,23 @@ def test_even_work_is_left_out_where_work_is_even() -> None:
     assert "even work" not in [entry.name for entry in found.relaxations]
 
 
+def written(task: Task, result: Result) -> dict[str, str]:
+    """Return the cells of a task's row, as far as this result tells them."""
+    names = ("cost", "work", "bubble", "bubble_rate", "imbalance", "bound", "gap")
+    values = {name: getattr(result, name) for name in names}
+    solve = Solve(task, Outcome({"state": "done", **values}))
+    return {column: cell_text(SETTINGS_FORM.columns[column](solve)) for column in COLUMNS}
+
+
 def test_tables_have_it(tmp_path: Path) -> None:
     instance = uniform(4, 8, (10, 10, 10))
     uneven = replace(instance, costs=replace(instance.costs, forward=TIMES, backward=TIMES, weight=TIMES))
-    assert result_columns(solve(uneven, "greedy-v"))["imbalance"] == "0.446809"
-    (task,) = plan(choose_settings("toy-4x8"), ["2p"], ["1f1b"], instance.objective, Allowance())
-    row = row_of(task, solve(task.instance, "1f1b"))
+    comparison = Comparison(("2p",), ("1f1b",), instance.objective, Allowance())
+    (task,) = plan_settings(choose_settings("toy-4x8"), comparison)
+    assert written(task, solve(uneven, "greedy-v"))["imbalance"] == "0.446809"
+    row = written(task, solve(task.instance, "1f1b"))
     assert (row["memory_of_1f1b"], row["imbalance"]) == ("2.000000", "0.000000")
-    written = {column: "" if row[column] is None else str(row[column]) for column in COLUMNS}
-    head, _, line, *_ = markdown([written], "1f1b").splitlines()
+    head, _, line, *_ = markdown([row], "1f1b").splitlines()
     assert head.endswith("| memory of 1F1B | imbalance |")
     assert line.endswith("| 2.00 | 0.000 |")
 

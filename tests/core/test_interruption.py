@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from experiments.sweeps import wait_until
 
-import tightpipe
 from tightpipe import Instance, Memory, Status, load_schedule, solve, validate
 from tightpipe.cli import main
-from tightpipe.core.allowance import Allowance
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance_file import save_instance
 from tightpipe.core.interruption import (
@@ -33,8 +33,7 @@ from tightpipe.core.interruption import (
 )
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import ignore
-from tightpipe.experiments import compare
-from tightpipe.experiments.row_store import RowStore
+from tightpipe.experiments.compare import FILES_FORM
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
@@ -330,14 +329,16 @@ def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch
         refutation.refutation_bound(HARD, 2000, UNLIMITED.within(60))
 
 
-def test_a_terminated_solve_is_no_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def terminated(instance: Instance, *_: Any, **__: Any) -> Any:
-        return replace(tightpipe.solve(instance, "list"), reason=TERMINATED)
-
-    monkeypatch.setattr(compare, "solve", terminated)
-    settings = compare.choose_settings("toy-4x8")
-    tasks = compare.plan(settings, ["2p"], ["list"], HARD.objective, Allowance(5))
-    store = RowStore(tmp_path / "rows.csv", compare.COLUMNS)
-    with pytest.raises(Terminated):
-        list(compare.run(tasks, store, lambda _: lambda _: None))
-    assert store.rows() == []
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_terminated_solve_is_no_row(number: signal.Signals, hard: Path, tmp_path: Path) -> None:
+    """A batch system may send its signal to the process of a solve, too."""
+    table = tmp_path / "rows.csv"
+    process = start("compare", hard, "--methods", "cpsat", "--time-limit", "300", "-o", table)
+    wait_until(lambda: bool(psutil.Process(process.pid).children()))
+    (child,) = psutil.Process(process.pid).children()
+    wait_until(lambda: child.cpu_times().user > 3)  # it solves
+    child.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "1 of the solves failed" in errors.splitlines()[-1]
+    assert table.read_text().splitlines() == [",".join(FILES_FORM.columns)]

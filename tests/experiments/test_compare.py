@@ -11,13 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import call
+from experiments.sweeps import INSTANCE
 
 from tightpipe import InputError
-from tightpipe.experiments.compare import COLUMNS, parse_memory
-from tightpipe.experiments.row_store import RowStore
+from tightpipe.core.allowance import Allowance
+from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, plan_settings
+from tightpipe.experiments.sweep.problems import choose_settings
+from tightpipe.experiments.table import Solve, Table
 from tightpipe.settings import load_settings
 from tightpipe.solving.methods import METHODS
 
+OWN = {**INSTANCE, "placement": "v", "microbatches": 3}
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SETTINGS = "toy-4x8,6.2B-8x24,1.5B-8x24,6.2B-8x24-swapped"
 
@@ -151,7 +156,7 @@ def test_a_file_with_other_columns_is_left_alone(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="other columns"):
-        RowStore(table, COLUMNS)
+        Table(table, SETTINGS_FORM)
     assert table.read_text() == "a,b\n1,2\n"
 
 
@@ -169,3 +174,89 @@ def test_settings_are_the_24_of_the_table() -> None:
     first = settings["6.2B-8x24"].instance()
     assert first.memory is not None
     assert first.memory_limit(0) == 4849664
+
+
+def compare_files(folder: Path, *arguments: str) -> list[dict[str, str]]:
+    """Compare greedy-v and list on instance files, and return the rows of the table."""
+    done = call("compare", *arguments, "--methods", "greedy-v,list", "-o", folder / "table.csv", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return read(folder / "table.csv")
+
+
+def test_own_instances_make_the_same_kind_of_table(tmp_path: Path) -> None:
+    (tmp_path / "even.json").write_text(json.dumps(OWN))
+    uneven = {**OWN, "forward": [10, 10, 10, 20], "objective": "makespan"}
+    (tmp_path / "uneven.json").write_text(json.dumps(uneven))
+    rows = compare_files(tmp_path, "even.json", "uneven.json")
+    assert list(rows[0]) == [*COLUMNS, "instance_hash"]
+    assert [(r["setting"], r["method"], r["objective"], r["f"], r["m_offset"], r["max_mem"]) for r in rows] == [
+        ("even", "greedy-v", "device_span", "10", "", "8"),
+        ("even", "list", "device_span", "10", "", "8"),
+        ("uneven", "greedy-v", "makespan", "", "", "8"),
+        ("uneven", "list", "makespan", "", "", "8"),
+    ]  # fmt: skip
+    page = (tmp_path / "table.md").read_text()
+    assert page.startswith("| setting | memory | greedy-v bubble rate | list bubble rate |")
+    assert "| uneven | own |" in page
+    assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+    rows = compare_files(tmp_path, "even.json", "--memory", "own,2.5p", "--objective", "makespan")
+    assert [(r["setting"], r["m_offset"], r["max_mem"], r["objective"]) for r in rows[4:]] == [
+        ("even", "", "8", "makespan"),
+        ("even", "", "8", "makespan"),
+        ("even", "1", "10", "makespan"),
+        ("even", "1", "10", "makespan"),
+    ]
+
+
+def test_a_file_that_was_edited_is_solved_anew(tmp_path: Path) -> None:
+    file = tmp_path / "my.json"
+    file.write_text(json.dumps(OWN))
+    first = compare_files(tmp_path, "my.json")
+    assert compare_files(tmp_path, "my.json") == first
+    file.write_text(json.dumps({**OWN, "comm": [[0, 1], [9, 0]]}))
+    both = compare_files(tmp_path, "my.json")
+    assert both[:2] == first
+    assert int(both[2]["cost"]) > int(first[0]["cost"])
+    file.write_text(json.dumps(OWN))
+    assert compare_files(tmp_path, "my.json") == both
+    (line,) = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| my ")]
+    assert f"{float(first[0]['bubble_rate']):.4f}" in line  # of the file as it is now
+
+
+def test_a_solve_that_fails_is_no_row_and_is_tried_again(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    arguments = (
+        "--settings",
+        "toy-4x8",
+        "--methods",
+        "greedy-v,milp",
+        "--link-occupancy",
+        "9",
+        "-o",
+        table,
+    )
+    done = [call("compare", *arguments) for _ in range(2)]
+    for each in done:
+        assert each.returncode == 1
+        assert "1 of the solves failed, the last one: " in each.stderr.splitlines()[-1]
+        assert "link_occupancy" in each.stderr.splitlines()[-1]
+    assert "2 rows, 1 of them already in" in done[1].stderr
+    assert [row["method"] for row in read(table)] == ["greedy-v"]
+    assert "toy-4x8 link 9" in table.with_suffix(".md").read_text()
+
+
+def test_a_cap_on_memory_reaches_the_solve() -> None:
+    toy = choose_settings("toy-4x8")
+    capped, free = (
+        plan_settings(toy, Comparison(("2p",), ("cpsat",), "device_span", Allowance(max_memory=most)))
+        for most in (2.0, None)
+    )
+    assert json.loads(capped[0].payload)["max_memory"] == 2.0
+    assert "max_memory" not in json.loads(free[0].payload)
+
+
+def test_limits_that_are_equal_are_solved_once() -> None:
+    comparison = Comparison(("2p", "2.0p", "7/3p"), ("list",), "device_span", Allowance())
+    tasks = plan_settings(choose_settings("toy-4x8,1.5B-8x24"), comparison)
+    cells = [SETTINGS_FORM.columns["m_offset"](Solve(task)) for task in tasks]
+    assert cells == [0, 1, 0, 2]

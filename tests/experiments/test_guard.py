@@ -92,6 +92,13 @@ def test_a_process_that_never_reads_is_an_outcome(monkeypatch: pytest.MonkeyPatc
     assert (values["state"], values["error"]) == ("failed", "crashed: SIGABRT")
 
 
+def test_a_cap_on_memory_ends_the_search_and_keeps_its_schedule() -> None:
+    outcome = run_guarded(payload("cpsat", LONG, max_memory=0.001), GENEROUS)
+    assert (outcome.values["state"], outcome.values["status"]) == ("done", "feasible")
+    assert "memory" in str(outcome.values["reason"])
+    assert outcome.schedule is not None
+
+
 def test_an_error_is_an_outcome() -> None:
     values = run_guarded(payload("no-such-method"), GENEROUS).values
     assert values["state"] == "failed"

@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe import InputError
+from tightpipe import InputError, Instance, Memory
+from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.realistic import (
-    COLUMNS,
-    METHODS,
-    choose_realistic,
-    missing_realistic,
-    plan_realistic,
-    run_realistic,
-)
+from tightpipe.experiments.realistic import METHODS, REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
-from tightpipe.experiments.row_store import RowStore
+from tightpipe.experiments.table import Table
 from tightpipe.settings import load_realistic, with_median_costs
 
 
@@ -42,17 +36,27 @@ def test_median_costs_are_uniform() -> None:
     assert {instance.memory_limit(d) for d in range(8)} == {12 * 74}
 
 
+def test_limits_stay_where_the_smallest_would_not_hold_an_activation_of_every_stage() -> None:
+    memory = Memory([1, 9], [-1, -9], 0, [2, 30])
+    costs = {"forward": [10, 20], "backward": [10, 30], "weight": 5, "comm": 1}
+    instance = Instance.uniform(devices=2, microbatches=4, placement="linear", memory=memory, **costs)
+    median = with_median_costs(instance)
+    assert [median.memory_limit(d) for d in range(2)] == [2, 30]
+    assert [median.duration(0, s) for s in range(2)] == [10, 10]
+
+
 def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
-    store = RowStore(tmp_path / "rows.csv", COLUMNS)
+    table = Table(tmp_path / "rows.csv", REALISTIC_FORM)
     tasks = plan_realistic(["recompute-4x12-tight"], Allowance(time_limit=2, workers=1))
-    first = run_realistic(tasks[:1], store, lambda _: lambda _: None)
-    assert [task.method for task, _ in first] == [METHODS[0]]
-    left = missing_realistic(tasks, store)
-    assert [task.method for task in left] == list(METHODS[1:])
-    for task, result in run_realistic(left, store, lambda _: lambda _: None):
-        assert result.cost is not None, task
-    assert missing_realistic(tasks, store) == []
-    rows = store.rows()
+    assert fill_table(table, tasks[:1], 300) == []
+    assert [row["method"] for row in table.rows()] == [METHODS[0]]
+    left = table.missing(tasks)
+    assert [(task.row.method, task.row.costs) for task in left] == [(name, "true") for name in METHODS[1:]]
+    assert fill_table(table, tasks, 300) == []
+    assert table.missing(tasks) == []
+    rows = table.rows()
+    assert [row["method"] for row in rows] == list(METHODS)
+    assert all(row["cost"] for row in rows)
     assert avoided(rows, "improve")["recompute-4x12-tight"] > 0
     assert "improve avoids" in realistic_markdown(rows)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,24 @@ from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance import Objective
-from ..experiments.compare import COLUMNS, Task, choose_settings, lacking, missing, plan, row_of, run
+from ..experiments.compare import FILES_FORM, SETTINGS_FORM, Comparison, lacking, plan_files, plan_settings
 from ..experiments.compare_report import latest, markdown
 from ..experiments.compare_report import latex_table as compare_latex
-from ..experiments.latex_table import write_latex
+from ..experiments.latex_table import LatexTable, write_latex
+from ..experiments.migrate_table import migrate_table
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
 from ..experiments.published_tables import latex_table as published_latex
-from ..experiments.realistic import COLUMNS as REALISTIC_COLUMNS
-from ..experiments.realistic import choose_realistic, missing_realistic, plan_realistic, run_realistic
+from ..experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
 from ..experiments.realistic import lacking as lacking_realistic
 from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
-from ..experiments.row_store import Row, RowStore, migrate_table
-from ..solving.ensure_compiled import ensure_compiled
+from ..experiments.sweep.axes import OWN
+from ..experiments.sweep.experiment import usual_hard_limit
+from ..experiments.sweep.problems import choose_settings
+from ..experiments.sweep.task import Task
+from ..experiments.table import Cells, Table
 from ..terminal.console import show_json, show_table
-from ..terminal.progress_bar import progress_bar
 from .common import check_latex, cli, json_option, latex_options, search_options, show, summary_beside
+from .filling import fill_table, refuse_failures
 
 _migrate_option = click.option(
     "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
@@ -36,18 +39,28 @@ _migrate_option = click.option(
 
 
 @cli.command("compare")
-@click.option("--settings", default="active", show_default=True, help="active, all, or names.")
+@click.argument("instances", nargs=-1, metavar="[INSTANCES]...")
+@click.option("--settings", help="active, all, or names.  [default: active, without INSTANCES]")
 @click.option(
     "--memory",
-    default="2p",
-    show_default=True,
-    help="Limits, e.g. 2p,2.5p,3p; p is what p forward activations of one stage take, in every placement.",
+    help="Limits, e.g. 2p,2.5p,3p; p is what p forward activations of one stage take, in every placement; "
+    "or own.  [default: 2p; of INSTANCES own]",
 )
-@click.option("--methods", default="greedy-v,best", show_default=True, help="Names from `tightpipe methods`.")
 @click.option(
-    "--objective", type=click.Choice([str(o) for o in Objective]), default="device_span", show_default=True
+    "--methods",
+    help="Names from `tightpipe methods`; the others are measured against the first.  "
+    "[default: greedy-v,best; of INSTANCES list,best]",
 )
-@click.option("-o", "--output", default="results/paper_table.csv", show_default=True, help="CSV to extend.")
+@click.option(
+    "--objective",
+    type=click.Choice([str(o) for o in Objective]),
+    help="[default: device_span; of INSTANCES their own]",
+)
+@click.option(
+    "-o",
+    "--output",
+    help="CSV to extend.  [default: results/paper_table.csv; of INSTANCES results/own_table.csv]",
+)
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @_migrate_option
 @click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
@@ -55,11 +68,12 @@ _migrate_option = click.option(
 @search_options(75.0)
 @json_option
 def _compare(
-    settings: str,
-    memory: str,
-    methods: str,
-    objective: str,
-    output: str,
+    instances: tuple[str, ...],
+    settings: str | None,
+    memory: str | None,
+    methods: str | None,
+    objective: str | None,
+    output: str | None,
     link_occupancy: int,
     migrate: bool,
     fresh: bool,
@@ -71,66 +85,99 @@ def _compare(
     max_memory: float | None,
     as_json: bool,
 ) -> None:
-    """Compare methods on the papers' settings: one CSV row per setting, memory limit and method.
+    """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
 
-    Rows that are already in the CSV (same setting, limit, method, options and versions) are not
+    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix.
+
+    Rows that are already in the CSV (same instance, limit, method, options and versions) are not
     computed again, so an interrupted run continues where it stopped.
     """
     check_latex(latex, caption)
-    names = [name.strip() for name in methods.split(",")]
-    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory)
-    chosen = choose_settings(settings)
-    tasks = plan(chosen, memory.split(","), names, Objective(objective), allowance, link_occupancy)
+    own = bool(instances)
+    comparison = Comparison(
+        tuple((memory or (OWN if own else "2p")).split(",")),
+        tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
+        objective or OWN,
+        Allowance(time_limit, workers, seed, max_memory=max_memory),
+        link_occupancy,
+    )
+    path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
+    if own:
+        _refuse_beside_files(settings, migrate)
+        tasks = plan_files(instances, comparison)
+    else:
+        tasks = plan_settings(choose_settings(settings or "active"), comparison)
+    if migrate:
+        return show({"csv": str(path), "migrated": migrate_table(path, SETTINGS_FORM, lacking)}, as_json)
+    if fresh and path.exists():
+        old = path.resolve()  # a link goes on leading to the new rows
+        old.replace(f"{old}.bak")
+    table = Table(path, FILES_FORM if own else SETTINGS_FORM)
+    report = _Report(
+        latest,
+        lambda rows: markdown(rows, comparison.methods[0]),
+        _draw_rates,
+        lambda rows: compare_latex(rows, caption),
+        latex,
+    )
+    _fill_and_report(table, tasks, time_limit, report, as_json)
+
+
+def _csv(output: str) -> Path:
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
+    return Path(output)
+
+
+def _refuse_beside_files(settings: str | None, migrate: bool) -> None:
+    if settings is not None:
+        raise InputError("give instance files or settings, not both", key="settings", value=settings)
     if migrate:
-        return show({"csv": output, "migrated": migrate_table(Path(output), COLUMNS, lacking)}, as_json)
-    if fresh and Path(output).exists():
-        old = Path(output).resolve()  # a symbolic link keeps its target's path, where the new rows will be
-        old.replace(f"{old}.bak")
-    store = RowStore(Path(output), COLUMNS)
-    todo = missing(tasks, store)
-    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
-    if todo:
-        ensure_compiled()  # otherwise the seconds of the first rows would include the compilation
-    _run_tasks(todo, store)
-    if latex is not None:
-        write_latex(compare_latex(store.rows(), caption), latex)
-    with summary_beside(latex):
-        _write_report(store, output, names[0], as_json)
+        raise InputError("goes with tables of published settings, not with instance files", key="migrate")
 
 
-def _run_tasks(tasks: Sequence[Task], store: RowStore) -> None:
-    left = sum(_seconds(task) for task in tasks)
-    with progress_bar(len(tasks), left) as bar:
-        for task, result in run(tasks, store, lambda t: bar.begin(f"{t.label} {t.method}")):
-            row = row_of(task, result)
-            left -= _seconds(task)
-            shown = ("status", "bubble_rate", "bound", "gap")
-            numbers = " ".join(f"{column} {row[column]}" for column in shown)
-            text = f"{task.label} {task.method}: {numbers} in {result.seconds:.1f} s"
-            bar.finish(f"{text}; {result.reason}" if result.reason else text, left)
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """How a table is shown: which of several rows of a solve counts, and what page and figure say of them."""
+
+    newest: Callable[[Sequence[Cells]], list[Cells]]
+    page: Callable[[Sequence[Cells]], str]
+    draw: Callable[[Sequence[Cells], str], None]
+    latex: Callable[[Sequence[Cells]], LatexTable] | None = None
+    latex_file: str | None = None
 
 
-def _seconds(task: Task) -> float:
-    """Return about the longest time that a task takes, in seconds."""
-    return (task.allowance.time_limit or 0.0) if task.searches else 2.0
+def _fill_and_report(
+    table: Table, tasks: Sequence[Task], time_limit: float, report: _Report, as_json: bool
+) -> None:
+    """Fill a table, write its page and its figure beside it, and then say whether solves failed."""
+    errors = fill_table(table, tasks, usual_hard_limit(time_limit))
+    # where the table has rows under several conditions, the report is about those that were asked for
+    rows = report.newest([*table.rows(), *table.rows_of(tasks)])
+    if rows:
+        stem = str(table.path.with_suffix(""))
+        page = report.page(rows)
+        write_text(f"{stem}.md", page)
+        report.draw(rows, f"{stem}.png")
+        if report.latex is not None and report.latex_file is not None:
+            write_latex(report.latex(rows), report.latex_file)
+        with summary_beside(report.latex_file):
+            if as_json:
+                files = {"csv": str(table.path), "markdown": f"{stem}.md", "figure": f"{stem}.png"}
+                show_json({**files, "rows": rows})
+            else:
+                print(page, end="")
+    refuse_failures(errors)
 
 
-def _write_report(store: RowStore, output: str, baseline: str, as_json: bool) -> None:
-    rows = latest(store.rows())
-    stem = output.removesuffix(".csv")
-    write_text(f"{stem}.md", markdown(rows, baseline))
-    drawing.draw_bubble_rates([_numbers(row) for row in rows], f"{stem}.png")
-    if as_json:
-        show_json({"csv": output, "markdown": f"{stem}.md", "figure": f"{stem}.png", "rows": rows})
-    else:
-        print(Path(f"{stem}.md").read_text(encoding="utf-8"), end="")
+def _draw_rates(rows: Sequence[Cells], path: str) -> None:
+    drawing.draw_bubble_rates([_numbers(row) for row in rows], path)
 
 
-def _numbers(row: Row) -> dict[str, Any]:
-    """Return the fields of a CSV row that the figure draws, with numbers instead of texts."""
-    label = row["setting"] if row["m_offset"] == "0" else f"{row['setting']} 2p{int(row['m_offset']):+d}"
+def _numbers(row: Cells) -> dict[str, Any]:
+    """Turn the fields that the figure draws into numbers."""
+    offset = int(row["m_offset"] or 0)
+    label = f"{row['setting']} 2p{offset:+d}" if offset else row["setting"]
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
     rate = float(row["bubble_rate"]) if row["bubble_rate"] else None
     return {"setting": label, "method": row["method"], "bubble_rate": rate, **integers}
@@ -180,33 +227,12 @@ def _realistic(
 
     Rows that are already in the CSV are not computed again, so an interrupted run continues.
     """
-    if Path(output).suffix != ".csv":
-        raise InputError("must end in .csv", key="output", value=output)
+    path = _csv(output)
     if migrate:
-        rows = migrate_table(Path(output), REALISTIC_COLUMNS, lacking_realistic)
+        rows = migrate_table(path, REALISTIC_FORM, lacking_realistic)
         return show({"csv": output, "migrated": rows}, as_json)
-    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory)
-    tasks = plan_realistic(choose_realistic(settings), allowance)
-    store = RowStore(Path(output), REALISTIC_COLUMNS)
-    todo = missing_realistic(tasks, store)
-    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {output}", file=sys.stderr)
-    if todo:
-        ensure_compiled()
-    with progress_bar(len(todo), time_limit * len(todo) / 2) as bar:
-        for done, (task, result) in enumerate(run_realistic(todo, store, bar.begin), 1):
-            text = f"{task.name} {task.method}: {result.status} cost {result.cost} bound {result.bound}"
-            text = f"{text} in {result.seconds:.1f} s"
-            text = f"{text}; {result.reason}" if result.schedule is None else text
-            bar.finish(text, time_limit * (len(todo) - done) / 2)
-    _write_realistic(store, output, as_json)
-
-
-def _write_realistic(store: RowStore, output: str, as_json: bool) -> None:
-    rows = newest(store.rows())
-    stem = output.removesuffix(".csv")
-    write_text(f"{stem}.md", realistic_markdown(rows))
-    draw_avoided(rows, f"{stem}.png")
-    if as_json:
-        show_json({"csv": output, "markdown": f"{stem}.md", "figure": f"{stem}.png", "rows": rows})
-    else:
-        print(Path(f"{stem}.md").read_text(encoding="utf-8"), end="")
+    tasks = plan_realistic(
+        choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory)
+    )
+    report = _Report(newest, realistic_markdown, draw_avoided)
+    _fill_and_report(Table(path, REALISTIC_FORM), tasks, time_limit, report, as_json)

@@ -25,7 +25,7 @@ COMMANDS = {
     "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
     "compare": (
         "comparing",
-        "Compare methods on the papers' settings: one CSV row per setting, memory limit and method.",
+        "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",
     ),
     "compile": ("preparing", "Compile all inner loops now, so that no later command waits for it."),
     "explain": (

@@ -1,25 +1,27 @@
-"""Heuristic against exact: every setting x memory limit x method, one row each."""
+"""Heuristic against exact: methods on published settings or own instances at several memory limits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
-from ..core.activations import limits_of_activations
 from ..core.allowance import Allowance
 from ..core.errors import InputError
-from ..core.instance import Instance, Objective
+from ..core.instance import Instance
+from ..core.instance_file import instance_to_dict
 from ..core.integers import check_int
-from ..core.interruption import raise_again
-from ..core.progress import Progress
-from ..core.result import Result
 from ..settings import Setting, load_settings
-from ..solving.methods import find_method
-from ..solving.solve import solve
-from .row_store import Row, RowStore
-from .solve_columns import added_columns, allowance_columns, memory_column, result_columns
+from .sweep.axes import OWN, UNCHANGED, Change, memory_of_activations, parse_objective
+from .sweep.experiment import Experiment, Problem, conditions
+from .sweep.grid import combine
+from .sweep.problems import choose_settings, file_problem, setting_problem
+from .sweep.row import Row
+from .sweep.task import Task
+from .table import Cells, Form, Solve
+from .table_cells import Cell, added_cells, cells
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
@@ -34,65 +36,100 @@ _KEY = (
     *("setting", "m_offset", "placement", "objective", "method", "workers", "seed", "time_limit"),
     *("tightpipe_version", "ortools_version"),
 )
+_LINK = " link "  # between a setting's name and its link occupancy
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One row to compute."""
+class Comparison:
+    """What is the same for all problems of a comparison.
 
-    setting: Setting
-    m_offset: int
-    objective: Objective
-    method: str
+    Parameters
+    ----------
+    memory
+        Limits, e.g. ``2.5p``: times p forward activations of one stage; or ``own``, what a file says.
+    methods
+        Names of the methods; the first is the one that the others are measured against.
+    objective
+        Of all instances; ``own`` for each its own.
+    options
+        Limits and seed of each solve.
+    link_occupancy
+        Ticks that a message keeps its link busy; 0 leaves the instances as they are.
+    """
+
+    memory: tuple[str, ...]
+    methods: tuple[str, ...]
+    objective: str
     allowance: Allowance
     link_occupancy: int = 0
 
-    @property
-    def label(self) -> str:
-        """Name of the setting, with the link occupancy where messages can wait for each other."""
-        return f"{self.setting.name} link {self.link_occupancy}" if self.link_occupancy else self.setting.name
+    def __post_init__(self) -> None:
+        check_int("link_occupancy", self.link_occupancy, 0)
 
-    @property
-    def searches(self) -> bool:
-        """Whether time limit, workers and seed have a meaning for the method."""
-        return find_method(self.method).kind != "heuristic"
 
-    @property
-    def placement(self) -> str:
-        """The V placement of the settings, or for a method that cannot schedule it, the method's own."""
-        placements = find_method(self.method).placements
-        return "v" if "v" in placements else placements[0]
+def plan_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
+    """Return the solves on published settings in the order in which they are run.
 
-    @property
-    def instance(self) -> Instance:
-        """The problem of the row; its limit is in activations of a stage of its own placement."""
-        placed = self.setting.instance(objective=self.objective, placement=self.placement)
-        assert placed.memory is not None
-        limits = limits_of_activations(placed, 2 * placed.devices + self.m_offset)
-        memory = replace(placed.memory, limit=limits)
-        return replace(placed, memory=memory, costs=replace(placed.costs, link_occupancy=self.link_occupancy))
+    Raises
+    ------
+    InputError
+        If a method is unknown, or a limit no limit.
+    """
+    for setting in settings:
+        for limit in comparison.memory:
+            parse_memory(limit, setting.devices)
+    return _plan([setting_problem(setting) for setting in settings], comparison)
 
-    def key_columns(self) -> dict[str, object]:
-        """Return the columns that are known before the solve."""
-        setting, instance = self.setting, self.instance
-        return {
-            "setting": self.label,
-            "p": setting.devices,
-            "n": setting.microbatches,
-            "f": setting.forward,
-            "b": setting.backward,
-            "w": setting.weight,
-            "c": setting.comm,
-            "hidden": setting.hidden,
-            "heads": setting.heads,
-            "seq": setting.seq,
-            "m_offset": self.m_offset,
-            "max_mem": instance.memory_limit(0),
-            **memory_column(instance),
-            "placement": self.placement,
-            "objective": str(self.objective),
-            "method": self.method,
-        } | allowance_columns(self.allowance, searches=self.searches)
+
+def plan_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
+    """Return the solves on own instances, each named after its file without the suffix.
+
+    Raises
+    ------
+    InputError
+        If a file is no instance, two have the same name, a method is unknown or does not schedule the
+        placement of an instance, or a limit is no limit or does not fit.
+    """
+    problems: dict[str, Problem] = {}
+    for path in paths:
+        name = Path(path).stem
+        if name in problems:
+            rule = f"another file is called {name!r} too, by which rows are told apart: rename one"
+            raise InputError(rule, key="instances", value=path)
+        problems[name] = file_problem(path, name)
+    return _plan(list(problems.values()), comparison)
+
+
+def _plan(problems: Sequence[Problem], comparison: Comparison) -> list[Task]:
+    return combine(
+        Experiment(
+            problems=tuple(_with_link(problem, comparison.link_occupancy) for problem in problems),
+            memory=tuple(map(_memory_change, comparison.memory)),
+            objectives=(parse_objective(comparison.objective),),
+            methods=comparison.methods,
+            **conditions(comparison.allowance),
+        )
+    )
+
+
+def _with_link(problem: Problem, occupancy: int) -> Problem:
+    """Return the problem with links that a message keeps busy, which its name then says."""
+    if not occupancy:
+        return problem
+
+    def make(placement: str) -> Instance:
+        instance = problem.make(placement)
+        return replace(instance, costs=replace(instance.costs, link_occupancy=occupancy))
+
+    return Problem(f"{problem.name}{_LINK}{occupancy}", problem.placement, make)
+
+
+def _memory_change(text: str) -> Change:
+    if text == OWN:
+        return UNCHANGED
+    factor = _factor(text)
+    short = f"{float(factor):g}"
+    return memory_of_activations(f"{short if Fraction(short) == factor else factor}p", factor)
 
 
 def parse_memory(text: str, devices: int) -> int:
@@ -105,91 +142,68 @@ def parse_memory(text: str, devices: int) -> int:
     InputError
         If the text is not a number followed by p, or the limit is under one activation.
     """
-    try:
-        factor = Fraction(text.removesuffix("p")) if text.endswith("p") else None
-    except (ValueError, ZeroDivisionError):
-        factor = None
-    if factor is None or factor <= 0:
-        raise InputError("must be a positive number followed by p, e.g. 2.5p", key="memory", value=text)
+    factor = _factor(text)
     if factor * devices < 1:
         rule = f"must hold one forward activation: at least {Fraction(1, devices)}p at {devices} devices"
         raise InputError(rule, key="memory", value=text)
     return math.floor((factor - 2) * devices)
 
 
-def choose_settings(text: str) -> list[Setting]:
-    """Return the settings that ``active``, ``all`` or a comma-separated list of names stand for.
-
-    Raises
-    ------
-    InputError
-        If a name is unknown.
-    """
-    known = load_settings()
-    if text == "all":
-        return list(known.values())
-    if text == "active":
-        return [setting for setting in known.values() if setting.active]
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise InputError(f"must be active, all, or of {', '.join(known)}", key="settings", value=name)
-    return [known[name] for name in names]
+def _factor(text: str) -> Fraction:
+    try:
+        factor = Fraction(text.removesuffix("p")) if text.endswith("p") else None
+    except (ValueError, ZeroDivisionError):
+        factor = None
+    if factor is None or factor <= 0:
+        raise InputError("must be a positive number followed by p, e.g. 2.5p", key="memory", value=text)
+    return factor
 
 
-def plan(
-    settings: Sequence[Setting],
-    memory: Sequence[str],
-    methods: Sequence[str],
-    objective: Objective,
-    allowance: Allowance,
-    link_occupancy: int = 0,
-) -> list[Task]:
-    """Return the rows of a run in the order in which they are computed, checked before anything runs."""
-    check_int("link_occupancy", link_occupancy, 0)
-    for method in methods:
-        find_method(method)
-    return [
-        Task(setting, parse_memory(limit, setting.devices), objective, method, allowance, link_occupancy)
-        for setting in settings
-        for limit in memory
-        for method in methods
-    ]
+def _offset(row: Row) -> int | None:
+    """Return the limit in activations over 2p; None where it is the instance's own."""
+    return None if row.memory == OWN else parse_memory(row.memory, row.p)
 
 
-def missing(tasks: Sequence[Task], store: RowStore) -> list[Task]:
-    """Return the tasks that have no row yet, or whose heuristic is an installed package's.
-
-    Such a heuristic may have been edited since its row was computed, and it takes little time.
-    """
-    absent = set(store.missing(tasks, _KEY))
-    return [task for task in tasks if task in absent or find_method(task.method).code]
+def _of_the_setting(name: str) -> Cell:
+    return lambda solve: getattr(load_settings()[_setting_name(solve.row.problem)], name)
 
 
-def run(
-    tasks: Sequence[Task], store: RowStore, watch: Callable[[Task], Progress]
-) -> Iterator[tuple[Task, Result]]:
-    """Compute the tasks and append each row as it finishes.
-
-    A solve that Ctrl-C or SIGTERM ended early is no row: its KeyboardInterrupt is raised again instead.
-    """
-    for task in tasks:
-        allowance = task.allowance
-        result = solve(
-            task.instance,
-            task.method,
-            time_limit=allowance.time_limit,
-            workers=allowance.workers,
-            seed=allowance.seed,
-            max_memory=allowance.max_memory,
-            progress=watch(task),
-        )
-        raise_again(result.reason)
-        store.append(row_of(task, result))
-        yield task, result
+def _setting_name(problem: str) -> str:
+    return problem.split(_LINK)[0]
 
 
-def lacking(row: Row) -> dict[str, object]:
+def _if_one_number(name: str) -> Cell:
+    """Return what says a cost of the instance where it is the same everywhere."""
+
+    def say(solve: Solve) -> object:
+        value = instance_to_dict(solve.task.instance)[name]
+        return value if isinstance(value, int) else None
+
+    return say
+
+
+_TIMES = {"f": "forward", "b": "backward", "w": "weight", "c": "comm"}
+_SAME: dict[str, Cell] = {"m_offset": lambda solve: _offset(solve.row)}
+_SETTING_NAMES = _TIMES | {name: name for name in ("hidden", "heads", "seq")}
+
+SETTINGS_FORM = Form(
+    cells(COLUMNS, _SAME | {column: _of_the_setting(name) for column, name in _SETTING_NAMES.items()}), _KEY
+)
+"""The table of published settings. Its times are those of a stage of the V placement."""
+
+FILES_FORM = Form(
+    cells(
+        (*COLUMNS, "instance_hash"),
+        _SAME
+        | {column: _if_one_number(name) for column, name in _TIMES.items()}
+        | dict.fromkeys(("hidden", "heads", "seq"), lambda _: None),
+    ),
+    (*_KEY, "instance_hash"),
+)
+"""The table of own instances: the hash tells a file that was edited from the one that a row is about."""
+
+
+def lacking(row: Cells) -> dict[str, object]:
     """Return what a row of an earlier version says in the columns that it lacks.
 
     Raises
@@ -197,15 +211,12 @@ def lacking(row: Row) -> dict[str, object]:
     InputError
         If the row's limit is not that of its setting: it was not always counted in stages of the placement.
     """
-    (setting,) = choose_settings(row["setting"].split(" link ")[0])
-    task = Task(setting, int(row["m_offset"]), Objective(row["objective"]), row["method"], Allowance())
-    limit = task.instance.memory_limit(0)
-    if str(limit) != row["max_mem"]:
-        rule = f"2p{task.m_offset:+d} activations of {setting.name} in {task.placement} are {limit} now"
-        raise InputError(f"{rule}; remove such rows", key="max_mem", value=row["max_mem"])
-    return added_columns(task.instance)
-
-
-def row_of(task: Task, result: Result) -> dict[str, object]:
-    """Return the row of a finished task."""
-    return task.key_columns() | result_columns(result)
+    (setting,) = choose_settings(_setting_name(row["setting"]))
+    limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"
+    comparison = Comparison((limit,), (row["method"],), row["objective"], Allowance(0))
+    (task,) = plan_settings([setting], comparison)
+    if str(task.row.memory_limit) != row["max_mem"]:
+        said = f"2p{int(row['m_offset']):+d} activations of {setting.name} in {task.row.placement}"
+        rule = f"{said} are {task.row.memory_limit} now; remove such rows"
+        raise InputError(rule, key="max_mem", value=row["max_mem"])
+    return added_cells(task.instance)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from .latex_table import LatexTable
-from .row_store import Row
+from .sweep.axes import OWN
+from .table import Cells
 
 _DASH = "-"
 _MEANING = (
@@ -15,13 +16,13 @@ _MEANING = (
 )
 
 
-def latest(rows: Sequence[Row]) -> list[Row]:
+def latest(rows: Sequence[Cells]) -> list[Cells]:
     """Keep the newest row of each setting, memory limit, objective and method, in first-seen order."""
     newest = {(r["setting"], r["m_offset"], r["objective"], r["method"]): r for r in rows}
     return list(newest.values())
 
 
-def markdown(rows: Sequence[Row], baseline: str) -> str:
+def markdown(rows: Sequence[Cells], baseline: str) -> str:
     """Return the table; `baseline` is the method that the others are measured against."""
     kept = latest(rows)
     cells = _by_place(kept)
@@ -43,7 +44,7 @@ def markdown(rows: Sequence[Row], baseline: str) -> str:
     return "\n".join([*lines, "", *_conditions(kept), ""])
 
 
-def latex_table(rows: Sequence[Row], caption: str | None) -> LatexTable:
+def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
     """Return the table for a paper, with fewer columns; None as caption says what the columns are."""
     kept = latest(rows)
     methods = list(dict.fromkeys(row["method"] for row in kept))
@@ -56,11 +57,11 @@ def latex_table(rows: Sequence[Row], caption: str | None) -> LatexTable:
     return LatexTable([*texts, *methods, "bound", "gap"], body, methods, len(texts), caption or _MEANING)
 
 
-def _starred(row: Row | None) -> str:
+def _starred(row: Cells | None) -> str:
     return _rate(row) + ("*" if row is not None and row["status"] == "optimal" else "")
 
 
-def _bound_and_gap(found: Mapping[str, Row]) -> list[str]:
+def _bound_and_gap(found: Mapping[str, Cells]) -> list[str]:
     """Return the best bound as a bubble rate, and the gap between the best cost and it, of one placement."""
     first = next(iter(found.values()))
     same = [row for row in found.values() if row["placement"] == first["placement"]]
@@ -72,9 +73,9 @@ def _bound_and_gap(found: Mapping[str, Row]) -> list[str]:
     return [f"{(bound - int(first['work'])) / bound:.4f}", f"{(cost - bound) / cost:.2%}"]
 
 
-def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str, str], dict[str, Row]]:
+def _by_place(rows: Sequence[Cells]) -> dict[tuple[str, str, str], dict[str, Cells]]:
     """Return for each setting, memory limit and objective the rows by method."""
-    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
+    cells: dict[tuple[str, str, str], dict[str, Cells]] = {}
     for row in rows:
         cells.setdefault((row["setting"], row["m_offset"], row["objective"]), {})[row["method"]] = row
     return cells
@@ -85,21 +86,23 @@ def _line(fields: Sequence[str]) -> str:
 
 
 def _memory(m_offset: str) -> str:
+    if not m_offset:  # not in activations
+        return OWN
     offset = int(m_offset)
     return f"2p{offset:+d}" if offset else "2p"
 
 
-def _said(rows: Iterable[Row], column: str, digits: int) -> str:
+def _said(rows: Iterable[Cells], column: str, digits: int) -> str:
     """Return what the rows of a line say, each once, in the sequence of the methods."""
     said = (f"{float(row[column]):.{digits}f}" if row[column] else "-" for row in rows)
     return ", ".join(dict.fromkeys(said))
 
 
-def _rate(row: Row | None) -> str:
+def _rate(row: Cells | None) -> str:
     return f"{float(row['bubble_rate']):.4f}" if row and row["bubble_rate"] else "-"
 
 
-def _against(row: Row | None, base: Row | None) -> list[str]:
+def _against(row: Cells | None, base: Cells | None) -> list[str]:
     """Return rate, bound as a rate, gap, share of the baseline's bubble that is saved, status and proof."""
     if row is None or not row["cost"]:
         return ["-", "-", "-", "-", row["status"] if row else "-", "-"]
@@ -117,7 +120,7 @@ def _against(row: Row | None, base: Row | None) -> list[str]:
     ]
 
 
-def _conditions(rows: Sequence[Row]) -> list[str]:
+def _conditions(rows: Sequence[Cells]) -> list[str]:
     """Say under which conditions the rows were measured."""
     searched = [row for row in rows if row["time_limit"]]
     if not searched:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from time import perf_counter
+from collections.abc import Iterator, Sequence
 
 from ..core.allowance import Allowance
 from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.interruption import raise_again
-from ..core.progress import Progress
-from ..core.result import Result, Status
-from ..core.retime import retime
-from ..core.validate import validate
-from ..settings import load_realistic, with_median_costs
-from ..solving.solve import solve
-from .row_store import Row, RowStore
-from .solve_columns import added_columns, allowance_columns, memory_column, result_columns
+from ..settings import load_realistic
+from .sweep.experiment import Experiment, Problem, conditions
+from .sweep.grid import combine
+from .sweep.task import Task
+from .table import Cells, Form, Solve
+from .table_cells import added_cells, cells
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
@@ -30,24 +24,12 @@ COLUMNS = (
 _KEY = ("setting", "method", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version")
 
 
-@dataclass(frozen=True, slots=True)
-class RealisticTask:
-    """One row to compute."""
+def _method(solve: Solve) -> object:
+    return MEDIAN if solve.row.costs == "median" else solve.row.method
 
-    name: str
-    method: str
-    allowance: Allowance
 
-    @property
-    def instance(self) -> Instance:
-        """The problem of the row."""
-        return load_realistic()[self.name].instance()
-
-    def key_columns(self) -> dict[str, object]:
-        """Return the columns that are known before the solve."""
-        searches = self.method not in (MEDIAN, "greedy-v")
-        names: dict[str, object] = {"setting": self.name, "method": self.method}
-        return names | allowance_columns(self.allowance, searches=searches)
+REALISTIC_FORM = Form(cells(COLUMNS, {"method": _method}), _KEY)
+"""The table of the suite."""
 
 
 def choose_realistic(text: str) -> list[str]:
@@ -66,61 +48,25 @@ def choose_realistic(text: str) -> list[str]:
     return names
 
 
-def plan_realistic(names: Sequence[str], allowance: Allowance) -> list[RealisticTask]:
-    """Return the rows of a run in the order in which they are computed."""
-    return [RealisticTask(name, method, allowance) for name in names for method in METHODS]
+def plan_realistic(names: Sequence[str], allowance: Allowance) -> list[Task]:
+    """Return the solves of a run in the order in which they are run."""
+    return [task for name in names for grid in _grids(name, allowance) for task in combine(grid)]
 
 
-def missing_realistic(tasks: Sequence[RealisticTask], store: RowStore) -> list[RealisticTask]:
-    """Return the tasks that have no row yet."""
-    return store.missing(tasks, _KEY)
+def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
+    """Yield the greedy at median and at true costs, then the methods that search."""
+    instance = load_realistic()[name].instance()
+    for methods, costs in ((("greedy-v",), ("median", "true")), (METHODS[2:], ("true",))):
+        yield Experiment(
+            problems=(Problem(name, instance.placement.name, lambda _: instance),),
+            methods=methods,
+            costs=costs,
+            keep_equal_costs=True,
+            **conditions(allowance),
+        )
 
 
-def run_realistic(
-    tasks: Sequence[RealisticTask], store: RowStore, watch: Callable[[str], Progress]
-) -> Iterator[tuple[RealisticTask, Result]]:
-    """Compute the tasks and append each row as it finishes; one that a signal ended early is no row."""
-    for task in tasks:
-        result = _solve(task, watch(f"{task.name} {task.method}"))
-        raise_again(result.reason)
-        store.append(_row(task, result))
-        yield task, result
-
-
-def lacking(row: Row) -> dict[str, object]:
+def lacking(row: Cells) -> dict[str, object]:
     """Return what a row of an earlier version says in the columns that it lacks."""
     (name,) = choose_realistic(row["setting"])
-    return added_columns(load_realistic()[name].instance())
-
-
-def _solve(task: RealisticTask, progress: Progress) -> Result:
-    if task.method == MEDIAN:
-        return _greedy_at_median_costs(task.instance)
-    return solve(
-        task.instance,
-        task.method,
-        time_limit=task.allowance.time_limit,
-        workers=task.allowance.workers,
-        seed=task.allowance.seed,
-        max_memory=task.allowance.max_memory,
-        progress=progress,
-    )
-
-
-def _greedy_at_median_costs(instance: Instance) -> Result:
-    """Find the greedy's order at median costs, and run it at the true ones."""
-    begun = perf_counter()
-    found = solve(with_median_costs(instance), "greedy-v")
-    if found.schedule is None:
-        return Result(instance, MEDIAN, Status.UNKNOWN, None, None, found.seconds, reason=found.reason)
-    schedule = retime(instance, found.schedule.order)
-    broken = validate(instance, schedule)
-    seconds = perf_counter() - begun
-    if broken:
-        return Result(instance, MEDIAN, Status.UNKNOWN, None, None, seconds, reason=str(broken[0]))
-    return Result(instance, MEDIAN, Status.FEASIBLE, schedule, None, seconds)
-
-
-def _row(task: RealisticTask, result: Result) -> dict[str, object]:
-    shape: dict[str, object] = {"p": result.instance.devices, "n": result.instance.microbatches}
-    return task.key_columns() | shape | memory_column(task.instance) | result_columns(result)
+    return added_cells(load_realistic()[name].instance())

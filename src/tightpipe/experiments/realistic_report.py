@@ -8,18 +8,18 @@ from statistics import mean
 from .. import drawing
 from ..drawing.panels import Point
 from .realistic import METHODS
-from .row_store import Row
+from .table import Cells
 
 _BASELINE = "greedy-v"
 _COMPARED = tuple(method for method in METHODS if method != _BASELINE)
 
 
-def newest(rows: Sequence[Row]) -> list[Row]:
+def newest(rows: Sequence[Cells]) -> list[Cells]:
     """Keep the newest row of each instance and method, in first-seen order."""
     return list({(row["setting"], row["method"]): row for row in rows}.values())
 
 
-def avoided(rows: Sequence[Row], method: str) -> dict[str, float]:
+def avoided(rows: Sequence[Cells], method: str) -> dict[str, float]:
     """Return by instance the share of the greedy's avoidable bubble that a method avoids.
 
     Avoidable is what lies above the best bound of any method; instances where nothing does, or where
@@ -29,7 +29,7 @@ def avoided(rows: Sequence[Row], method: str) -> dict[str, float]:
     return {point["setting"]: point["share"] for point in points if point["share"] is not None}
 
 
-def realistic_markdown(rows: Sequence[Row]) -> str:
+def realistic_markdown(rows: Sequence[Cells]) -> str:
     """Return the table: bubbles in per cent of the cost, the bound's, and the mean share avoided."""
     head = ["instance", *(f"{method} bubble rate" for method in METHODS), "bound of the rate"]
     head += ["proof", "memory of 1F1B", "imbalance"]
@@ -67,7 +67,7 @@ def realistic_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
-def draw_avoided(rows: Sequence[Row], path: str) -> None:
+def draw_avoided(rows: Sequence[Cells], path: str) -> None:
     """Draw, per instance, each method's share of the greedy's avoidable bubble that it avoids.
 
     Raises
@@ -80,7 +80,7 @@ def draw_avoided(rows: Sequence[Row], path: str) -> None:
     drawing.draw_shares(points, path, x_label=label)
 
 
-def _point(name: str, mine: dict[str, Row], method: str) -> Point:
+def _point(name: str, mine: dict[str, Cells], method: str) -> Point:
     """Return the share that a method avoids on an instance, or why there is none."""
     missing = [m for m in (_BASELINE, method) if m not in mine or not mine[m]["cost"]]
     if missing:
@@ -95,14 +95,14 @@ def _place(name: str, method: str, share: float | None, why: str) -> Point:
     return {"setting": name, "method": method, "share": share, "why": why}
 
 
-def _by_instance(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
-    found: dict[str, dict[str, Row]] = {}
+def _by_instance(rows: Sequence[Cells]) -> dict[str, dict[str, Cells]]:
+    found: dict[str, dict[str, Cells]] = {}
     for row in rows:
         found.setdefault(row["setting"], {})[row["method"]] = row
     return found
 
 
-def _bound(mine: dict[str, Row]) -> int:
+def _bound(mine: dict[str, Cells]) -> int:
     return max((int(row["bound"]) for row in mine.values() if row["bound"]), default=1)
 
 

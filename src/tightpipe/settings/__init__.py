@@ -1,6 +1,7 @@
 """Instances from data files: the profiled settings of the papers, and a suite of realistic instances."""
 
-from .realistic import Realistic, load_realistic, with_median_costs
+from .median import with_median_costs
+from .realistic import Realistic, load_realistic
 from .table import Setting, load_settings
 from .table5 import Table5Row, load_table5
 

@@ -6,10 +6,8 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from statistics import median
 
 from ..core.instance import Instance, Memory
-from ..core.operation import OpKind
 
 _HELD, _FREED_BY_B, _FREED_BY_W = 74, 42, 32
 _PER_CENT = 100
@@ -58,28 +56,6 @@ class Realistic:
             return 0
         same_node = sender // self.node_size == receiver // self.node_size
         return self.comm if same_node else self.node_comm
-
-
-def with_median_costs(instance: Instance) -> Instance:
-    """Return the instance with each cost replaced by its median over stages or neighbouring devices.
-
-    This is the instance of a tool that takes only one number for each cost. The memory limit is the smallest.
-    """
-    stages, devices = range(instance.stages), range(instance.devices)
-    forward, backward, weight = (
-        int(median(instance.duration(kind, s) for s in stages)) for kind in (OpKind.F, OpKind.B, OpKind.W)
-    )
-    neighbours = [instance.comm(d, d + 1) for d in devices[:-1]]
-    limits = [limit for d in devices if (limit := instance.memory_limit(d)) is not None]
-    return Instance.uniform(
-        devices=instance.devices,
-        microbatches=instance.microbatches,
-        forward=forward,
-        backward=backward,
-        weight=weight,
-        comm=int(median(neighbours)),
-        memory=Memory(_HELD, -_FREED_BY_B, -_FREED_BY_W, min(limits)),
-    )
 
 
 @cache

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.bounds.formulas import best_bound
@@ -70,14 +71,15 @@ def find_method(method: str | OwnHeuristic) -> Method:
     """
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))
-    known = METHODS if method in METHODS else all_methods()
+    ours = METHODS | _VARIANTS
+    known = ours if method in ours else all_methods()
     if method not in known:
         raise InputError(f"must be one of {', '.join(known)}", key="method", value=method)
     return known[method]
 
 
 def is_heuristic(name: str) -> bool:
-    """Whether a schedule's method, as its file names it, is a heuristic that can be run again."""
+    """Return whether a schedule's method, as its file names it, is a heuristic that can be run again."""
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"
 
@@ -129,12 +131,13 @@ def _run_solver(
     return replace(result, seconds=time.perf_counter() - begin)
 
 
-def _load_cpsat() -> Run:
+def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
     from tightpipe.solver.cpsat import solve_cpsat
 
     def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
         refuse_unmodelled("cpsat", instance)
-        return _run_solver("cpsat", solve_cpsat, instance, budget, warm_start, progress)
+        solver = partial(solve_cpsat, formulation=formulation)
+        return _run_solver("cpsat", solver, instance, budget, warm_start, progress)
 
     return run
 
@@ -204,3 +207,9 @@ METHODS: dict[str, Method] = {
     ),
 }
 """Tightpipe's own methods by name."""
+
+_VARIANTS: dict[str, Method] = {
+    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
+    "milp:cbc": replace(METHODS["milp"], name="milp:cbc", load=partial(_load_milp, "cbc")),
+}
+"""Other formulations and backends of the methods, found by name but not listed: they are there to compare."""

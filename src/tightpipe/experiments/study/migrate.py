@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...core.errors import InputError
-from ...core.instance_file import instance_from_dict
 from ...core.metrics import imbalance, works
 from ..sweep.row import COLUMNS, Row, row_from_text
 from ..sweep.schema import migrate
@@ -52,9 +50,8 @@ def _row(cells: Mapping[str, str], task: Task | None) -> Row:
 
 
 def _of_the_instance(task: Task) -> dict[str, str]:
-    instance = instance_from_dict(json.loads(task.payload)["instance"])
     share = task.row.memory_of_1f1b
     return {
         "memory_of_1f1b": "" if share is None else str(share),
-        "imbalance": str(imbalance(works(instance))),
+        "imbalance": str(imbalance(works(task.instance))),
     }

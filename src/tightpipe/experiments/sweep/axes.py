@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from statistics import median_low
 from typing import Any
 
 from ...core.activations import limits_of_activations
@@ -30,10 +29,14 @@ class Change:
     apply: Callable[[Instance], Instance]
 
 
+UNCHANGED = Change(OWN, lambda instance: instance)
+"""The value of an axis that leaves the instance as its file or setting has it."""
+
+
 def parse_devices(value: Any) -> Change:
     """Read a number of devices, which needs an instance whose stages are alike."""
     if value == OWN:
-        return Change(OWN, lambda instance: instance)
+        return UNCHANGED
     count = check_int("devices", value, 1)
     return Change(str(count), lambda instance: _resized(instance, "devices", count))
 
@@ -41,7 +44,7 @@ def parse_devices(value: Any) -> Change:
 def parse_microbatches(value: Any) -> Change:
     """Read a number of microbatches, or a multiple of the devices such as ``3p``."""
     if value == OWN:
-        return Change(OWN, lambda instance: instance)
+        return UNCHANGED
     if isinstance(value, str):
         factor = _amount(value, "p", "3p, a number, or own")
         return Change(value, lambda i: _resized(i, "microbatches", math.floor(factor * i.devices)))
@@ -62,7 +65,7 @@ def parse_uneven(value: Any) -> Change:
 def parse_comm(value: Any) -> Change:
     """Read ticks, ``0.25f`` (of the mean forward time), ``2x`` (the instance's own times 2) or ``own``."""
     if value == OWN:
-        return Change(OWN, lambda instance: instance)
+        return UNCHANGED
     if isinstance(value, str):
         factor = _amount(value, "fx", "0.25f, 2x, a number of ticks, or own")
         scaled = _comm_of_forward if value.endswith("f") else _comm_of_own
@@ -78,32 +81,37 @@ def parse_memory(value: Any) -> Change:
     ``smallest`` is the smallest limit at which there is a schedule.
     """
     if value == OWN:
-        return Change(OWN, lambda instance: instance)
+        return UNCHANGED
     if value == "none":
         return Change(value, lambda instance: _with_limit(instance, None))
     if value == "smallest":
         return Change(value, lambda i: _with_limit(i, [i.smallest_limit(d) for d in range(i.devices)]))
     if isinstance(value, str):
         factor = _amount(value, "px", "2p, 0.5x, smallest, none, own, or a number")
-        limits = _limits_of_activations if value.endswith("p") else _limits_of_own
-        return Change(value, lambda instance: _with_limit(instance, limits(instance, factor)))
+        if value.endswith("p"):
+            return memory_of_activations(value, factor)
+        return Change(value, lambda instance: _with_limit(instance, _limits_of_own(instance, factor)))
     units = check_int("memory", value, 0)
     return Change(str(units), lambda instance: _with_limit(instance, units))
+
+
+def memory_of_activations(label: str, factor: Fraction) -> Change:
+    """Return the change to a limit of `factor` times p forward activations, rounded down to whole ones."""
+
+    def limited(instance: Instance) -> Instance:
+        activations = math.floor(factor * instance.devices)
+        return _with_limit(instance, list(limits_of_activations(instance, activations)))
+
+    return Change(label, limited)
 
 
 def parse_objective(value: Any) -> Change:
     """Read ``device_span``, ``makespan``, or ``own``: what the file says, of a setting device_span."""
     if value == OWN:
-        return Change(OWN, lambda instance: instance)
+        return UNCHANGED
     if value not in list(Objective):
         raise InputError(f"must be one of {', '.join(Objective)}, {OWN}", value=value)
     return Change(value, lambda instance: replace(instance, objective=value))
-
-
-def with_median_durations(instance: Instance) -> Instance:
-    """Return the instance with the median duration of each kind at every stage."""
-    medians = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}
-    return replace(instance, costs=replace(instance.costs, **medians))
 
 
 def _amount(text: str, units: str, rule: str) -> Fraction:
@@ -146,10 +154,6 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
     if instance.memory is None:
         raise InputError("the instance says nothing about memory, so a limit has no meaning")
     return replace(instance, memory=replace(instance.memory, limit=limit))
-
-
-def _limits_of_activations(instance: Instance, factor: Fraction) -> list[int]:
-    return list(limits_of_activations(instance, math.floor(factor * instance.devices)))
 
 
 def _limits_of_own(instance: Instance, factor: Fraction) -> list[int]:

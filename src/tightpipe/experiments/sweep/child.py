@@ -1,6 +1,7 @@
 """One solve in a process of its own: a task on standard input, JSON lines on standard output.
 
-Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end, ``{"values": ..., "schedule": ...}``.
+Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end, ``{"values": ..., "schedule": ...,
+"cpu_seconds": ...}``.
 Standard input stays open while the parent lives; when it closes, this process ends itself and all
 that it has started, so that a killed sweep leaves nothing behind.
 """
@@ -16,11 +17,15 @@ import threading
 from dataclasses import replace
 from typing import IO, Any
 
+from ...core.errors import InputError
 from ...core.instance import Instance
 from ...core.instance_file import instance_from_dict
+from ...core.interruption import raise_again
 from ...core.result import LogEntry, Result
 from ...core.retime import retime
 from ...core.schedule import Schedule
+from ...solving.ensure_compiled import ensure_compiled
+from ...solving.methods import find_method
 from ...solving.solve import solve
 from .schedule_bytes import pack
 
@@ -51,8 +56,28 @@ def main() -> None:
             answers.write(json.dumps(line) + "\n")
             answers.flush()
 
-        result = _run(data, lambda entry: tell(trace=_entry(entry)))
-        tell(values=_values(result), schedule=_packed(result))
+        try:
+            _load(data["method"])
+            before = _cpu_seconds()
+            result = _run(data, lambda entry: tell(trace=_entry(entry)))
+            spent = _cpu_seconds() - before
+            raise_again(result.reason)  # what a signal ended early, sent to this process alone, is no result
+        except InputError as error:  # the last line of standard error is why a solve failed
+            sys.exit(str(error))
+        except KeyboardInterrupt:
+            sys.exit("ended by a signal")
+        tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent)
+
+
+def _load(method: str) -> None:
+    """Load a method and its compiled loops, which is no part of a solve."""
+    find_method(method).load()
+    ensure_compiled()
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
 
 
 def _answers() -> IO[str]:
@@ -92,6 +117,7 @@ def _solve(instance: Instance, data: dict[str, Any], warm_start: Any, progress: 
         workers=data["threads"],
         seed=data["seed"],
         warm_start=None if warm_start == "none" else warm_start,
+        max_memory=data.get("max_memory"),
         progress=progress,
     )
 

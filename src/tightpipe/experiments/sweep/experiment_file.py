@@ -11,14 +11,10 @@ from typing import Any
 
 from ...core.errors import InputError
 from ...core.files import read_text
-from ...core.instance import Instance
-from ...core.instance_file import load_instance, read_toml
+from ...core.instance_file import read_toml
 from ...core.integers import check_int
-from ...settings import Setting
 from ...solving.methods import all_methods, find_method
-from ..compare import choose_settings
 from .axes import (
-    OWN,
     parse_comm,
     parse_devices,
     parse_memory,
@@ -26,10 +22,11 @@ from .axes import (
     parse_objective,
     parse_uneven,
 )
-from .experiment import Experiment, FigureKind, Problem
+from .experiment import Experiment, FigureKind, Problem, usual_hard_limit
+from .problems import choose_settings, file_problem, setting_problem
 from .toml_lines import line_of
 
-_GRACE = 60.0  # seconds beyond the longest time limit before a solve is killed
+_TIME_LIMIT = 60.0  # seconds, where the file names none
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -58,27 +55,27 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
         if key not in _AXES and key not in _SCALARS:
             known = ", ".join([*_AXES, *_SCALARS])
             raise InputError(f"unknown key; known are {known}", key=key, value=data[key])
-    axes: dict[str, Any] = {key: _axis(key, data, parse) for key, parse in _AXES.items()}
-    problems = [problem for chosen in axes.pop("settings") for problem in chosen]
-    problems += [problem for pattern in axes.pop("instances") for problem in _files(folder, pattern)]
+    if "methods" not in data:
+        raise InputError("missing key 'methods': a list with at least one value")
+    axes: dict[str, Any] = {key: _axis(key, data[key], parse) for key, parse in _AXES.items() if key in data}
+    axes.setdefault("time_limits", (_TIME_LIMIT,))
+    problems = [problem for chosen in axes.pop("settings", ()) for problem in chosen]
+    problems += [problem for pattern in axes.pop("instances", ()) for problem in _files(folder, pattern)]
     if not problems:
         key = "settings" if "settings" in data else "instances"
         raise InputError("the grid is empty: name at least one setting or instance file", key=key)
     scalars = {key: parse(data[key]) for key, parse in _SCALARS.items() if key in data}
     longest = max(axes["time_limits"])
-    hard = scalars.setdefault("hard_limit", longest * 1.2 + _GRACE)
+    hard = scalars.setdefault("hard_limit", usual_hard_limit(longest))
     if hard <= longest:
         raise InputError(f"must be above the longest time limit, {longest:g}", key="hard_limit", value=hard)
     return Experiment(problems=tuple(problems), **axes, **scalars)
 
 
-def _axis(key: str, data: Mapping[str, Any], parse: Callable[[Any], Any]) -> tuple[Any, ...]:
-    values = data.get(key, _DEFAULTS.get(key))
-    if values is None:
-        raise InputError(f"missing key '{key}': a list with at least one value")
+def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]:
     if not isinstance(values, list):
         raise InputError("must be a list", key=key, value=values)
-    if key in data and not values:
+    if not values:
         raise InputError("the grid is empty: the list must hold at least one value", key=key)
     parsed = []
     for index, value in enumerate(values):
@@ -93,14 +90,8 @@ def _axis(key: str, data: Mapping[str, Any], parse: Callable[[Any], Any]) -> tup
 
 
 def _settings(value: Any) -> list[Problem]:
-    return [
-        Problem(setting.name, None, partial(_place_setting, setting))
-        for setting in choose_settings(_text(value, "active, all, or the name of a setting"))
-    ]
-
-
-def _place_setting(setting: Setting, placement: str) -> Instance:
-    return setting.instance(placement=placement)
+    chosen = choose_settings(_text(value, "active, all, or the name of a setting"))
+    return [setting_problem(setting) for setting in chosen]
 
 
 def _files(folder: Path, pattern: str) -> list[Problem]:
@@ -112,11 +103,9 @@ def _files(folder: Path, pattern: str) -> list[Problem]:
 
 def _file_problem(path: Path, folder: Path) -> Problem:
     try:
-        instance = load_instance(path)
+        return file_problem(path, os.path.relpath(path.with_suffix(""), folder))
     except InputError as error:
         raise InputError(str(error), key="instances") from None
-    name = os.path.relpath(path.with_suffix(""), folder)
-    return Problem(name, instance.placement.name, lambda _: instance)
 
 
 def _method(value: Any) -> str:
@@ -182,14 +171,4 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "memory_cap": partial(_positive, "memory_cap"),
     "figure": _figure,
     "slurm": _slurm,
-}
-
-_DEFAULTS: dict[str, list[Any]] = {
-    **{key: [] for key in ("settings", "instances")},
-    **{key: [OWN] for key in ("devices", "microbatches", "comm", "memory", "objectives")},
-    "uneven": [{}],
-    "costs": ["true"],
-    "warm_starts": ["best"],
-    "seeds": [0],
-    "time_limits": [60],
 }

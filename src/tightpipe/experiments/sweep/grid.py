@@ -9,8 +9,9 @@ from pathlib import Path
 from ...core.activations import memory_of_1f1b
 from ...core.errors import InputError
 from ...core.instance import Instance
+from ...settings import with_median_costs
 from ...solving.methods import Method, find_method
-from .axes import Change, with_median_durations
+from .axes import Change
 from .experiment import Experiment, Problem
 from .experiment_file import located
 from .row import Row
@@ -27,10 +28,20 @@ def plan(experiment: Experiment, path: str | Path) -> list[Task]:
         it names the line in `path`, the experiment's file.
     """
     try:
-        tasks = {task.row.key: task for task in _combine(experiment)}
+        return combine(experiment)
     except InputError as error:
         raise located(error, path) from None
-    return list(tasks.values())
+
+
+def combine(experiment: Experiment) -> list[Task]:
+    """Return the tasks of an experiment that need not come from a file; see `plan`.
+
+    Raises
+    ------
+    InputError
+        As `plan`, with the name of the axis but no line.
+    """
+    return list({task.row.key: task for task in _combine(experiment)}.values())
 
 
 def _combine(experiment: Experiment) -> Iterator[Task]:
@@ -68,11 +79,12 @@ def _solves(
     experiment: Experiment, problem: Problem, labels: dict[str, str], method: Method, instance: Instance
 ) -> Iterator[Task]:
     searches = method.kind != "heuristic"
-    median = with_median_durations(instance)
     for costs, warm_start, limit, seed in product(
         experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
     ):
-        shown = median if costs == "median" and median != instance else None
+        shown = with_median_costs(instance) if costs == "median" else None
+        if shown == instance and not experiment.keep_equal_costs:
+            shown = None
         row = Row(
             key="",
             problem=problem.name,
@@ -95,7 +107,7 @@ def _solves(
             instance_hash="",
             state="pending",
         )
-        yield make_task(row, instance, shown)
+        yield make_task(row, instance, shown, experiment.max_memory)
 
 
 def _largest_comm(instance: Instance) -> int:

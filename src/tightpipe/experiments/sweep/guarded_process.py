@@ -58,10 +58,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a task: columns of its row, and its packed schedule."""
+    """What came of a task: columns of its row, its packed schedule, and the processor time of the solve."""
 
     values: dict[str, Value]
     schedule: bytes | None = None
+    cpu_seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -71,6 +72,7 @@ class _Answers:
     trace: list[list[float | int | None]] = field(default_factory=list)
     values: dict[str, Value] | None = None
     schedule: bytes | None = None
+    cpu_seconds: float | None = None
 
     def read(self, stream: IO[str]) -> None:
         for line in stream:
@@ -78,7 +80,7 @@ class _Answers:
             if "trace" in answer:
                 self.trace.append(answer["trace"])
                 continue
-            self.values = answer["values"]
+            self.values, self.cpu_seconds = answer["values"], answer["cpu_seconds"]
             packed = answer["schedule"]
             self.schedule = None if packed is None else base64.b64decode(packed)
 
@@ -106,7 +108,8 @@ def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = Non
         "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     if killed is None and answers.values is not None:
-        return Outcome({"state": "done", "error": None, **answers.values, **where}, answers.schedule)
+        values: dict[str, Value] = {"state": "done", "error": None, **answers.values, **where}
+        return Outcome(values, answers.schedule, answers.cpu_seconds)
     return Outcome({"state": "failed", "error": error, **where})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,11 +9,10 @@ from pathlib import Path
 
 from ...core.activations import memory_of_1f1b
 from ...core.errors import InputError
-from ...core.instance import Instance
-from ...core.instance_file import instance_from_dict
 from ...core.metrics import busy_times, imbalance, works
 from .row import COLUMNS, column_type
 from .schedule_bytes import unpack
+from .task import instance_of
 
 VERSION = 2
 """Version of the tables; `PRAGMA user_version` of every store."""
@@ -45,16 +43,12 @@ _MIGRATIONS: dict[int, str] = {
 """SQL by the version that it starts from; each leads to the next version. It may use `_FUNCTIONS`."""
 
 
-def _instance_of(payload: str) -> Instance:
-    return instance_from_dict(json.loads(payload)["instance"])
-
-
 def _imbalance_of(payload: str, schedule: bytes | None) -> float:
-    return imbalance(works(_instance_of(payload)) if schedule is None else busy_times(unpack(schedule)))
+    return imbalance(works(instance_of(payload)) if schedule is None else busy_times(unpack(schedule)))
 
 
 _FUNCTIONS: dict[str, Callable[..., float | None]] = {
-    "memory_of_1f1b_of": lambda payload: memory_of_1f1b(_instance_of(payload)),
+    "memory_of_1f1b_of": lambda payload: memory_of_1f1b(instance_of(payload)),
     "imbalance_of": _imbalance_of,
 }
 """What migrations compute of a solve's payload and schedule, as functions in SQL."""

@@ -63,7 +63,8 @@ class Store:
     Parameters
     ----------
     path
-        The file; created when it is not there.
+        The file; created when it is not there. None for a store in memory, which ends with its process:
+        that of a grid whose rows go to a table as they finish.
     lease
         Seconds for which a claim holds unless it is renewed.
 
@@ -73,15 +74,15 @@ class Store:
         If the file is no store, or one of another version, or cannot be opened.
     """
 
-    def __init__(self, path: Path, lease: float = LEASE) -> None:
-        self.path, self._lease = path, lease
+    def __init__(self, path: Path | None, lease: float = LEASE) -> None:
+        self.path, self._lease = path or Path(":memory:"), lease
         try:
-            self._connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            self._connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            prepare(self._connection, path)
+            prepare(self._connection, self.path)
         except sqlite3.Error as error:
-            raise InputError(f"cannot be opened as a store: {error}", source=str(path)) from None
+            raise InputError(f"cannot be opened as a store: {error}", source=str(self.path)) from None
 
     def close(self) -> None:
         """Close the file; the last process to do so folds the log into it."""
@@ -193,7 +194,7 @@ class Store:
 
 
 @contextmanager
-def open_store(path: Path, lease: float = LEASE) -> Iterator[Store]:
+def open_store(path: Path | None, lease: float = LEASE) -> Iterator[Store]:
     """Open a store and close it at the end."""
     with closing(Store(path, lease)) as store:
         yield store

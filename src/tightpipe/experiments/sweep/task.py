@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ...core.instance import Instance
-from ...core.instance_file import instance_to_dict
+from ...core.instance_file import instance_from_dict, instance_to_dict
 from ...solving.methods import find_method
 from .row import Row
 
@@ -33,14 +33,38 @@ class Task:
     row: Row
     payload: str
 
+    @property
+    def instance(self) -> Instance:
+        """The instance that is solved."""
+        return instance_of(self.payload)
 
-def make_task(row: Row, instance: Instance, shown: Instance | None) -> Task:
-    """Return the task of a row whose key and instance hash are still to be filled in."""
+
+def instance_of(payload: str) -> Instance:
+    """Return the instance that a task's payload says to solve."""
+    return instance_from_dict(json.loads(payload)["instance"])
+
+
+def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: float | None = None) -> Task:
+    """Return the task of a row whose key and instance hash are still to be filled in.
+
+    Parameters
+    ----------
+    row
+        What is known of the solve beforehand.
+    instance
+        What is solved.
+    shown
+        The instance that the method is shown instead; None: the same.
+    max_memory
+        GB at which CP-SAT and MILP end with what they have; None for no cap.
+    """
     data: dict[str, Any] = {
         "instance": instance_to_dict(instance),
         "shown": None if shown is None else instance_to_dict(shown),
         **{name: getattr(row, name) for name in _OPTIONS},
     }
+    if max_memory is not None:  # most sweeps have none, and keep the keys of their stored solves
+        data["max_memory"] = max_memory
     labels = {name: getattr(row, name) for name in _LABELS}
     # rows of another version are not taken for this one's, nor those of an installed heuristic's earlier code
     code = find_method(row.method).code

@@ -1,0 +1,64 @@
+"""Fill a table: run the solves of a grid that have no row yet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ..core.errors import StoppedError
+from ..experiments.sweep.engine import local_engine
+from ..experiments.sweep.guarded_process import Limits, Outcome
+from ..experiments.sweep.runner import run_sweep
+from ..experiments.sweep.store import Store, open_store
+from ..experiments.sweep.task import Task
+from ..experiments.table import Solve, Table
+from ..solving.ensure_compiled import ensure_compiled
+from .sweep_bar import sweep_bar
+
+
+def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[str]:
+    """Run the tasks that have no row, one after another, and append each row as its solve finishes.
+
+    Parameters
+    ----------
+    table
+        The table.
+    tasks
+        The grid, in the order in which it is run.
+    hard_limit
+        Seconds after which a solve is killed.
+
+    Returns
+    -------
+    list of str
+        Why solves failed. They leave no row, so that the next run tries them again.
+    """
+    todo = table.missing(tasks)
+    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {table.path}", file=sys.stderr)
+    if not todo:
+        return []
+    ensure_compiled()  # so that no solve spends its time limit on it
+    with open_store(None) as store:
+        store.enrol(todo)
+        _run(store, table, hard_limit)
+        return [str(row.error) for row in store.rows() if row.state == "failed"]
+
+
+def _run(store: Store, table: Table, hard_limit: float) -> None:
+    # one solve at a time, which may take all of the machine's memory
+    limits = Limits(hard_limit, None, os.cpu_count() or 1)
+    with sweep_bar(store, quiet=False) as bar:
+
+        def watch(task: Task, outcome: Outcome | None, slots: int) -> None:
+            if outcome is not None and outcome.values["state"] == "done":
+                table.append(Solve(task, outcome))
+            bar.watch(task, outcome, slots)
+
+        run_sweep(store, local_engine(1), limits, watch)
+
+
+def refuse_failures(errors: Sequence[str]) -> None:
+    """Raise a StoppedError if solves failed."""
+    if errors:
+        raise StoppedError(f"{len(errors)} of the solves failed, the last one: {errors[-1]}")

@@ -1,0 +1,50 @@
+"""Bring a table of an earlier version to the columns of this one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..core.errors import InputError
+from ..core.files import read_text, write_text
+from .table import Cells, Form, cell_text
+
+
+def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str, object]]) -> int:
+    """Rewrite a table in a form, keeping the old file as ``.bak``.
+
+    Parameters
+    ----------
+    path
+        The table.
+    form
+        The form that it is to have.
+    lacking
+        Returns by column what a row says in those that earlier versions lack; None where that is not known.
+
+    Returns
+    -------
+    int
+        Number of rows.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is not the table of an earlier version.
+    """
+    content, columns = read_text(path), list(form.columns)
+    rows = list(csv.DictReader(io.StringIO(content)))
+    try:
+        filled = [{**lacking(row), **row} for row in rows]
+        lines = [columns, *([cell_text(row[column]) for column in columns] for row in filled)]
+        if not rows or any(len(row) != len(columns) for row in filled):
+            raise InputError("it has other columns" if rows else "it has no rows")
+    except (KeyError, ValueError) as error:
+        raise InputError(f"is not the table of an earlier version: {error}", source=str(path)) from None
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    write_text(path.with_name(f"{path.name}.bak"), content)
+    write_text(path, text.getvalue())
+    return len(rows)

@@ -1,0 +1,157 @@
+"""A CSV table with one row per solve, which a grid fills and which is all that a run continues from.
+
+A row is one `write` of one line to a file opened for appending, followed by a flush to disk, so a
+killed run leaves whole rows and at most one torn last line, which the next row or run removes.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from ..core.errors import InputError, StoppedError
+from ..solving.methods import find_method
+from .sweep.guarded_process import Outcome
+from .sweep.row import Row
+from .sweep.task import Task
+
+Cells = dict[str, str]
+"""A row of a table as it stands in the file, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """A task, and what came of it; None while it has not been run."""
+
+    task: Task
+    outcome: Outcome | None = None
+
+    @property
+    def row(self) -> Row:
+        """All that is known of it."""
+        known = self.task.row
+        return known if self.outcome is None else replace(known, **self.outcome.values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a table says of each solve.
+
+    Parameters
+    ----------
+    columns
+        In the order of the file: what each says of a solve. None becomes an empty cell.
+    key
+        Names of columns that are known before a solve. A task whose cells in them stand in the table is done.
+    """
+
+    columns: Mapping[str, Callable[[Solve], object]]
+    key: tuple[str, ...]
+
+    def key_of(self, task: Task) -> tuple[str, ...]:
+        """Return the cells of a task that is not run yet in the columns of the key."""
+        return tuple(cell_text(self.columns[name](Solve(task))) for name in self.key)
+
+
+class Table:
+    """A CSV file in a form.
+
+    Parameters
+    ----------
+    path
+        The file; created with its header when it is not there.
+    form
+        Its columns.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, or has other columns.
+    """
+
+    def __init__(self, path: str | Path, form: Form) -> None:
+        self.path, self.form = Path(path), form
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked() as file:
+                self._check_header(file)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+
+    def rows(self) -> list[Cells]:
+        """Return all rows, oldest first."""
+        with self.path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def missing(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks without a row, and those of heuristics that installed packages bring.
+
+        Such a heuristic may have been edited since its row was computed, and it takes little time.
+        """
+        there = self._by_key()
+        return [
+            task for task in tasks if self.form.key_of(task) not in there or find_method(task.row.method).code
+        ]
+
+    def rows_of(self, tasks: Sequence[Task]) -> list[Cells]:
+        """Return the newest row of each task that has one."""
+        there = self._by_key()
+        keys = map(self.form.key_of, tasks)
+        return [there[key] for key in keys if key in there]
+
+    def append(self, solve: Solve) -> None:
+        """Add the row of a solve.
+
+        Raises
+        ------
+        StoppedError
+            If the file can no longer be written.
+        """
+        try:
+            with self._locked() as file:
+                _write(file, [say(solve) for say in self.form.columns.values()])
+        except OSError as error:
+            raise StoppedError(f"{self.path}: {error.strerror}") from None
+
+    def _by_key(self) -> dict[tuple[str, ...], Cells]:
+        return {tuple(row[name] for name in self.form.key): row for row in self.rows()}
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """Open the file for this process alone, without the line that a kill has torn."""
+        with self.path.open("a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # ends when the file is closed
+            file.seek(0)
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+            yield file
+
+    def _check_header(self, file: BinaryIO) -> None:
+        file.seek(0)
+        header = file.readline().decode(errors="replace").strip()
+        if not header:
+            _write(file, list(self.form.columns))
+        elif header.split(",") != list(self.form.columns):
+            rule = (
+                "has other columns than this version writes; --migrate brings a table of an earlier version"
+            )
+            raise InputError(f"{rule} to them, else move it away to start anew", source=str(self.path))
+
+
+def cell_text(value: object) -> str:
+    """Return a value as it stands in a cell; None is an empty one."""
+    return "" if value is None else str(value)
+
+
+def _write(file: BinaryIO, values: Sequence[object]) -> None:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(map(cell_text, values))
+    file.write(line.getvalue().encode())
+    os.fsync(file.fileno())

@@ -1,0 +1,62 @@
+"""What the columns that tables share say of a solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..core.activations import memory_of_1f1b
+from ..core.instance import Instance
+from ..core.metrics import imbalance, works
+from .sweep.row import Row
+from .table import Solve
+
+Cell = Callable[[Solve], object]
+
+
+def _rounded(name: str, form: str) -> Callable[[Row], object]:
+    """Return what writes a number of the row in a format, where there is one."""
+
+    def write(row: Row) -> object:
+        value = getattr(row, name)
+        return None if value is None else format(value, form)
+
+    return write
+
+
+_OF_THE_ROW: Mapping[str, Callable[[Row], object]] = {
+    "setting": lambda row: row.problem,
+    "instance": lambda row: row.problem,
+    "start": lambda row: row.warm_start,
+    "max_mem": lambda row: row.memory_limit,
+    "memory_of_1f1b": _rounded("memory_of_1f1b", ".6f"),
+    "bubble_rate": _rounded("bubble_rate", ".6f"),
+    "imbalance": _rounded("imbalance", ".6f"),
+    "gap": _rounded("gap", ".6f"),
+    "peak_mem": lambda row: row.peak_memory,
+    "seconds": _rounded("seconds", ".3f"),
+    "workers": lambda row: row.threads,
+    "time_limit": _rounded("time_limit", "g"),
+    "host_cpus": lambda row: row.cores,
+}
+"""Columns that have another name or form than the row's own."""
+
+
+def cells(names: Sequence[str], special: Mapping[str, Cell] | None = None) -> dict[str, Cell]:
+    """Return what each column says: what `special` says of it, or else what every table says."""
+    special = special or {}
+    return {name: special[name] if name in special else _cell(name) for name in names}
+
+
+def _cell(name: str) -> Cell:
+    say = _OF_THE_ROW.get(name)
+    return lambda solve: getattr(solve.row, name) if say is None else say(solve.row)
+
+
+def added_cells(instance: Instance) -> dict[str, object]:
+    """Return the cells that tables of earlier versions lack, as far as the instance tells them."""
+    share = memory_of_1f1b(instance)
+    return {
+        "memory_of_1f1b": None if share is None else f"{share:.6f}",
+        "imbalance": f"{imbalance(works(instance)):.6f}",
+        "proof": None,
+    }

@@ -1,0 +1,34 @@
+"""Median costs: what a tool sees of an instance that takes one number of each kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median_low
+
+from ..core.instance import Instance, Memory
+from ..core.operation import OpKind
+
+_KINDS = ("forward", "backward", "weight")
+
+
+def with_median_costs(instance: Instance) -> Instance:
+    """Return the instance with one number of each cost.
+
+    Every stage takes the median duration of its kind, every message the median time between neighbouring
+    devices, and every device has the smallest memory limit of any. Where stages have unequal activations,
+    limits stay as they are, since the smallest need not hold an activation of every stage.
+    """
+    times = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}
+    neighbours = [instance.comm(device, device + 1) for device in range(instance.devices - 1)]
+    comm = median_low(neighbours) if neighbours else instance.costs.comm
+    costs = replace(instance.costs, comm=comm, **times)
+    return replace(instance, costs=costs, memory=_with_smallest_limit(instance))
+
+
+def _with_smallest_limit(instance: Instance) -> Memory | None:
+    limits = [instance.memory_limit(device) for device in range(instance.devices)]
+    known = [limit for limit in limits if limit is not None]
+    activations = {instance.memory_delta(OpKind.F, stage) for stage in range(instance.stages)}
+    if instance.memory is None or not known or len(activations) > 1:
+        return instance.memory
+    return replace(instance.memory, limit=min(known))

@@ -1,0 +1,53 @@
+"""The benchmark of exact solvers: its grids, and its rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tightpipe.cli.filling import fill_table
+from tightpipe.core.allowance import Allowance
+from tightpipe.experiments.sweep import task as task_module
+from tightpipe.experiments.table import Table
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+import exact  # noqa: E402  # a script, in no package
+
+CONDITIONS = {
+    "exact": ("fixed", Allowance(10, 1)),
+    "exact_goals": ("goals", Allowance(120, 2)),
+    "exact_random": ("random", Allowance(60, 1)),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_the_committed_tables_are_those_of_the_grids(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    instances, options = CONDITIONS[name]
+    table = Table(ROOT / f"results/{name}.csv", exact.FORM)
+    versions = table.rows()[0]
+    monkeypatch.setattr(exact, "version", lambda package: versions[f"{package}_version"])
+    monkeypatch.setattr(task_module, "TIGHTPIPE", versions["tightpipe_version"])
+    monkeypatch.setattr(task_module, "ORTOOLS", versions["ortools_version"])
+    tasks = exact.plan(instances, options)
+    assert table.missing(tasks) == []
+    assert len(table.rows()) == len(tasks)
+    assert exact.markdown(instances, table.rows_of(tasks)) == table.path.with_suffix(".md").read_text()
+
+
+def test_every_solver_proves_a_small_optimum(tmp_path: Path) -> None:
+    table = Table(tmp_path / "table.csv", exact.FORM)
+    first = "linear 2x4 (10,12,8,1)"
+    tasks = [task for task in exact.plan("fixed", Allowance(60, 1)) if task.row.problem == first]
+    from_the_best = [task for task in tasks if task.row.warm_start == "best"]
+    assert fill_table(table, from_the_best, 300) == []
+    rows = table.rows()
+    assert [row["method"] for row in rows] == list(exact.SOLVERS)
+    assert {row["status"] for row in rows} == {"optimal"}
+    assert len({row["cost"] for row in rows}) == 1
+    for row in rows:
+        assert float(row["cpu_seconds"]) >= 0
+        assert json.loads(row["trace"])[-1][1] == 0

@@ -1,0 +1,83 @@
+"""Tables: rows in a CSV file that survives kills and several writers, and that a run continues from."""
+
+from __future__ import annotations
+
+import csv
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from experiments.sweeps import SMALL, write_experiment
+
+from tightpipe.core.errors import StoppedError
+from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.guarded_process import Outcome
+from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.table import Form, Solve, Table
+from tightpipe.experiments.table_cells import cells
+
+FORM = Form(
+    cells(("setting", "max_mem", "method", "time_limit", "cost", "gap")), ("setting", "max_mem", "method")
+)
+HEAD = "setting,max_mem,method,time_limit,cost,gap\n"
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> list[Task]:
+    path = write_experiment(tmp_path, SMALL)
+    return plan(load_experiment(path), path)
+
+
+def done(task: Task, cost: int = 90) -> Solve:
+    return Solve(task, Outcome({"state": "done", "cost": cost, "gap": 0.1}))
+
+
+def test_a_row_says_what_the_solve_says_and_nothing_is_empty(tmp_path: Path, tasks: list[Task]) -> None:
+    table = Table(tmp_path / "table.csv", FORM)
+    for task in tasks[:2]:
+        table.append(done(task))
+    rows = "small,4,list,,90,0.100000\nsmall,4,cpsat,20,90,0.100000\n"
+    assert table.path.read_text() == HEAD + rows
+
+
+def test_tasks_with_a_row_are_done_and_the_newest_row_counts(tmp_path: Path, tasks: list[Task]) -> None:
+    table = Table(tmp_path / "table.csv", FORM)
+    assert table.missing(tasks) == tasks
+    for cost in (90, 80):
+        table.append(done(tasks[1], cost))
+    assert Table(table.path, FORM).missing(tasks) == [tasks[0], *tasks[2:]]
+    assert [row["cost"] for row in table.rows_of(tasks)] == ["80"]
+
+
+def test_a_torn_line_is_cut_when_the_table_is_opened_and_when_a_row_comes(
+    tmp_path: Path, tasks: list[Task]
+) -> None:
+    table = Table(tmp_path / "table.csv", FORM)
+    table.append(done(tasks[0]))
+    whole = table.path.read_text()
+    table.path.write_text(f"{whole}small,4,cps")
+    Table(table.path, FORM)
+    assert table.path.read_text() == whole
+    table.path.write_text(f"{whole}small,4,cps")
+    table.append(done(tasks[0]))
+    assert table.path.read_text() == whole + whole.removeprefix(HEAD)
+
+
+def test_several_writers_leave_whole_rows_and_one_header(tmp_path: Path, tasks: list[Task]) -> None:
+    def write(cost: int) -> None:
+        Table(tmp_path / "table.csv", FORM).append(done(tasks[0], cost))
+
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(write, range(100)))
+    with (tmp_path / "table.csv").open(newline="") as file:
+        assert sorted(int(row["cost"]) for row in csv.DictReader(file)) == list(range(100))
+    assert {path.name for path in tmp_path.iterdir()} == {"table.csv", "small.json", "experiment.toml"}
+
+
+def test_a_table_that_cannot_be_written_any_more_stops_the_run(tmp_path: Path, tasks: list[Task]) -> None:
+    table = Table(tmp_path / "there" / "table.csv", FORM)
+    table.path.unlink()
+    table.path.mkdir()
+    with pytest.raises(StoppedError, match="Is a directory"):
+        table.append(done(tasks[0]))
