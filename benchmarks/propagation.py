@@ -18,8 +18,10 @@ import tarfile
 import tempfile
 import time
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 15
@@ -33,7 +35,6 @@ def work(name: str) -> tuple[float, str]:
     from tightpipe.core.metrics import cost
     from tightpipe.heuristics import HEURISTICS
     from tightpipe.settings import load_settings
-    from tightpipe.solver.clock import Clock
     from tightpipe.solver.queues import queues_of
     from tightpipe.solver.windows import Shaver, windows_of
 
@@ -42,7 +43,7 @@ def work(name: str) -> tuple[float, str]:
     queues = queues_of(instance)
     begin = time.process_time()
     windows = windows_of(queues, target)
-    Shaver(windows).sweep(Clock(None))
+    Shaver(windows).sweep(SimpleNamespace(left=inf))  # what limits the time differs between versions
     seconds = time.process_time() - begin
     found = windows.earliest, windows.latest, windows.before, windows.after, *windows.frames
     return seconds, hashlib.sha256(b"".join(part.tobytes() for part in found)).hexdigest()
