@@ -7,6 +7,7 @@ from cases import uniform
 
 from tightpipe import Proof
 from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.progress import ignore
 from tightpipe.core.result import Bound
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.searches.destructive import Steps, destructive_bound
@@ -27,7 +28,9 @@ def search(truth: int, steps: Steps, lower: int = 0, seconds: float = 60) -> tup
         return Proof.SHAVING if target < truth else None
 
     budget = UNLIMITED.within(seconds)
-    return destructive_bound("test", "not {target}", refute, steps, INSTANCE, UPPER, budget, lower), asked
+    return destructive_bound(
+        "test", "not {target}", refute, steps, INSTANCE, UPPER, budget, lower, ignore
+    ), asked
 
 
 @pytest.mark.parametrize("above", [1, 2, 37, 79, 80])

@@ -20,7 +20,7 @@ from tightpipe.core.result import Bound, Proof
 from tightpipe.core.schedule import Schedule
 from tightpipe.solver import best
 from tightpipe.solver.best import STEPS
-from tightpipe.solver.bounds import best_bound
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solving import bounds
 from tightpipe.solving.starts import warm_starts
 
@@ -62,7 +62,7 @@ def _seen(monkeypatch: pytest.MonkeyPatch, module: str, name: str, place: int) -
         ("cpsat", "cpsat.cpsat_method", "search", 1),
         ("milp", "milp.milp_method", "shaved_windows", 2),
         ("milp", "milp.highs", "run_process", 3),
-        ("best", "bounds.energetic", "windows_of", 2),
+        ("best", "bounds.searches.energetic", "windows_of", 2),
     ],
 )
 def test_what_works_below_has_no_more_than_the_solve(

@@ -29,8 +29,8 @@ def accepted(instance: Instance, order: Order) -> Schedule:
     Raises
     ------
     InputError
-        Naming the first rule that the order breaks: operations that are missing, run twice, run on a device
-        that is not theirs, or wait for each other, or a memory limit that is exceeded.
+        If the order breaks a rule: operations are missing, run twice, run on a device that is not theirs, or
+        wait for each other, or a memory limit is exceeded. The message names the first rule that is broken.
     """
     try:
         schedule = retime(instance, order)
