@@ -346,6 +346,6 @@ def test_an_interrupt_returns_the_best_schedule_so_far(backend: str) -> None:
 
 
 def test_methods_of_or_tools_can_be_loaded_after_milp() -> None:
-    code = "import tightpipe.solver.milp, tightpipe.solver.bounds.fluid"
+    code = "import tightpipe.solver.milp, tightpipe.solver.bounds.searches.fluid"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,6 @@ killed run leaves whole rows and at most one torn last line, which the next row 
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,6 +125,8 @@ class Table:
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
         """Open the file for this process alone, without the line that a kill has torn."""
+        import fcntl  # POSIX has it; what only reads tables does without
+
         with self.path.open("a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # ends when the file is closed
             file.seek(0)
