@@ -20,6 +20,7 @@ from tightpipe.drawing import palette
 from tightpipe.explain import explain
 from tightpipe.report import Entry, Report, render
 from tightpipe.report.blob import pack
+from tightpipe.report.columns import split_columns
 
 TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
 
@@ -169,3 +170,9 @@ def test_numbers_that_a_type_does_not_hold_are_refused() -> None:
         pack({"stage": ("u2", np.array([2**16]))})
     with pytest.raises(OverflowError, match="time has numbers that f8"):
         pack({"time": ("f8", np.array([2**53 + 1]))})
+
+
+def test_a_value_that_all_rows_share_is_written_as_in_the_table() -> None:
+    shared = {"imbalance": 0.030048076923076872, "time_limit": 60.0, "cost": 12345, "method": "list"}
+    _, same = split_columns([Entry(shared, "a", None), Entry(shared, "b", None)])
+    assert same == [("imbalance", "3.00 %"), ("time limit", "60"), ("cost", "12,345"), ("method", "list")]

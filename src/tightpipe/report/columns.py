@@ -28,18 +28,25 @@ class Column:
     kind: str
 
 
-def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, Value]]]:
-    """Return the columns in which entries differ, and the name and value of each column that is constant."""
+def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
+    """Return the columns in which entries differ, and name and text of each column that is constant."""
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []
-    same: list[tuple[str, Value]] = []
+    same: list[tuple[str, str]] = []
     for key in keys:
         values = [entry.values.get(key) for entry in entries]
         if len(entries) == 1 or len(set(values)) > 1:
             shown.append(Column(key, key.replace("_", " "), _kind(key, values)))
         elif values[0] not in (None, ""):
-            same.append((key.replace("_", " "), values[0]))
+            same.append((key.replace("_", " "), _text(key, values[0])))
     return shown, same
+
+
+def _text(key: str, value: Value) -> str:
+    """Return a value as the table of the page would show it; its rates are percentages (`format.js`)."""
+    if isinstance(value, float):
+        return f"{100 * value:.2f} %" if key in _RATES else f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _kind(key: str, values: Sequence[Value]) -> str:

@@ -14,7 +14,7 @@ from ..drawing import palette
 from ..explain import SENTENCES, Explanation, Phase, Reason, explain
 from .chart import chart
 from .columns import split_columns
-from .entry import Entry, Report, Value
+from .entry import Entry, Report
 
 Finished = Callable[[Entry], None]
 _ASSETS = files(__package__).joinpath("assets")
@@ -60,7 +60,7 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
     ).get_template("page.html")
     return template.render(
         report=report,
-        same=[(name, _written(value)) for name, value in same],
+        same=same,
         data=data,
         blobs=blobs,
         style=_styles(),
@@ -125,10 +125,6 @@ def _surfaces() -> dict[str, str]:
         "accent": palette.ACCENT,
         "chosen": palette.CHOSEN,
     }
-
-
-def _written(value: Value) -> str:
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _text(name: str) -> str:
