@@ -30,7 +30,7 @@ max_memory_option = click.option(
 
 
 def latex_options(command: Command) -> Command:
-    """Add the options of every command that can write its table for a paper."""
+    """Add the options of a command that can also write its table as LaTeX, for a paper."""
     caption = click.option(
         "--caption", help="Of the table that --latex writes. [default: what its columns are]"
     )
@@ -43,7 +43,7 @@ def latex_options(command: Command) -> Command:
 
 
 def check_latex(latex: str | None, caption: str | None) -> None:
-    """Raise before the work where the table cannot be written, or there is a caption and no table."""
+    """Raise an InputError if the LaTeX file cannot be written, or if there is a caption and no such file."""
     if latex is not None:
         check_writable(latex)
     elif caption is not None:

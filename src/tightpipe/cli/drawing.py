@@ -42,7 +42,7 @@ def _plot(
 ) -> None:
     """Draw the schedule files SCHEDULES; several share one time axis.
 
-    With --from and --to only what lies between these two ticks is drawn, as large as it fits.
+    With --from and --to, only the time between these two ticks is drawn, as large as it fits.
     """
     if not text and output is None:
         raise InputError("give a picture with -o, or --text to draw on stdout")
