@@ -1,4 +1,4 @@
-"""The grid of `tightpipe compare`: methods on settings of the papers or own instances, at memory limits."""
+"""`tightpipe compare` runs methods on settings of the papers, or on own instances, at some memory limits."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _setting_name(problem: str) -> str:
 
 
 def _if_one_number(name: str) -> Cell:
-    """Return the function that says a cost of the instance, or None if it is not the same everywhere."""
+    """Return a column's function: it returns a cost of the instance, or None if stages or links differ."""
 
     def say(solve: Solve) -> object:
         value = instance_to_dict(solve.task.instance)[name]
@@ -217,8 +217,8 @@ def lacking(row: Cells) -> dict[str, object]:
     Raises
     ------
     InputError
-        If the row's memory limit is not what its number of activations is today. Earlier versions did not
-        always mean activations of the placement's stages.
+        If the row's number of activations is another memory limit today. Earlier versions did not always
+        count activations of the stages of the row's placement.
     """
     (setting,) = choose_settings(_setting_name(row["setting"]))
     limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"

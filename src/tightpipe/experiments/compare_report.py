@@ -1,4 +1,4 @@
-"""A comparison as a table in Markdown or LaTeX, with a line per setting and the methods side by side."""
+"""The rows of a comparison become a table in Markdown or LaTeX, in which methods stand side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MEANING = (
 
 
 def latest(rows: Sequence[Cells]) -> list[Cells]:
-    """Return the newest row of each setting, memory limit, objective and method, as these first occur."""
+    """Return the newest row of each setting, memory limit, objective and method, in first-seen order."""
     newest = {(r["setting"], r["m_offset"], r["objective"], r["method"]): r for r in rows}
     return list(newest.values())
 
@@ -45,7 +45,7 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
 
 
 def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
-    """Return the table for a paper, with fewer columns; a caption of None explains the columns."""
+    """Return the table for a paper, with fewer columns; without `caption`, it has one that explains them."""
     kept = latest(rows)
     methods = list(dict.fromkeys(row["method"] for row in kept))
     several = len({row["objective"] for row in kept}) > 1

@@ -1,4 +1,4 @@
-"""A page with a Gantt chart of every schedule family, for the same model, devices and microbatches."""
+"""The gallery shows a Gantt chart of every schedule family, for the same model, devices and microbatches."""
 
 from __future__ import annotations
 

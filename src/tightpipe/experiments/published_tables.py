@@ -1,4 +1,4 @@
-"""Bubble rates published in the zero-bubble paper, beside ours (arXiv:2401.10241, tables 5 and 8)."""
+"""Bubble rates that the zero-bubble paper published (arXiv:2401.10241, tables 5 and 8) stand beside ours."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def to_csv(cells: Sequence[Cell]) -> str:
 
 
 def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows as the paper has them; a text is the published rate, ours and the difference."""
+    """Return header and rows as the paper has them; a cell is the published rate, ours and the difference."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
     return [*_PLACE, *columns], body

@@ -1,4 +1,4 @@
-"""The grid of `tightpipe realistic`: five methods on each instance of the realistic suite."""
+"""`tightpipe realistic` runs five methods on each instance of the realistic suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results on the realistic suite, as a Markdown table and a figure of the bubble that methods avoid."""
+"""The rows of the realistic suite become a Markdown table, and a figure of the bubble that methods avoid."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def uneven_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def memory_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method at each memory limit, in p activations.
+    """Return the bubble rate of each method at each memory limit, counted in p activations of one stage.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def scaling_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the seconds in which each solve reached each of `TARGETS`, or those that it had."""
+    """Return the seconds that each solve took to each of `TARGETS`, or was given if it missed the target."""
     return [
         {
             "panel": f"{row.method}, n = {_per_device(row)}",
@@ -106,7 +106,7 @@ def _rated(row: Row, **names: str) -> Point:
 def _frontier(
     rows: Sequence[Row], x: Callable[[Row], float], looser: Callable[[float, float], bool]
 ) -> list[Point]:
-    """Return a point per row, with its best bound: one at a looser constraint holds at a tighter one too."""
+    """Return a point per row. Its bound is the best at this or a looser constraint, which holds here too."""
     return [
         {
             "panel": _problem(row, rows),

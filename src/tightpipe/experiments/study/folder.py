@@ -44,7 +44,7 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
-    """Write a copy of the experiment file, and what machine and versions the sweep starts on."""
+    """Write a copy of the experiment file, and a description of the machine and the versions in use."""
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -82,7 +82,7 @@ def _note(write: Callable[[Row], str], here: Sequence[Row]) -> str:
 
 
 def _varies(axis: str, rows: Sequence[Row]) -> bool:
-    """Return whether rows differ in an axis; None, as for a heuristic's time limit, makes no difference."""
+    """Return whether an axis has several values among the rows; None does not count as a value."""
     return len({getattr(row, axis) for row in rows} - {None}) > 1
 
 

@@ -64,8 +64,8 @@ class Experiment:
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
     keep_equal_costs
-        If the median costs of an instance are its true ones, its solves with both are the same. True keeps
-        both, so that every problem has the same rows; False keeps that with the true costs.
+        The median costs of some instances are equal to their true costs. True keeps both solves of such an
+        instance, so that every problem has the same rows; False keeps only the one with the true costs.
     figure
         What the figure shows; None for no figure.
     slurm
@@ -106,5 +106,5 @@ def conditions(allowance: Allowance) -> dict[str, Any]:
 
 
 def usual_hard_limit(time_limit: float) -> float:
-    """Return the seconds after which a solve is killed that has not ended at its time limit, in seconds."""
+    """Return the seconds after which a solve is killed that should have ended after `time_limit` seconds."""
     return time_limit * 1.2 + _GRACE

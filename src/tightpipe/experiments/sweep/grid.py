@@ -1,4 +1,4 @@
-"""An experiment has a task for every combination of its axes' values; equal tasks are one."""
+"""An experiment has a task for every combination of its axes' values; equal tasks count once."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Store:
             )
 
     def claim(self, owner: str) -> Task | None:
-        """Claim the next solve that is pending or whose lease has run out, and return its task, if any."""
+        """Claim the next solve that is pending or whose lease has run out; return its task, or None."""
         now = time.time()
         with self._writing() as connection:
             connection.execute(
@@ -119,7 +119,7 @@ class Store:
         return None if found is None else Task(Row(*found[:-1]), found[-1])
 
     def renew(self, owner: str) -> None:
-        """Let all leases of `owner` begin anew, from now."""
+        """Renew all leases of `owner`, which then last for their whole length from now on."""
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET lease = ? WHERE owner = ? AND state = 'running'",
@@ -136,7 +136,7 @@ class Store:
             )
 
     def finish(self, key: str, owner: str, values: Mapping[str, Value], schedule: bytes | None) -> bool:
-        """Write a solve's result and return True, or write nothing if `owner` has lost its claim: False."""
+        """Write a solve's result unless `owner` has lost its claim, and return whether it was written."""
         cells = ", ".join(f"{name} = ?" for name in values)
         with self._writing() as connection:
             written = connection.execute(
@@ -155,7 +155,7 @@ class Store:
             ).rowcount
 
     def tally(self) -> Tally:
-        """Return how far the solves of the grid are."""
+        """Return the progress of the grid's solves."""
         counts = self._connection.execute(
             "SELECT count(*), total(state = 'done'), total(state = 'running'), total(state = 'failed'), "
             "min(gap), avg(gap), total(CASE WHEN state IN ('pending', 'running') "

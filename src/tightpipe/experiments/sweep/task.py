@@ -20,7 +20,7 @@ _OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One solve, run or not.
+    """A solve as it is before it is run.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Task:
 
 
 def instance_of(payload: str) -> Instance:
-    """Return the instance that a task's payload says to solve."""
+    """Return the instance that is solved when the payload of a task is run."""
     return instance_from_dict(json.loads(payload)["instance"])
 
 
