@@ -40,26 +40,29 @@ _migrate_option = click.option(
 
 @cli.command("compare")
 @click.argument("instances", nargs=-1, metavar="[INSTANCES]...")
-@click.option("--settings", help="active, all, or names.  [default: active, without INSTANCES]")
+@click.option(
+    "--settings",
+    help="active, all, or names of settings.  [default: active; with INSTANCES none]",
+)
 @click.option(
     "--memory",
-    help="Limits, e.g. 2p,2.5p,3p; p is what p forward activations of one stage take, in every placement; "
-    "or own.  [default: 2p; of INSTANCES own]",
+    help="Memory limits, e.g. 2p,2.5p,3p, where p means p forward activations of one stage; or own, "
+    "the limit in the file.  [default: 2p; with INSTANCES own]",
 )
 @click.option(
     "--methods",
     help="Names from `tightpipe methods`; the others are measured against the first.  "
-    "[default: greedy-v,best; of INSTANCES list,best]",
+    "[default: greedy-v,best; with INSTANCES list,best]",
 )
 @click.option(
     "--objective",
     type=click.Choice([str(o) for o in Objective]),
-    help="[default: device_span; of INSTANCES their own]",
+    help="The cost to minimise.  [default: device_span; with INSTANCES their own]",
 )
 @click.option(
     "-o",
     "--output",
-    help="CSV to extend.  [default: results/paper_table.csv; of INSTANCES results/own_table.csv]",
+    help="CSV to extend.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @_migrate_option

@@ -29,7 +29,7 @@ _INSTANCE = "instance"  # the target that writes an instance instead of a schedu
 @click.option("--validation", is_flag=True, help="colossalai-json: with post-validation.")
 @click.option("--merge", is_flag=True, help="torch-csv: fuse each B with the W that follows it.")
 @click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, B in W.")
-@click.option("--memory", help="instance: limit, as in the file of a sweep. [default: 2p]")
+@click.option("--memory", help="instance: memory limit, written as in an experiment file. [default: 2p]")
 @click.option("--placement", help=f"instance: one of {', '.join(FITTING)}. [default: v]")
 @click.option("--objective", help=f"instance: one of {', '.join(Objective)}. [default: device_span]")
 @json_option

@@ -79,7 +79,7 @@ class _Loop:
         try:
             outcome = future.result()
         except CancelledError:
-            raise StoppedError("the engine has given its solves up") from None
+            raise StoppedError("the engine has cancelled its solves") from None
         except Exception as error:  # the engine raises it, e.g. because too many workers died of this solve
             outcome = Outcome({"state": "failed", "error": f"{type(error).__name__}: {error}"})
         if self.store.finish(task.row.key, self.owner, outcome.values, outcome.schedule):

@@ -107,7 +107,7 @@ class Store:
             connection.execute(
                 "UPDATE solve SET state = 'failed', error = ? "
                 "WHERE state = 'running' AND lease < ? AND attempts >= ?",
-                (f"its sweep was killed {MOST_ATTEMPTS} times in it", now, MOST_ATTEMPTS),
+                (f"its sweep was killed {MOST_ATTEMPTS} times while it ran", now, MOST_ATTEMPTS),
             )
             found = connection.execute(
                 "UPDATE solve SET state = 'running', owner = ?, lease = ?, attempts = attempts + 1 "
