@@ -20,7 +20,7 @@ def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str
     path
         The CSV file.
     form
-        The columns that it gets.
+        The form whose columns the file gets.
     lacking
         Returns for a row, by column, its values in the columns that earlier versions lack; None if a value
         is not known.

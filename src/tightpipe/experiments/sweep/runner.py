@@ -29,7 +29,7 @@ The third argument is how many solves the engine can run at once.
 def run_sweep(store: Store, engine: EngineContext, limits: Limits, watch: Watch) -> None:
     """Run all pending solves of the store's grid, and wait for those that other processes run.
 
-    If Ctrl-C or a full disk ends the run early, the solves that are running end and become pending again.
+    If Ctrl-C or a full disk ends the run early, the solves that it runs are ended and become pending again.
 
     Raises
     ------

@@ -36,11 +36,11 @@ class Tally:
     Parameters
     ----------
     total, done, running, failed
-        Numbers of solves.
+        Number of all solves of the grid, and of those in each of these states.
     best_gap, mean_gap
         Smallest and mean gap of the solves that have one; None if no solve has one.
     seconds_left
-        About how long the unfinished solves take at most, one after another.
+        Estimate of how many seconds the unfinished solves take at most, one after another.
     """
 
     total: int
