@@ -1,6 +1,6 @@
-"""The installed command: it answers signals from its first moment, before what takes long is loaded.
+"""The function behind the installed command `tightpipe` answers signals before its slow imports begin.
 
-It lies beside the package, since to import a module of the package is to load the package first.
+This module lies beside the package, because to import a module of a package is to load the package first.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _REASONS = {signal.SIGINT: b"interrupted", signal.SIGTERM: b"terminated"}
 
 
 def main() -> None:
-    """Run the command line; a signal before it has begun, or after it is done, ends the process at once."""
+    """Run the command line; before it has begun, and after it is done, a signal ends the process at once."""
     for number in _REASONS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell does for background jobs
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a shell has background jobs ignore Ctrl-C
             signal.signal(number, _end)
     from tightpipe.cli import main as run
 

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("cli", "core", "drawing", "explain", "export", "kernels", "program", "report", "runtime", "settings")
-FOLDERS = [
-    ROOT / "heuristics",
-    *(ROOT / "src" / "tightpipe" / room for room in (*ROOMS, "solving", "terminal")),
-]
-FILES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+FILES = sorted(path for folder in ("heuristics", "src") for path in (ROOT / folder).rglob("*.py"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 QUESTIONS = ("Whether", "What", "How", "Where", "When", "Which", "Why", "Who")
 RAISES = re.compile(r"^Raises\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
@@ -59,6 +54,23 @@ def test_an_exception_says_when_it_is_raised(path):
 @pytest.mark.parametrize("file", TIME_UNITS)
 def test_a_slot_is_never_a_time_unit(file):
     assert not re.search(r"\bslots?\b", re.sub(r"slots=True", "", (ROOT / "heuristics" / file).read_text()))
+
+
+def test_outside_of_orders_nothing_is_called_a_slot():
+    folder = ROOT / "src" / "tightpipe"
+    for path in (
+        *(folder / "experiments").rglob("*.py"),
+        folder / "cli" / "sweep_bar.py",
+        folder / "cli" / "filling.py",
+    ):
+        assert not re.search(r"\bslots?\b", re.sub(r"slots=True", "", path.read_text())), name(path)
+
+
+def test_only_a_batch_system_queues_solves():
+    for path in (ROOT / "src" / "tightpipe" / "experiments").rglob("*.py"):
+        for line in path.read_text().splitlines():
+            if re.search(r"\bqueue(s|d)?\b", line, re.IGNORECASE):
+                assert "SLURMCluster" in line, f"{name(path)}: {line}"  # one of its options
 
 
 def test_in_heuristics_a_queue_is_first_in_first_out():

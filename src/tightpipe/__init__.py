@@ -55,7 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Look up the version when it is asked for: that takes as long as half of all else here."""
+    """Return the version, looked up only on demand: that takes half as long as all the imports above."""
     if name == "__version__":
         from importlib.metadata import version
 

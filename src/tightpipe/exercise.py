@@ -1,4 +1,4 @@
-"""Small work that calls every compiled loop, with the types of all calls: what is compiled ahead of time."""
+"""One small run of every compiled loop, with the argument types of real calls, compiles all of them ahead."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .solving.starts import warm_starts
 
 
 def exercise() -> None:
-    """Run every heuristic, CP-SAT, improvement, each bound by search and an explanation once.
+    """Run once, on tiny instances, all heuristics, CP-SAT, `improve`, all bounds by search, and `explain`.
 
     Raises
     ------
     KeyboardInterrupt
-        On Ctrl-C, which solvers answer with a result.
+        If Ctrl-C is pressed. Solvers answer it with a result, which is turned back into the exception here.
     """
     for placement in PLACEMENTS:
         warm_starts(_tiny(placement, 16))
-    # its best formula is below its optimum, so that no search ends before it has begun
+    # its optimum is above the bounds by formulas, which would end a search before it has begun
     tiny = _tiny("v", 8)
     for method, budget in (("cpsat", UNLIMITED.within(60.0)), ("improve", UNLIMITED)):
         raise_again(find_method(method).load()(tiny, budget, "best", ignore).reason)

@@ -25,25 +25,25 @@ output_option = click.option(
 )
 
 max_memory_option = click.option(
-    "--max-memory", type=float, metavar="GB", help="End CP-SAT and MILP here, and keep what they have."
+    "--max-memory", type=float, metavar="GB", help="Memory at which CP-SAT and MILP end their search."
 )
 
 
 def latex_options(command: Command) -> Command:
-    """Add the options of every command that can write its table for a paper."""
+    """Add the options of a command that can also write its table as LaTeX, for a paper."""
     caption = click.option(
-        "--caption", help="Of the table that --latex writes. [default: what its columns are]"
+        "--caption", help="Caption of the table that --latex writes. [default: what the columns mean]"
     )
     latex = click.option(
         "--latex",
         metavar="FILE",
-        help="Write the table as LaTeX too: booktabs, the best of each row bold, label tab:<file's name>.",
+        help="Also write the table as LaTeX: booktabs, best of each row in bold, label tab:<file's name>.",
     )
     return latex(caption(command))
 
 
 def check_latex(latex: str | None, caption: str | None) -> None:
-    """Raise before the work where the table cannot be written, or there is a caption and no table."""
+    """Raise an InputError if the LaTeX file cannot be written, or if there is a caption and no such file."""
     if latex is not None:
         check_writable(latex)
     elif caption is not None:

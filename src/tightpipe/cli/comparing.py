@@ -40,26 +40,29 @@ _migrate_option = click.option(
 
 @cli.command("compare")
 @click.argument("instances", nargs=-1, metavar="[INSTANCES]...")
-@click.option("--settings", help="active, all, or names.  [default: active, without INSTANCES]")
+@click.option(
+    "--settings",
+    help="active, all, or names of settings.  [default: active; with INSTANCES none]",
+)
 @click.option(
     "--memory",
-    help="Limits, e.g. 2p,2.5p,3p; p is what p forward activations of one stage take, in every placement; "
-    "or own.  [default: 2p; of INSTANCES own]",
+    help="Memory limits, e.g. 2p,2.5p,3p, where p means p forward activations of one stage; or own, "
+    "the limit in the file.  [default: 2p; with INSTANCES own]",
 )
 @click.option(
     "--methods",
     help="Names from `tightpipe methods`; the others are measured against the first.  "
-    "[default: greedy-v,best; of INSTANCES list,best]",
+    "[default: greedy-v,best; with INSTANCES list,best]",
 )
 @click.option(
     "--objective",
     type=click.Choice([str(o) for o in Objective]),
-    help="[default: device_span; of INSTANCES their own]",
+    help="The cost to minimise.  [default: device_span; with INSTANCES their own]",
 )
 @click.option(
     "-o",
     "--output",
-    help="CSV to extend.  [default: results/paper_table.csv; of INSTANCES results/own_table.csv]",
+    help="CSV to extend.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @_migrate_option
@@ -110,7 +113,7 @@ def _compare(
     if migrate:
         return show({"csv": str(path), "migrated": migrate_table(path, SETTINGS_FORM, lacking)}, as_json)
     if fresh and path.exists():
-        old = path.resolve()  # a link goes on leading to the new rows
+        old = path.resolve()  # where a symbolic link leads, so that it will lead to the new rows
         old.replace(f"{old}.bak")
     table = Table(path, FILES_FORM if own else SETTINGS_FORM)
     report = _Report(
@@ -138,7 +141,7 @@ def _refuse_beside_files(settings: str | None, migrate: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """How a table is shown: which of several rows of a solve counts, and what page and figure say of them."""
+    """How a table is reported: which of several rows of a solve counts, and how page and figure show them."""
 
     newest: Callable[[Sequence[Cells]], list[Cells]]
     page: Callable[[Sequence[Cells]], str]
@@ -150,9 +153,9 @@ class _Report:
 def _fill_and_report(
     table: Table, tasks: Sequence[Task], time_limit: float, report: _Report, as_json: bool
 ) -> None:
-    """Fill a table, write its page and its figure beside it, and then say whether solves failed."""
+    """Fill a table, write page and figure beside it, and then raise a StoppedError if solves failed."""
     errors = fill_table(table, tasks, usual_hard_limit(time_limit))
-    # where the table has rows under several conditions, the report is about those that were asked for
+    # a table may have rows of a solve under several conditions: those that were asked for come last and count
     rows = report.newest([*table.rows(), *table.rows_of(tasks)])
     if rows:
         stem = str(table.path.with_suffix(""))
@@ -175,7 +178,7 @@ def _draw_rates(rows: Sequence[Cells], path: str) -> None:
 
 
 def _numbers(row: Cells) -> dict[str, Any]:
-    """Turn the fields that the figure draws into numbers."""
+    """Return what the figure draws of a row, with numbers instead of texts."""
     offset = int(row["m_offset"] or 0)
     label = f"{row['setting']} 2p{offset:+d}" if offset else row["setting"]
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}

@@ -26,7 +26,7 @@ from .common import cli, json_option, summary_beside, valid_schedule
 @click.option("--text", is_flag=True, help="Draw as text on stdout, one line per device.")
 @click.option("--from", "start", type=int, metavar="TICK", help="First tick to show.")
 @click.option("--to", "end", type=int, metavar="TICK", help="Last tick to show.")
-@click.option("--width", type=float, metavar="INCHES", help="Of the picture. [default: 7]")
+@click.option("--width", type=float, metavar="INCHES", help="Width of the picture. [default: 7]")
 @click.option("--scale", type=click.IntRange(1), help="Ticks per character of --text.")
 @json_option
 def _plot(
@@ -42,7 +42,7 @@ def _plot(
 ) -> None:
     """Draw the schedule files SCHEDULES; several share one time axis.
 
-    With --from and --to only what lies between these two ticks is drawn, as large as it fits.
+    With --from and --to, only the time between these two ticks is drawn, as large as it fits.
     """
     if not text and output is None:
         raise InputError("give a picture with -o, or --text to draw on stdout")

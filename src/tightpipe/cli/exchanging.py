@@ -1,4 +1,4 @@
-"""The commands ``export`` and ``import``: schedules as files of other programs, and back."""
+"""The commands ``export`` and ``import`` write and read schedules as files of other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..export import EXPORTS, export, import_order
 from ..settings import load_settings
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
 
-_INSTANCE = "instance"  # a target beside those of schedules
+_INSTANCE = "instance"  # the target that writes an instance instead of a schedule
 
 
 @cli.command("export", epilog=f"The settings of --target instance: {', '.join(load_settings())}.")
@@ -29,15 +29,15 @@ _INSTANCE = "instance"  # a target beside those of schedules
 @click.option("--validation", is_flag=True, help="colossalai-json: with post-validation.")
 @click.option("--merge", is_flag=True, help="torch-csv: fuse each B with the W that follows it.")
 @click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, B in W.")
-@click.option("--memory", help="instance: limit, as in the file of a sweep. [default: 2p]")
+@click.option("--memory", help="instance: memory limit, written as in an experiment file. [default: 2p]")
 @click.option("--placement", help=f"instance: one of {', '.join(FITTING)}. [default: v]")
 @click.option("--objective", help=f"instance: one of {', '.join(Objective)}. [default: device_span]")
 @json_option
 def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: Any) -> None:
-    """Write the file SCHEDULE for another program; it is checked before a byte is written.
+    """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
-    With --target instance SCHEDULE may also be the name of a setting of the papers, e.g. 1.5B-8x24, which is
-    then written as an instance file for solve; of a file it is the instance that the schedule is for.
+    SCHEDULE is a schedule file. With --target instance, an instance file is written instead: the instance of
+    the schedule, or a setting of the papers if SCHEDULE is the name of one, e.g. 1.5B-8x24.
     """
     check_writable(output)
     options = {name: value for name, value in chosen.items() if value}
@@ -53,7 +53,7 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
 
 
 def _instance_of(source: str, options: dict[str, Any]) -> Instance:
-    """Return the instance of a schedule file, or a setting with the options that are given for it."""
+    """Return the instance of a schedule file or, under a setting's name, the setting with these options."""
     for name, value in options.items():
         if name not in ("memory", "placement", "objective"):
             rule = "instance has no such option; it takes memory, placement, objective"
@@ -74,8 +74,8 @@ def _instance_of(source: str, options: dict[str, Any]) -> Instance:
 def _import(file: str, target: str, instance: str, output: str, as_json: bool) -> None:
     """Read the schedule in FILE, of another program, and write it as a schedule file.
 
-    FILE says in which order the devices run their operations. They get the best start times that the
-    instance's costs allow, and the schedule is checked against every rule before it is written.
+    FILE says in which order each device runs its operations. The operations get the best start times that
+    the instance's costs allow, and the schedule is checked against every rule before it is written.
     """
     check_writable(output)
     problem = load_instance(instance)

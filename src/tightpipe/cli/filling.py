@@ -1,4 +1,4 @@
-"""Fill a table: run the solves of a grid that have no row yet."""
+"""A table is filled by running the solves of a grid that have no row in it yet."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[s
     table
         The table.
     tasks
-        The grid, in the order in which it is run.
+        The tasks of the grid, in the sequence in which they run.
     hard_limit
         Seconds after which a solve is killed.
 
     Returns
     -------
     list of str
-        Why solves failed. They leave no row, so that the next run tries them again.
+        The reasons of solves that failed. They leave no row, so that the next run tries them again.
     """
     todo = table.missing(tasks)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {table.path}", file=sys.stderr)
     if not todo:
         return []
-    ensure_compiled()  # so that no solve spends its time limit on it
+    ensure_compiled()  # here, so that no solve has to wait for it
     with open_store(None) as store:
         store.enrol(todo)
         _run(store, table, hard_limit)
@@ -50,10 +50,10 @@ def _run(store: Store, table: Table, hard_limit: float) -> None:
     limits = Limits(hard_limit, None, os.cpu_count() or 1)
     with sweep_bar(store, quiet=False) as bar:
 
-        def watch(task: Task, outcome: Outcome | None, slots: int) -> None:
+        def watch(task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
             if outcome is not None and outcome.values["state"] == "done":
                 table.append(Solve(task, outcome))
-            bar.watch(task, outcome, slots)
+            bar.watch(task, outcome, solves_at_once)
 
         run_sweep(store, local_engine(1), limits, watch)
 

@@ -34,7 +34,7 @@ COMMANDS = {
     ),
     "export": (
         "exchanging",
-        "Write the file SCHEDULE for another program; it is checked before a byte is written.",
+        "Write the schedule in SCHEDULE for another program; it is checked before a byte is written.",
     ),
     "gallery": ("drawing", "Draw every schedule family at 4 devices and 8 microbatches on one page."),
     "import": (

@@ -59,15 +59,15 @@ class _SweepBar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def watch(self, task: Task, outcome: Outcome | None, slots: int) -> None:
+    def watch(self, task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
         """Show that a task has ended with `outcome`, or has begun if that is None.
 
-        `slots` is how many solves run at the same time, which the estimate of the time left is divided by.
+        The estimate of the time left is divided by `solves_at_once`, the number of solves that run together.
         """
         tally = self._store.tally()
         if outcome is not None and not self._quiet:
             self._console.print(_line(task, outcome, tally), highlight=False, markup=False, soft_wrap=True)
-        left = duration(tally.seconds_left / max(1, slots))
+        left = duration(tally.seconds_left / max(1, solves_at_once))
         text = (
             f"{tally.running} running, {tally.failed} failed, gap best {percent(tally.best_gap)} "
             f"mean {percent(tally.mean_gap)}, at most {left} left"

@@ -45,10 +45,12 @@ _folder_option = click.option(
 @cli.command("sweep")
 @click.argument("experiment")
 @_folder_option
-@click.option("--workers", type=click.IntRange(1), help="Solves at once. [default: as many as fit the cores]")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Solves run at once. [default: all that fit the cores]"
+)
 @click.option("--engine", type=click.Choice(["local", "dask", "slurm"]), default="local", show_default=True)
-@click.option("--scheduler", metavar="ADDRESS", help="Of --engine dask, e.g. tcp://10.0.0.1:8786.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Of --engine slurm.")
+@click.option("--scheduler", metavar="ADDRESS", help="Scheduler of --engine dask, e.g. tcp://10.0.0.1:8786.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Jobs for --engine slurm.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
 @click.option(

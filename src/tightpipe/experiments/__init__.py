@@ -1,1 +1,1 @@
-"""Experiments over many instances."""
+"""Grids of solves: comparisons of methods, sweeps and studies, with their tables and figures."""

@@ -1,4 +1,4 @@
-"""Heuristic against exact: methods on published settings or own instances at several memory limits."""
+"""`tightpipe compare` runs methods on settings of the papers, or on own instances, at some memory limits."""
 
 from __future__ import annotations
 
@@ -31,30 +31,31 @@ COLUMNS = (
     *("ortools_version", "host_cpus", "finished_at"),
 )
 
-# what makes two rows the same experiment: a row that agrees in these is not computed again
+# a solve is not run again if a row agrees with it in all these columns
 _KEY = (
     *("setting", "m_offset", "placement", "objective", "method", "workers", "seed", "time_limit"),
     *("tightpipe_version", "ortools_version"),
 )
-_LINK = " link "  # between a setting's name and its link occupancy
+_LINK = " link "  # stands between a setting's name and its link occupancy in the name of a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is the same for all problems of a comparison.
+    """The choices that hold for all problems of a comparison.
 
     Parameters
     ----------
     memory
-        Limits, e.g. ``2.5p``: times p forward activations of one stage; or ``own``, what a file says.
+        Memory limits. ``2.5p`` is 2.5 p forward activations of one stage, p being the number of devices;
+        ``own`` is the limit that the instance file states.
     methods
-        Names of the methods; the first is the one that the others are measured against.
+        Names of the methods. The first one is that against which the others are measured.
     objective
-        Of all instances; ``own`` for each its own.
-    options
-        Limits and seed of each solve.
+        The objective of all instances; ``own`` leaves each instance its own.
+    allowance
+        Time limit, threads, seed and memory cap of each solve.
     link_occupancy
-        Ticks that a message keeps its link busy; 0 leaves the instances as they are.
+        Ticks for which a message keeps its link busy, at least 0; 0 leaves the instances as they are.
     """
 
     memory: tuple[str, ...]
@@ -68,12 +69,12 @@ class Comparison:
 
 
 def plan_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
-    """Return the solves on published settings in the order in which they are run.
+    """Return the solves on published settings, in the sequence in which they run.
 
     Raises
     ------
     InputError
-        If a method is unknown, or a limit no limit.
+        If a method is unknown, or a memory limit cannot be read or is too small.
     """
     for setting in settings:
         for limit in comparison.memory:
@@ -82,13 +83,13 @@ def plan_settings(settings: Sequence[Setting], comparison: Comparison) -> list[T
 
 
 def plan_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
-    """Return the solves on own instances, each named after its file without the suffix.
+    """Return the solves on instance files; each instance is named after its file without the suffix.
 
     Raises
     ------
     InputError
-        If a file is no instance, two have the same name, a method is unknown or does not schedule the
-        placement of an instance, or a limit is no limit or does not fit.
+        If a file holds no instance, two files have the same name, a method is unknown or does not schedule
+        the placement of an instance, or a memory limit cannot be read or does not fit an instance.
     """
     problems: dict[str, Problem] = {}
     for path in paths:
@@ -113,7 +114,7 @@ def _plan(problems: Sequence[Problem], comparison: Comparison) -> list[Task]:
 
 
 def _with_link(problem: Problem, occupancy: int) -> Problem:
-    """Return the problem with links that a message keeps busy, which its name then says."""
+    """Return the problem with a link occupancy in ticks on its instances and in its name."""
     if not occupancy:
         return problem
 
@@ -133,14 +134,15 @@ def _memory_change(text: str) -> Change:
 
 
 def parse_memory(text: str, devices: int) -> int:
-    """Turn a limit such as ``2.5p`` into m_offset, in whole forward activations of a stage over 2p.
+    """Return by how many forward activations of one stage a limit such as ``2.5p`` is above 2p.
 
-    The number of activations is rounded down; `limits_of_activations` says what one is.
+    This is the column `m_offset`. The number of activations is rounded down, and is negative for a limit
+    below 2p. `limits_of_activations` says how much memory an activation is.
 
     Raises
     ------
     InputError
-        If the text is not a number followed by p, or the limit is under one activation.
+        If the text is not a positive number followed by p, or the limit is below one activation.
     """
     factor = _factor(text)
     if factor * devices < 1:
@@ -160,7 +162,7 @@ def _factor(text: str) -> Fraction:
 
 
 def _offset(row: Row) -> int | None:
-    """Return the limit in activations over 2p; None where it is the instance's own."""
+    """Return by how many activations a row's limit is above 2p; None if it is the instance's own limit."""
     return None if row.memory == OWN else parse_memory(row.memory, row.p)
 
 
@@ -173,7 +175,7 @@ def _setting_name(problem: str) -> str:
 
 
 def _if_one_number(name: str) -> Cell:
-    """Return what says a cost of the instance where it is the same everywhere."""
+    """Return a column's function: it returns a cost of the instance, or None if stages or links differ."""
 
     def say(solve: Solve) -> object:
         value = instance_to_dict(solve.task.instance)[name]
@@ -189,7 +191,10 @@ _SETTING_NAMES = _TIMES | {name: name for name in ("hidden", "heads", "seq")}
 SETTINGS_FORM = Form(
     cells(COLUMNS, _SAME | {column: _of_the_setting(name) for column, name in _SETTING_NAMES.items()}), _KEY
 )
-"""The table of published settings. Its times are those of a stage of the V placement."""
+"""The columns and the key of the table of published settings.
+
+The times f, b, w and c are those of a stage in the V placement.
+"""
 
 FILES_FORM = Form(
     cells(
@@ -200,16 +205,20 @@ FILES_FORM = Form(
     ),
     (*_KEY, "instance_hash"),
 )
-"""The table of own instances: the hash tells a file that was edited from the one that a row is about."""
+"""The columns and the key of the table of own instances.
+
+The hash of the instance is a part of the key, so that a file that was edited is solved again.
+"""
 
 
 def lacking(row: Cells) -> dict[str, object]:
-    """Return what a row of an earlier version says in the columns that it lacks.
+    """Return, by column, the cells that a row of an earlier version lacks, as far as its instance tells them.
 
     Raises
     ------
     InputError
-        If the row's limit is not that of its setting: it was not always counted in stages of the placement.
+        If the row's number of activations is another memory limit today. Earlier versions did not always
+        count activations of the stages of the row's placement.
     """
     (setting,) = choose_settings(_setting_name(row["setting"]))
     limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"

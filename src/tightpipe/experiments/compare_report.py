@@ -1,4 +1,4 @@
-"""The rows of a comparison as a table, one line per setting, methods side by side: Markdown and LaTeX."""
+"""The rows of a comparison become a table in Markdown or LaTeX, in which methods stand side by side."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MEANING = (
 
 
 def latest(rows: Sequence[Cells]) -> list[Cells]:
-    """Keep the newest row of each setting, memory limit, objective and method, in first-seen order."""
+    """Return the newest row of each setting, memory limit, objective and method, in first-seen order."""
     newest = {(r["setting"], r["m_offset"], r["objective"], r["method"]): r for r in rows}
     return list(newest.values())
 
 
 def markdown(rows: Sequence[Cells], baseline: str) -> str:
-    """Return the table; `baseline` is the method that the others are measured against."""
+    """Return the page with the table; `baseline` is the method against which the others are measured."""
     kept = latest(rows)
     cells = _by_place(kept)
     methods = list(dict.fromkeys(row["method"] for row in kept))
@@ -45,7 +45,7 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
 
 
 def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
-    """Return the table for a paper, with fewer columns; None as caption says what the columns are."""
+    """Return the table for a paper, with fewer columns; without `caption`, it has one that explains them."""
     kept = latest(rows)
     methods = list(dict.fromkeys(row["method"] for row in kept))
     several = len({row["objective"] for row in kept}) > 1
@@ -62,7 +62,7 @@ def _starred(row: Cells | None) -> str:
 
 
 def _bound_and_gap(found: Mapping[str, Cells]) -> list[str]:
-    """Return the best bound as a bubble rate, and the gap between the best cost and it, of one placement."""
+    """Return the best bound as a bubble rate, and the gap of the best cost to it, both of one placement."""
     first = next(iter(found.values()))
     same = [row for row in found.values() if row["placement"] == first["placement"]]
     costs = [int(row["cost"]) for row in same if row["cost"]]
@@ -74,7 +74,7 @@ def _bound_and_gap(found: Mapping[str, Cells]) -> list[str]:
 
 
 def _by_place(rows: Sequence[Cells]) -> dict[tuple[str, str, str], dict[str, Cells]]:
-    """Return for each setting, memory limit and objective the rows by method."""
+    """Return the rows by setting, memory limit and objective, and among these by method."""
     cells: dict[tuple[str, str, str], dict[str, Cells]] = {}
     for row in rows:
         cells.setdefault((row["setting"], row["m_offset"], row["objective"]), {})[row["method"]] = row
@@ -86,14 +86,14 @@ def _line(fields: Sequence[str]) -> str:
 
 
 def _memory(m_offset: str) -> str:
-    if not m_offset:  # not in activations
+    if not m_offset:  # the instance's own limit, which is not counted in activations
         return OWN
     offset = int(m_offset)
     return f"2p{offset:+d}" if offset else "2p"
 
 
 def _said(rows: Iterable[Cells], column: str, digits: int) -> str:
-    """Return what the rows of a line say, each once, in the sequence of the methods."""
+    """Return the different values of a line's rows in a column, in the sequence of the methods."""
     said = (f"{float(row[column]):.{digits}f}" if row[column] else "-" for row in rows)
     return ", ".join(dict.fromkeys(said))
 
@@ -103,7 +103,7 @@ def _rate(row: Cells | None) -> str:
 
 
 def _against(row: Cells | None, base: Cells | None) -> list[str]:
-    """Return rate, bound as a rate, gap, share of the baseline's bubble that is saved, status and proof."""
+    """Return bubble rate, bound as a bubble rate, gap, saved share of the bubble of `base`, status, proof."""
     if row is None or not row["cost"]:
         return ["-", "-", "-", "-", row["status"] if row else "-", "-"]
     bound, work = int(row["bound"]), int(row["work"])
@@ -121,7 +121,7 @@ def _against(row: Cells | None, base: Cells | None) -> list[str]:
 
 
 def _conditions(rows: Sequence[Cells]) -> list[str]:
-    """Say under which conditions the rows were measured."""
+    """Return lines that say under which conditions the rows were measured, and what the columns mean."""
     searched = [row for row in rows if row["time_limit"]]
     if not searched:
         return []

@@ -1,4 +1,4 @@
-"""Every schedule family on one page: 4 devices, 8 microbatches, the same model for all."""
+"""The gallery shows a Gantt chart of every schedule family, for the same model, devices and microbatches."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from ..solving.methods import Method, all_methods, find_method, is_heuristic
 from ..solving.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
-_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,)}  # 2p in the V is the memory of 1F1B
-_TICKS, _ACTIVATION = 12, 12  # F, B and W of a device's whole share of the model, and its activation
+# memory limits in p activations of a stage; in the V, 2 p of them are the memory of 1F1B
+_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,)}
+# of a device's whole share of the model: ticks of an F, of a B and of a W, and memory that an F adds
+_TICKS, _ACTIVATION = 12, 12
 
 
 def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
-    """Return a label and a schedule for every heuristic.
+    """Return pairs of a label and a schedule: one pair for each heuristic and each memory limit shown for it.
 
     Parameters
     ----------
     only
         Names of heuristics, those of installed packages included, in the sequence in which they are drawn;
-        None for all of tightpipe's own as they are listed.
+        None for all of tightpipe's own, in the sequence of their list.
 
     Raises
     ------
@@ -40,12 +42,12 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
 
 
 def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
-    """Draw the page; the suffix says whether as PNG, SVG or PDF.
+    """Draw the gallery to a file as PNG, SVG or PDF, as the suffix of `path` says.
 
     Raises
     ------
     InputError
-        If the suffix is another, the file cannot be written, or a name is not that of a heuristic.
+        If the suffix is none of these, the file cannot be written, or a name is not that of a heuristic.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
@@ -63,20 +65,20 @@ def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
     placement = "v" if "v" in method.placements else method.placements[0]
     for label, limit in _limits(method.name):
         result = solve(_instance(placement, limit), method.name)
-        if result.schedule is None:  # tightpipe's own all have one
+        if result.schedule is None:  # cannot happen with tightpipe's own heuristics
             raise NoScheduleError(f"{method.name}: {result.reason}")
         yield label, result.schedule
 
 
 def _limits(method: str) -> list[tuple[str, int | None]]:
-    """Return labels and limits in p activations of a stage; some families adapt to the limit."""
+    """Return labels and limits in p activations of a stage; a family that adapts to the limit has several."""
     if method not in _FACTORS:
         return [(method, None)]
     return [(f"{method}, {factor}p of memory", factor) for factor in _FACTORS[method]]
 
 
 def _instance(placement: str, factor: int | None) -> Instance:
-    """Split each device's share of the model evenly over its stages."""
+    """Return an instance in which each device's share of the model is split evenly over its stages."""
     chunks = Instance.uniform(
         devices=DEVICES, microbatches=MICROBATCHES, forward=1, backward=1, weight=1, placement=placement
     ).placement.stages_per_device

@@ -1,4 +1,4 @@
-"""Tables of results in LaTeX: rules of booktabs, the best value of each row in bold, caption and label."""
+"""Tables in LaTeX have the rules of booktabs, the best value of each row in bold, a caption and a label."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class LatexTable:
-    """What a table holds, as plain text: special characters are escaped when it is written.
+    """The content of a table as plain text, whose special characters are escaped when the table is written.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ class LatexTable:
     body
         The rows, one text per column.
     compared
-        Names of the columns that compete in each row. The smallest of the numbers that their texts begin
-        with is set in bold, as often as it occurs, unless it is the only one.
+        Names of the columns that compete in each row. Of the numbers with which their texts begin, the
+        smallest is set in bold wherever it occurs; a number that has no competitor is not.
     texts
-        How many columns from the left hold words; they are flush left, and the others, of numbers, flush
-        right.
+        Number of columns, from the left, that hold words and are flush left. The others hold numbers and
+        are flush right.
     caption
-        What stands above the table.
+        The text above the table.
     """
 
     head: Sequence[str]
@@ -57,7 +57,8 @@ def write_latex(table: LatexTable, path: str | Path, name: str | None = None) ->
     path
         The file.
     name
-        What follows ``tab:`` in the label; None takes the file's name.
+        The part of the label after ``tab:``; None takes the file's name without its suffix. A character
+        that a label should not have becomes a hyphen.
 
     Raises
     ------
@@ -69,8 +70,8 @@ def write_latex(table: LatexTable, path: str | Path, name: str | None = None) ->
 
 
 def latex(table: LatexTable, label: str) -> str:
-    """Return the LaTeX of a table, with the package that it needs in a comment."""
-    import pandas as pd  # takes longer to load than most commands that write no LaTeX
+    """Return the LaTeX source of a table; its first line is a comment that names the package needed."""
+    import pandas as pd  # takes longer to load than most commands take that write no LaTeX
 
     head = [name.translate(_ESCAPED) for name in table.head]
     body = [[cell.translate(_ESCAPED) for cell in row] for row in table.body]
@@ -88,7 +89,7 @@ def latex(table: LatexTable, label: str) -> str:
 
 
 def _bold(cells: Sequence[str]) -> list[str]:
-    """Return for each cell of a row how it is set: in bold where it is the smallest of several."""
+    """Return for each cell of a row its style: bold if its number is the smallest of several, else none."""
     found = [_NUMBER.match(cell) for cell in cells]
     values = [float(number[0]) if number else None for number in found]
     known = [value for value in values if value is not None]

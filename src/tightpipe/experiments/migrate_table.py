@@ -1,4 +1,4 @@
-"""Bring a table of an earlier version to the columns of this one."""
+"""A CSV table of an earlier version gets the columns of this version."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from .table import Cells, Form, cell_text
 
 
 def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str, object]]) -> int:
-    """Rewrite a table in a form, keeping the old file as ``.bak``.
+    """Rewrite a CSV file with the columns of a form; the old file is kept with ``.bak`` added to its name.
 
     Parameters
     ----------
     path
-        The table.
+        The CSV file.
     form
-        The form that it is to have.
+        The form whose columns the file gets.
     lacking
-        Returns by column what a row says in those that earlier versions lack; None where that is not known.
+        Returns for a row, by column, its values in the columns that earlier versions lack; None if a value
+        is not known.
 
     Returns
     -------

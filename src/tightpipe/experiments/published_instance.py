@@ -1,4 +1,4 @@
-"""A setting of the papers as an instance, with a memory limit, a placement and an objective of choice."""
+"""A setting of the papers becomes an instance with a memory limit, a placement and an objective of choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..settings import load_settings
 from .sweep.axes import Change, parse_memory, parse_objective
 
 FITTING = tuple(name for name in PLACEMENTS if name != "wave")
-"""The placements of a setting; a wave's device has four stages, and a setting gives the times of two."""
+"""The placements that a setting can have: not a wave, in which a device has four stages instead of two."""
 
 
 def published_instance(
@@ -25,9 +25,9 @@ def published_instance(
     name
         The setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24 microbatches.
     memory
-        The limit of each device as the file of a sweep says it: ``2p`` (p being the number of devices, 2p
-        forward activations of one stage), ``0.5x`` (of the setting's own limit), ``smallest``, ``none``, or a
-        number in the setting's unit.
+        The memory limit of each device, written as in an experiment file: ``2p`` (2 p forward activations of
+        one stage, p being the number of devices), ``0.5x`` (half the setting's own limit), ``smallest`` (the
+        smallest limit at which there is a schedule), ``none``, or a number in the setting's unit.
     placement
         One of `FITTING`. A device holds the same layers in each of them.
     objective
@@ -36,7 +36,7 @@ def published_instance(
     Raises
     ------
     InputError
-        If one of these is unknown; the message lists what is known.
+        If a name or a value is unknown; the message says which are known.
     """
     known = load_settings()
     if name not in known:
@@ -49,7 +49,7 @@ def published_instance(
 
 
 def _change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
-    """Read a value of an axis of sweeps; an error names the option that it was given as."""
+    """Return the change that `value` asks for; an error calls the value by the name of its option, `key`."""
     try:
         return parse(value)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Bubble rates published in the zero-bubble paper, beside ours (arXiv:2401.10241, tables 5 and 8)."""
+"""Bubble rates that the zero-bubble paper published (arXiv:2401.10241, tables 5 and 8) stand beside ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .latex_table import LatexTable
 
 _LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
 _TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}
-_DIGITS = 4  # that the paper prints
+_DIGITS = 4  # decimals that the paper prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Cell:
 
     @property
     def difference(self) -> float:
-        """Ours - published, at the paper's number of digits."""
+        """Our bubble rate less the published one, at the paper's number of decimals."""
         return round(self.ours - self.published, _DIGITS)
 
 
 def table_cells(number: int) -> list[Cell]:
-    """Compute all cells of table 5 or 8."""
+    """Return all cells of table 5 or 8, with our bubble rates computed anew."""
     return list(_table_5() if number == 5 else _table_8())
 
 
@@ -55,7 +55,7 @@ def _table_5() -> Iterator[Cell]:
 
 
 def _table_8() -> Iterator[Cell]:
-    """Yield ZB-V on the published chunk times; the other columns on whole stages of twice those times."""
+    """Yield the cells of ZB-V and 1F1B-I from the published times of chunks, the others from twice those."""
     for name, published in _table_8_rates().items():
         setting = load_settings()[name]
         for column, rate in published.items():
@@ -72,22 +72,23 @@ def _cell(
     table: int, setting: Setting, column: str, method: str, published: float, instance: Instance
 ) -> Cell:
     rate = solve(instance, method).bubble_rate
-    assert rate is not None  # no memory limit that these methods could miss
+    assert rate is not None  # these methods fit within the memory limits of all these instances
     p, n = setting.devices, setting.microbatches
     return Cell(table, setting.model, p, n, column, method, published, round(rate, _DIGITS))
 
 
 def _interleaved(setting: Setting) -> Instance:
-    """Split a stage into chunks of one layer, counting the embedding and the head as two layers more.
+    """Return an instance whose stages are split into chunks of a layer; embedding and head are layers too.
 
-    In ticks of 1/v for v chunks, a chunk's times are those of the stage and all numbers stay whole.
+    With v chunks in a stage, a tick of the instance is 1/v of a tick of the setting. In this unit a chunk
+    takes as many ticks as the stage took before, and all times stay whole numbers.
     """
     chunks = (setting.layers + 2) // setting.devices
     return _chunks(setting, chunks, chunks * setting.comm)
 
 
 def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
-    """Return interleaved chunks with the setting's times on each device."""
+    """Return an instance with interleaved chunks, each of which takes the setting's times."""
     return setting.with_times(comm=comm, placement="loop", chunks=chunks)
 
 
@@ -102,7 +103,7 @@ FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "
 
 
 def to_csv(cells: Sequence[Cell]) -> str:
-    """Return one line per cell, with a header."""
+    """Return the cells as CSV, with a header and one line per cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)
@@ -111,14 +112,14 @@ def to_csv(cells: Sequence[Cell]) -> str:
 
 
 def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows as the paper prints them: each cell is published, ours, difference."""
+    """Return header and rows as the paper has them; a cell is the published rate, ours and the difference."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
     return [*_PLACE, *columns], body
 
 
 def _by_row(cells: Sequence[Cell]) -> list[tuple[list[str], dict[str, Cell]]]:
-    """Return for each row of the paper's table where it stands, and its cells by column."""
+    """Return for each row of the paper's table its model, p and n, and its cells by column."""
     rows: dict[tuple[str, int, int], dict[str, Cell]] = {}
     for cell in cells:
         rows.setdefault((cell.model, cell.p, cell.n), {})[cell.column] = cell

@@ -1,4 +1,4 @@
-"""Greedy, CP-SAT, improvement and all together on the suite of realistic instances, one row each."""
+"""`tightpipe realistic` runs five methods on each instance of the realistic suite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = (
     *("bubble_rate", "imbalance", "bound", "proof", "gap", "seconds", "workers", "seed", "time_limit"),
     *("tightpipe_version", "ortools_version", "host_cpus", "finished_at"),
 )
-# what makes two rows the same experiment
+# a solve is not run again if a row agrees with it in all these columns
 _KEY = ("setting", "method", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version")
 
 
@@ -29,16 +29,16 @@ def _method(solve: Solve) -> object:
 
 
 REALISTIC_FORM = Form(cells(COLUMNS, {"method": _method}), _KEY)
-"""The table of the suite."""
+"""The columns of the suite's table, and the key by which its rows are told apart."""
 
 
 def choose_realistic(text: str) -> list[str]:
-    """Return the names that ``all`` or a comma-separated list stand for.
+    """Return the names of the instances that ``all`` or a comma-separated list stands for.
 
     Raises
     ------
     InputError
-        If a name is unknown.
+        If a name is not that of an instance of the suite.
     """
     known = list(load_realistic())
     names = known if text == "all" else [name.strip() for name in text.split(",")]
@@ -49,12 +49,12 @@ def choose_realistic(text: str) -> list[str]:
 
 
 def plan_realistic(names: Sequence[str], allowance: Allowance) -> list[Task]:
-    """Return the solves of a run in the order in which they are run."""
+    """Return the solves on the named instances, in the sequence in which they run."""
     return [task for name in names for grid in _grids(name, allowance) for task in combine(grid)]
 
 
 def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
-    """Yield the greedy at median and at true costs, then the methods that search."""
+    """Yield a grid of `greedy-v`, which sees the median and the true costs, and one of the other methods."""
     instance = load_realistic()[name].instance()
     for methods, costs in ((("greedy-v",), ("median", "true")), (METHODS[2:], ("true",))):
         yield Experiment(
@@ -67,6 +67,6 @@ def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
 
 
 def lacking(row: Cells) -> dict[str, object]:
-    """Return what a row of an earlier version says in the columns that it lacks."""
+    """Return, by column, the cells that a row of an earlier version lacks and that its instance tells."""
     (name,) = choose_realistic(row["setting"])
     return added_cells(load_realistic()[name].instance())

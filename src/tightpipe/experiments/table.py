@@ -1,7 +1,7 @@
-"""A CSV table with one row per solve, which a grid fills and which is all that a run continues from.
+"""A CSV table has one row per solve; a run of a grid that was interrupted continues from the table alone.
 
-A row is one `write` of one line to a file opened for appending, followed by a flush to disk, so a
-killed run leaves whole rows and at most one torn last line, which the next row or run removes.
+Each row is written by one `write` of one line to a file opened for appending, followed by a flush to disk.
+A killed run therefore leaves whole rows and at most one torn last line, which the next row or run removes.
 """
 
 from __future__ import annotations
@@ -27,47 +27,49 @@ Cells = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """A task, and what came of it; None while it has not been run."""
+    """A task and its outcome, which is None while the task has not been run."""
 
     task: Task
     outcome: Outcome | None = None
 
     @property
     def row(self) -> Row:
-        """All that is known of it."""
+        """All that is known of the solve."""
         known = self.task.row
         return known if self.outcome is None else replace(known, **self.outcome.values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a table says of each solve.
+    """The columns of a table, and the key by which its rows are told apart.
 
     Parameters
     ----------
     columns
-        In the order of the file: what each says of a solve. None becomes an empty cell.
+        For each column, in the order of the file, the function that returns the column's value for a solve.
+        The value None becomes an empty cell.
     key
-        Names of columns that are known before a solve. A task whose cells in them stand in the table is done.
+        Names of columns whose values are known before a solve. A task is done if the table has a row with
+        the task's cells in all of these columns.
     """
 
     columns: Mapping[str, Callable[[Solve], object]]
     key: tuple[str, ...]
 
     def key_of(self, task: Task) -> tuple[str, ...]:
-        """Return the cells of a task that is not run yet in the columns of the key."""
+        """Return the cells of a task, which need not have been run, in the columns of the key."""
         return tuple(cell_text(self.columns[name](Solve(task))) for name in self.key)
 
 
 class Table:
-    """A CSV file in a form.
+    """A CSV file with the columns of a form.
 
     Parameters
     ----------
     path
-        The file; created with its header when it is not there.
+        The file. If it does not exist, it is created with its header.
     form
-        Its columns.
+        Its columns and its key.
 
     Raises
     ------
@@ -90,9 +92,10 @@ class Table:
             return list(csv.DictReader(file))
 
     def missing(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the tasks without a row, and those of heuristics that installed packages bring.
+        """Return the tasks that have to be run: those without a row, and those of installed heuristics.
 
-        Such a heuristic may have been edited since its row was computed, and it takes little time.
+        A heuristic of an installed package may have been edited since its row was computed, and takes
+        little time.
         """
         there = self._by_key()
         return [
@@ -124,11 +127,11 @@ class Table:
 
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
-        """Open the file for this process alone, without the line that a kill has torn."""
+        """Open the file under a lock, and remove the last line if a kill has torn it."""
         import fcntl  # POSIX has it; what only reads tables does without
 
         with self.path.open("a+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # ends when the file is closed
+            fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases the lock
             file.seek(0)
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
@@ -147,7 +150,7 @@ class Table:
 
 
 def cell_text(value: object) -> str:
-    """Return a value as it stands in a cell; None is an empty one."""
+    """Return the text of a value in a cell; None becomes the empty text."""
     return "" if value is None else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What the columns that tables share say of a solve."""
+"""The columns that tables have in common, as functions from a solve to the value of its cell."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from .sweep.row import Row
 from .table import Solve
 
 Cell = Callable[[Solve], object]
+"""Returns the value of a solve in one column of a table."""
 
 
 def _rounded(name: str, form: str) -> Callable[[Row], object]:
-    """Return what writes a number of the row in a format, where there is one."""
+    """Return a function that formats a number of a row, and returns None if the row lacks the number."""
 
     def write(row: Row) -> object:
         value = getattr(row, name)
@@ -38,11 +39,11 @@ _OF_THE_ROW: Mapping[str, Callable[[Row], object]] = {
     "time_limit": _rounded("time_limit", "g"),
     "host_cpus": lambda row: row.cores,
 }
-"""Columns that have another name or form than the row's own."""
+"""Columns whose name or format is not that of the row's field."""
 
 
 def cells(names: Sequence[str], special: Mapping[str, Cell] | None = None) -> dict[str, Cell]:
-    """Return what each column says: what `special` says of it, or else what every table says."""
+    """Return the function of each column: that of `special` if it has one, else that of all tables."""
     special = special or {}
     return {name: special[name] if name in special else _cell(name) for name in names}
 
@@ -53,7 +54,7 @@ def _cell(name: str) -> Cell:
 
 
 def added_cells(instance: Instance) -> dict[str, object]:
-    """Return the cells that tables of earlier versions lack, as far as the instance tells them."""
+    """Return, by column, the cells that tables of earlier versions lack; None if the instance has none."""
     share = memory_of_1f1b(instance)
     return {
         "memory_of_1f1b": None if share is None else f"{share:.6f}",

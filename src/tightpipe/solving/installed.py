@@ -1,14 +1,14 @@
-"""Heuristics of installed packages, which announce them under an entry point.
+"""Installed packages may bring heuristics, which they announce as entry points.
 
 A package's pyproject.toml lists them by name::
 
     [project.entry-points."tightpipe.heuristics"]
     breadth-first = "my_package:breadth_first_order"
 
-What stands behind a name is a function ``Instance -> Order`` or a `tightpipe.heuristics.Heuristic`. Packages
-are imported when all heuristics are wanted, as a list or as warm starts, or one by a name that is not one of
-tightpipe's own; most commands want neither. A package that cannot be used is a warning: nothing but its own
-heuristics is missing then.
+The object behind a name is a function ``Instance -> Order`` or a `tightpipe.heuristics.Heuristic`. Such
+packages are imported only when all heuristics are needed, for a list or as warm starts, or when a method has
+a name that is not one of tightpipe's own. If a heuristic cannot be loaded, a warning says so, and it alone is
+left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GROUP = "tightpipe.heuristics"
 """The group of the entry points."""
 
 SEARCHES = ("best", "cpsat", "improve", "milp")
-"""Names of methods that are no heuristics, and that no heuristic may have."""
+"""Names of the methods that are not heuristics. No heuristic may have one of these names."""
 
 _Make = Callable[[Instance], Order]
 
@@ -49,11 +49,11 @@ class Installed:
     Parameters
     ----------
     heuristic
-        The heuristic under the name of its entry point. Whatever goes wrong in its functions is raised as
-        `HeuristicError`.
+        The heuristic, named after its entry point. Its functions raise `HeuristicError` instead of any
+        exception that tightpipe does not know.
     code
-        Hash of the file that its function stands in, so that results can be told from those of an earlier
-        version of the function; of the package's version where there is no such file.
+        Hash of the file that defines its function, or of the package's version if there is no such file.
+        With it, results can be told from those of an earlier version of the function.
     """
 
     heuristic: Heuristic
@@ -63,21 +63,21 @@ class Installed:
 @cache
 def installed_heuristics() -> dict[str, Installed]:
     """Return the heuristics of installed packages by name, and warn of those that cannot be used."""
-    from importlib.metadata import entry_points  # takes a while, and most commands need no list of methods
+    from importlib.metadata import entry_points  # is slow, and most commands need no list of methods
 
     found: dict[str, Installed] = {}
     for entry in entry_points(group=GROUP):
         try:
             _refuse_taken(entry.name, found)
             found[entry.name] = _load(entry)
-        except (Exception, SystemExit) as error:  # whatever somebody's module does while it is imported
+        except (Exception, SystemExit) as error:  # to import a module is to run it, and it may raise anything
             warn(f"heuristic {entry.name} ({_package(entry)}) is left out: {_said(error)}")
     return found
 
 
 @cache
 def warn(text: str) -> None:
-    """Say a warning on stderr; the same one is said once."""
+    """Print a warning on stderr, unless this process has printed the same one before."""
     print(f"tightpipe: warning: {text}", file=sys.stderr)
 
 
@@ -97,7 +97,7 @@ def _load(entry: EntryPoint) -> Installed:
 
 
 def _explained(make: _Make, name: str) -> _Make:
-    """Return the function with what goes wrong in it told in one line, as a command shows no traceback."""
+    """Return the function with unknown exceptions as `HeuristicError`, which a command shows in one line."""
 
     @wraps(make)
     def explained(instance: Instance) -> Order:
@@ -112,11 +112,11 @@ def _explained(make: _Make, name: str) -> _Make:
 
 
 def _said(error: BaseException) -> str:
-    """Return what an error says, and where it was raised unless it is one of tightpipe's own."""
+    """Return an error's text in one line, with the place where it was raised if it is not tightpipe's own."""
     text = " ".join(str(error).split())
     if isinstance(error, InputError):
         return text
-    passed = (__file__, "importlib")  # what only led to the package's own code
+    passed = (__file__, "importlib")  # frames that only lead to the package's own code
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if not any(p in f.filename for p in passed)
     ]
@@ -131,6 +131,6 @@ def _package(entry: EntryPoint) -> str:
 def _code(make: _Make, package: str) -> str:
     try:
         content = Path(inspect.getfile(inspect.unwrap(make))).read_bytes()
-    except (TypeError, OSError):  # a callable object, or no file
+    except (TypeError, OSError):  # the heuristic is a callable object, or its function has no file
         content = package.encode()
     return hashlib.sha256(content).hexdigest()[:16]

@@ -42,8 +42,8 @@ class Method:
     placements: tuple[str, ...]
     memory: str
     source: str
-    load: Callable[..., Run]  #: takes what is the method's own, such as the backend of `milp`
-    code: str = ""  #: hash of an installed package's heuristic; empty for tightpipe's own methods
+    load: Callable[..., Run]  #: its arguments are options of this method alone, such as the backend of `milp`
+    code: str = ""  #: hash of the code of an installed heuristic; empty for tightpipe's own methods
 
 
 def methods() -> list[str]:
@@ -61,13 +61,13 @@ def all_methods() -> dict[str, Method]:
 
 
 def find_method(method: str | OwnHeuristic) -> Method:
-    """Return the method of this name, or the one that a function or a heuristic makes.
+    """Return the method of this name, or the method that runs the given function or `Heuristic`.
 
     Raises
     ------
     InputError
-        If no method has this name, where the message lists the names, or if what is given is neither a name
-        nor a function.
+        If no method has this name; the message lists the names. Also if `method` is neither a name nor a
+        function nor a `Heuristic`.
     """
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))
@@ -79,7 +79,7 @@ def find_method(method: str | OwnHeuristic) -> Method:
 
 
 def is_heuristic(name: str) -> bool:
-    """Return whether a schedule's method, as its file names it, is a heuristic that can be run again."""
+    """Return whether this is the name of a heuristic, tightpipe's own or an installed one."""
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"
 
@@ -212,4 +212,4 @@ _VARIANTS: dict[str, Method] = {
     "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
     "milp:cbc": replace(METHODS["milp"], name="milp:cbc", load=partial(_load_milp, "cbc")),
 }
-"""Other formulations and backends of the methods, found by name but not listed: they are there to compare."""
+"""Other formulations and backends of methods. They serve comparisons: found by name, but not listed."""

@@ -1,4 +1,4 @@
-"""Heuristics that somebody else has written: plain functions, taken as `Heuristic`s."""
+"""A function that a user has written becomes a `Heuristic`, which methods and searches can run."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from ..core.placement import PLACEMENTS
 from ..core.schedule import Order
 
 OwnHeuristic = Callable[[Instance], Order] | Heuristic
-"""What may stand for the name of a heuristic: a function that orders an instance, or a `Heuristic`."""
+"""A user's heuristic, given instead of a name: a function that orders an instance, or a `Heuristic`."""
 
 
 def as_heuristic(given: OwnHeuristic, *, key: str, source: str = "") -> Heuristic:
-    """Return a function as a heuristic, and a heuristic as it is.
+    """Return a function as a `Heuristic`; a `Heuristic` is returned as it is.
 
     Parameters
     ----------
     given
-        The function, which may be given any instance; it raises `NoScheduleError` for one that it cannot
-        order. It is named after its attribute `name` if it has one, else after its ``__name__``.
+        The function, or a `Heuristic`. A function is called with instances of every placement, and raises
+        `NoScheduleError` for an instance that it cannot order. Its attribute `name`, or else its
+        ``__name__``, is the name of the heuristic.
     key
-        What `given` is called in an error.
+        The name of the argument or of the entry point, which an error shows.
     source
-        Where the function comes from, for people.
+        The origin of the function, e.g. a paper, which lists of methods show.
 
     Raises
     ------
     InputError
-        If `given` is neither.
+        If `given` is neither a function nor a `Heuristic`.
     """
     if isinstance(given, Heuristic):
         return given
     if not callable(given):
         raise InputError("must be a function Instance -> Order", key=key, value=given)
-    # several iterations without a flush are one order, so that the function gets all of them at once
+    # iterations without a flush are one order, so that the function is given all of them at once
     return Heuristic(
         name=name_of(given),
         make=given,
@@ -49,6 +50,6 @@ def as_heuristic(given: OwnHeuristic, *, key: str, source: str = "") -> Heuristi
 
 
 def name_of(given: OwnHeuristic) -> str:
-    """Return the name that an own heuristic goes by in results."""
+    """Return the name of a user's heuristic, as results show it."""
     name = getattr(given, "name", None) or getattr(given, "__name__", None)
     return str(name or type(given).__name__)

@@ -35,9 +35,9 @@ def solve(
     instance
         The problem.
     method
-        One of `methods()`. The method `best` combines heuristics, bounds, CP-SAT and local search. Or a
-        heuristic of your own: a function that is given the instance and returns an `Order`. Its order
-        gets the best start times and is validated, as that of any other heuristic.
+        One of `methods()`. The method `best` combines heuristics, bounds, CP-SAT and local search. In
+        place of a name, a heuristic of your own may be given: a function that takes the instance and returns
+        an `Order`. As with any other heuristic, the order gets the best start times and is validated.
     time_limit
         Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The time counts
         from when the solver is loaded and its inner loops are compiled, which takes minutes once per user.
@@ -47,8 +47,8 @@ def solve(
         Seed of every random choice, 0 to 2**31 - 1.
     warm_start
         Schedule from which a method that searches starts: a schedule of the instance, the name of a
-        heuristic, a function as for
-        `method`, "best" for the best of all heuristics that fit the instance, or None to start from none.
+        heuristic, a function as for `method`, "best" for the best of all heuristics that fit the instance,
+        or None to start from none.
     backend
         Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
@@ -68,8 +68,8 @@ def solve(
     Raises
     ------
     InputError
-        If the method is unknown or does not fit the placement, or an option is out of range; or if a
-        function of your own returns no order, or one that breaks a rule, which the message names.
+        If the method is unknown or does not fit the placement, if an option is out of range, or if a
+        function of your own returns no order, or an order that breaks a rule, which the message names.
     """
     allowance = Allowance(time_limit, workers, seed, max_memory)
     chosen = find_method(method)

@@ -32,14 +32,14 @@ def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
-    """Return tightpipe's and installed heuristics that can schedule the instance's placement, by name."""
+    """Return, by name, the heuristics that can schedule the instance's placement, with installed ones."""
     installed = {name: found.heuristic for name, found in installed_heuristics().items()}
     known = {**HEURISTICS, **installed}
     return {name: h for name, h in known.items() if instance.placement.name in h.placements}
 
 
 def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
-    """Return a heuristic's schedule; None where it has none, or where an installed one is at fault."""
+    """Return a heuristic's schedule; None if it has none, or if a heuristic of another package fails."""
     try:
         return schedule_of(instance, heuristic)
     except NoScheduleError:
@@ -47,7 +47,7 @@ def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
     except HeuristicError as error:
         warn(f"no warm start: {error}")
         return None
-    except (InputError, InfeasibleError):  # which ours have no reason for
+    except (InputError, InfeasibleError):  # tightpipe's own heuristics have no reason to raise these
         if _is_ours(heuristic):
             raise
         return None

@@ -1,1 +1,1 @@
-"""Studies: what is made of a sweep's rows, tables and figures for a paper."""
+"""A study is a sweep whose rows become tables and a figure for a paper."""

@@ -1,4 +1,4 @@
-"""The figure of a study: PDF, PNG and, beside them, what is drawn as CSV."""
+"""The figure of a study is written as PDF and PNG, and the data that it draws as CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .figure_data import Point
 @dataclass(frozen=True, slots=True)
 class _Figure:
     points: Callable[[Sequence[Row]], list[Point]]
-    draw: Callable[..., None]  # of the points and the path
+    draw: Callable[..., None]  # draws the points to the path
 
 
 _FIGURES = {
@@ -41,17 +41,17 @@ _FIGURES = {
 
 
 def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
-    """Raise an InputError if the rows, solved or not, are not what the figure can show."""
+    """Raise an InputError if the figure cannot show the rows, which need not have been solved."""
     _FIGURES[kind].points(rows)
 
 
 def write_figure(kind: FigureKind, rows: Sequence[Row], folder: Path) -> None:
-    """Draw the rows that have a result; without any, nothing is written.
+    """Draw the rows whose solves are done, and write what is drawn as CSV; if none is done, write nothing.
 
     Raises
     ------
     InputError
-        If the rows are not what the figure can show (see `check_figure`), or a file cannot be written.
+        If the figure cannot show the rows (see `check_figure`), or a file cannot be written.
     """
     figure = _FIGURES[kind]
     drawn = figure.points([row for row in rows if row.state == "done"])

@@ -1,4 +1,4 @@
-"""What the figures of studies draw, from the rows of a sweep."""
+"""The data that the figures of studies draw, made of the rows of a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..sweep.row import Row
 Point = dict[str, Any]
 
 TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
-"""Gaps whose times the scaling figure shows."""
+"""Gaps by name. The scaling figure shows how long solves take to reach each of them."""
 
 
 def setting_points(rows: Sequence[Row]) -> list[Point]:
@@ -28,7 +28,7 @@ def uneven_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def memory_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method at each memory limit, in p activations.
+    """Return the bubble rate of each method at each memory limit, counted in p activations of one stage.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method at each communication time, in forward times.
+    """Return the bubble rate of each method at each communication time, a multiple of the forward time.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def scaling_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the time that each solve took to each target, or was given without."""
+    """Return the seconds that each solve took to each of `TARGETS`, or was given if it missed the target."""
     return [
         {
             "panel": f"{row.method}, n = {_per_device(row)}",
@@ -82,19 +82,19 @@ def scaling_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def method_name(row: Row) -> str:
-    """Return the method with the costs that it was shown."""
+    """Return the name of the row's method, with the costs that it saw if they are not the true ones."""
     return row.method if row.costs == "true" else f"{row.method}, {row.costs} costs"
 
 
 def bound_rate(row: Row) -> float:
-    """Return the bubble rate that no schedule of the row's instance undercuts, by the row's own bound."""
+    """Return the bubble rate that no schedule undercuts by the row's own bound; 0 if the row has none."""
     if row.bound is None or row.work is None:
         return 0.0
     return max(0, row.bound - row.work) / row.bound
 
 
 def _problem(row: Row, rows: Sequence[Row]) -> str:
-    """Name the problem, with its size where several have the same name."""
+    """Return the name of the row's problem, with p and n if problems of several sizes have this name."""
     sizes = {(other.p, other.n) for other in rows if other.problem == row.problem}
     return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
 
@@ -106,7 +106,7 @@ def _rated(row: Row, **names: str) -> Point:
 def _frontier(
     rows: Sequence[Row], x: Callable[[Row], float], looser: Callable[[float, float], bool]
 ) -> list[Point]:
-    """Return the rows' points; what is proven at a looser constraint holds at a tighter one too."""
+    """Return a point per row. Its bound is the best at this or a looser constraint, which holds here too."""
     return [
         {
             "panel": _problem(row, rows),
@@ -124,14 +124,14 @@ def _frontier(
 
 
 def _but_for_the_axis(row: Row) -> tuple[object, ...]:
-    """Return what rows of one frontier have in common."""
+    """Return the values in which rows of one frontier agree; they differ in the axis of the figure."""
     return row.problem, row.p, row.n, row.placement, row.objective, row.uneven
 
 
 def _memory_factor(row: Row) -> float:
     if row.memory != "smallest":
         return _multiple(row.memory, "p", "memory")
-    # it holds one microbatch: an activation of each stage of one direction
+    # the smallest limit holds one microbatch: one activation of each of a device's stages of one route
     return Placement(row.placement, row.p).stages_per_device / row.p
 
 
@@ -146,12 +146,12 @@ def _per_device(row: Row) -> str:
 
 
 def _end(row: Row) -> float:
-    """Return the time that a solve was given: one that gave up early would not have reached more."""
+    """Return the seconds that a solve was given: one that gave up early would not have reached more."""
     return max(row.seconds or 0.0, row.time_limit or 0.0)
 
 
 def _gaps(row: Row) -> Iterator[tuple[float, float]]:
-    """Yield seconds and gap from the first schedule on, and once more where the solve ended."""
+    """Yield seconds and gap for each entry of the trace from the first schedule on, and for the end."""
     trace = json.loads(row.trace) if row.trace else []
     gap = None
     for seconds, cost, bound in trace:

@@ -1,4 +1,4 @@
-"""What a sweep leaves in its folder: rows, configuration, environment, summary, table and figure."""
+"""A sweep writes its rows, its configuration and its environment into its folder."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
-    """Write a copy of the experiment and the environment that it is run in, as it is at the start."""
+    """Write a copy of the experiment file, and a description of the machine and the versions in use."""
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "load_average": os.getloadavg()[2],  # of 15 minutes: tells whether the cores do other work too
+        "load_average": os.getloadavg()[2],  # over 15 minutes: it tells whether the cores do other work too
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -61,4 +61,4 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:
     frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
-    return frame.convert_dtypes()  # whole numbers stay whole beside missing ones
+    return frame.convert_dtypes()  # a column of integers in which some are missing would become one of floats

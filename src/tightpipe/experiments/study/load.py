@@ -1,4 +1,4 @@
-"""Study: the rows of a sweep and their schedules, read from its folder."""
+"""A study holds the rows of a sweep and their schedules, as read from the sweep's folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROWS = "rows.csv"
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A sweep's folder, read.
+    """The results of a sweep.
 
     Parameters
     ----------
     folder
-        Where it lies, e.g. ``results/memory``.
+        The sweep's folder, e.g. ``results/memory``.
     rows
         All rows in the order of the experiment's grid.
     """
@@ -32,7 +32,7 @@ class Study:
     rows: tuple[Row, ...]
 
     def schedule(self, row: Row) -> Schedule | None:
-        """Return the schedule of a row; None where there is none, or the store is not there."""
+        """Return the schedule of a row; None if the solve found none, or the folder has no store."""
         path = self.folder / STORE
         if not path.exists():
             return None
@@ -42,12 +42,12 @@ class Study:
 
 
 def load_study(folder: str | Path) -> Study:
-    """Read the rows of a sweep from its store, or where that is not there from its ``rows.csv``.
+    """Read the rows of a sweep from its store or, if the folder has none, from ``rows.csv``.
 
     Raises
     ------
     InputError
-        If the folder holds neither, or one that cannot be read.
+        If the folder holds neither file, or the file cannot be read.
     """
     folder = Path(folder)
     if (folder / STORE).exists():

@@ -1,4 +1,4 @@
-"""Bring an earlier version's study to this one: its store, or where there is none the columns of its rows."""
+"""A study of an earlier version is brought to this one: its store or, without a store, its ``rows.csv``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .load import ROWS, STORE
 
 
 def migrated_rows(folder: Path, tasks: Sequence[Task]) -> list[Row]:
-    """Bring a study's store to this version and return its rows, which nothing is solved for.
+    """Bring a study's store to this version, without a solve, and return its rows.
 
     Parameters
     ----------
     folder
         The study's folder. Where it holds no store but ``rows.csv``, only that file's rows are returned.
     tasks
-        Those of the experiment, whose instances tell what the columns say that such a file lacks.
+        The tasks of the experiment. Their instances tell the values of columns that ``rows.csv`` lacks.
 
     Raises
     ------
     InputError
-        If the folder holds neither, or one that cannot be migrated.
+        If the folder holds neither file, or the file cannot be migrated.
     """
     if (folder / STORE).exists() or not (folder / ROWS).exists():
         migrate(folder / STORE)
@@ -44,7 +44,7 @@ def migrated_rows(folder: Path, tasks: Sequence[Task]) -> list[Row]:
 
 
 def _row(cells: Mapping[str, str], task: Task | None) -> Row:
-    """Read a row; columns that it lacks are those of the task, or empty."""
+    """Return the row of these cells; columns that they lack have the task's values, or are empty."""
     filled = dict.fromkeys(COLUMNS, "") | ({} if task is None else _of_the_instance(task)) | dict(cells)
     return row_from_text(filled)
 

@@ -1,4 +1,4 @@
-"""The rows of a study as a table, methods side by side, in Markdown and LaTeX."""
+"""The rows of a study as a table in Markdown and LaTeX, with the methods side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEANING = (
 
 
 def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Path) -> None:
-    """Write ``summary.md`` and ``table.tex``."""
+    """Write ``summary.md`` and ``table.tex``; `figure` is the name of a PNG file without suffix."""
     methods = list(dict.fromkeys(_method(row, rows) for row in rows))
     head, body = _table(rows, methods)
     lines = [
@@ -45,7 +45,7 @@ def _alignment(head: Sequence[str]) -> list[str]:
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines: one line per point of the grid, the methods' bubble rates beside each other."""
+    """Return the head and the lines of the table: one line per point of the grid, methods side by side."""
     axes = [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -60,7 +60,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list
 
 
 def _has_proofs(rows: Sequence[Row]) -> bool:
-    """Whether any row says what its bound rests on; those of early versions do not."""
+    """Return whether any row says what its bound rests on; rows of early versions do not."""
     return any(row.proof is not None for row in rows)
 
 
@@ -73,16 +73,16 @@ def _imbalance(row: Row) -> str:
 
 
 _NOTES: dict[str, Callable[[Row], str]] = {"memory of 1F1B": _share, "imbalance": _imbalance}
-"""Columns beside the axes, where a row has something to say in them."""
+"""Columns beside the axes. A column is shown if the function returns a text for any row."""
 
 
 def _note(write: Callable[[Row], str], here: Sequence[Row]) -> str:
-    """Return what the rows of a line say, each once, as their placements may differ."""
+    """Return the different texts of the rows of a line, whose placements may differ."""
     return ", ".join(dict.fromkeys(write(row) or _DASH for row in here))
 
 
 def _varies(axis: str, rows: Sequence[Row]) -> bool:
-    """Whether an axis tells rows apart; that heuristics have no time limit does not."""
+    """Return whether an axis has several values among the rows; None does not count as a value."""
     return len({getattr(row, axis) for row in rows} - {None}) > 1
 
 
@@ -94,16 +94,16 @@ def _cell(row: Row, axis: str) -> str:
 
 
 def _method(row: Row, rows: Sequence[Row]) -> str:
-    """Name the method, with its warm start where there are several."""
+    """Return the name of a row's method, with the warm start if the method is run from several."""
     starts = {other.warm_start for other in rows if other.method == row.method}
     return method_name(row) + (f" from {row.warm_start}" if len(starts) > 1 else "")
 
 
 def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Return each method's bubble rate, the bound's, its proof, and the gap between the two best."""
+    """Return the methods' bubble rates, that of the best bound, its proof, and the best cost's gap to it."""
     by_method = {_method(row, rows): row for row in here}
     rates = [_rate(by_method.get(method)) for method in methods]
-    same = [row for row in here if row.placement == here[0].placement]  # bounds are of one placement
+    same = [row for row in here if row.placement == here[0].placement]  # a bound holds for one placement
     costs = [row.cost for row in same if row.cost is not None]
     bounds = {row.bound: row.proof for row in same if row.bound is not None}
     dashes = [_DASH] * _has_proofs(rows)
@@ -121,7 +121,7 @@ def _rate(row: Row | None) -> str:
 
 
 def _conditions(rows: Sequence[Row]) -> list[str]:
-    """Say what the numbers are and under which conditions they were measured."""
+    """Return lines that say what the numbers mean and under which conditions they were measured."""
     done = [row for row in rows if row.state == "done"]
     searched = [row for row in done if row.time_limit is not None]
     said = [

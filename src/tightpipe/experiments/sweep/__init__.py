@@ -1,1 +1,1 @@
-"""Sweeps: a declared grid of solves, run once each and kept in one store."""
+"""A sweep is a declared grid of solves, each of which is run once and kept in one store."""

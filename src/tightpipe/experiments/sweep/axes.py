@@ -1,4 +1,4 @@
-"""Changes of an instance that an experiment's axes ask for, by their text form."""
+"""A value of an experiment's axis is read as a change of an instance, e.g. of its memory limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = ("forward", "backward", "weight")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one value of an axis does to an instance; `label` is its text in the rows."""
+    """A value of an axis: `apply` returns the changed instance, `label` is the value's text in the rows."""
 
     label: str
     apply: Callable[[Instance], Instance]
@@ -34,7 +34,7 @@ UNCHANGED = Change(OWN, lambda instance: instance)
 
 
 def parse_devices(value: Any) -> Change:
-    """Read a number of devices, which needs an instance whose stages are alike."""
+    """Read a number of devices; only an instance whose stages are alike can be changed to it."""
     if value == OWN:
         return UNCHANGED
     count = check_int("devices", value, 1)
@@ -42,7 +42,7 @@ def parse_devices(value: Any) -> Change:
 
 
 def parse_microbatches(value: Any) -> Change:
-    """Read a number of microbatches, or a multiple of the devices such as ``3p``."""
+    """Read a number of microbatches, or a multiple of the number of devices such as ``3p``."""
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def parse_uneven(value: Any) -> Change:
 
 
 def parse_comm(value: Any) -> Change:
-    """Read ticks, ``0.25f`` (of the mean forward time), ``2x`` (the instance's own times 2) or ``own``."""
+    """Read a communication time: ticks, ``0.25f`` (of the mean F), ``2x`` (twice its own) or ``own``."""
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):
@@ -75,10 +75,11 @@ def parse_comm(value: Any) -> Change:
 
 
 def parse_memory(value: Any) -> Change:
-    """Read a limit: in units, ``2p`` activations, ``0.5x`` of its own, ``smallest``, ``none`` or ``own``.
+    """Read a memory limit: in the instance's unit, ``2p``, ``0.5x``, ``smallest``, ``none`` or ``own``.
 
-    ``2p`` are 2 p forward activations of one stage, as everywhere: see `limits_of_activations`.
-    ``smallest`` is the smallest limit at which there is a schedule.
+    ``2p`` is 2 p forward activations of one stage, p being the number of devices; `limits_of_activations`
+    says how much memory that is. ``0.5x`` is half the instance's own limit, ``smallest`` the smallest limit
+    at which there is a schedule.
     """
     if value == OWN:
         return UNCHANGED
@@ -96,7 +97,7 @@ def parse_memory(value: Any) -> Change:
 
 
 def memory_of_activations(label: str, factor: Fraction) -> Change:
-    """Return the change to a limit of `factor` times p forward activations, rounded down to whole ones."""
+    """Return the change to a limit of `factor` times p forward activations, their number rounded down."""
 
     def limited(instance: Instance) -> Instance:
         activations = math.floor(factor * instance.devices)
@@ -106,7 +107,7 @@ def memory_of_activations(label: str, factor: Fraction) -> Change:
 
 
 def parse_objective(value: Any) -> Change:
-    """Read ``device_span``, ``makespan``, or ``own``: what the file says, of a setting device_span."""
+    """Read an objective: ``device_span``, ``makespan``, or ``own``, which of a setting is device_span."""
     if value == OWN:
         return UNCHANGED
     if value not in list(Objective):

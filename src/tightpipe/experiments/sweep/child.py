@@ -1,4 +1,4 @@
-"""One solve in a process of its own: a task on standard input, JSON lines on standard output.
+"""This program runs one solve: it reads a task from standard input and writes JSON lines to standard output.
 
 Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end, ``{"values": ..., "schedule": ...,
 "cpu_seconds": ...}``.
@@ -47,7 +47,7 @@ _RESULTS = (
 
 
 def main() -> None:
-    """Run the task of standard input."""
+    """Run the task that is read from standard input, and write its progress and its result."""
     with _answers() as answers:
         data = json.loads(sys.stdin.readline())
         threading.Thread(target=_end_with_the_parent, daemon=True).start()
@@ -61,8 +61,8 @@ def main() -> None:
             before = _cpu_seconds()
             result = _run(data, lambda entry: tell(trace=_entry(entry)))
             spent = _cpu_seconds() - before
-            raise_again(result.reason)  # what a signal ended early, sent to this process alone, is no result
-        except InputError as error:  # the last line of standard error is why a solve failed
+            raise_again(result.reason)  # a solve that a signal to this process ended early has no result
+        except InputError as error:  # the parent takes the last line of standard error as the reason
             sys.exit(str(error))
         except KeyboardInterrupt:
             sys.exit("ended by a signal")
@@ -70,18 +70,18 @@ def main() -> None:
 
 
 def _load(method: str) -> None:
-    """Load a method and its compiled loops, which is no part of a solve."""
+    """Load a method and its compiled loops, so that their loading is no part of the solve."""
     find_method(method).load()
     ensure_compiled()
 
 
 def _cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
+    """Return the processor seconds of this process and of the processes that it has waited for."""
     return sum(os.times()[:4])
 
 
 def _answers() -> IO[str]:
-    """Keep standard output for the answers; what solvers print there goes to standard error."""
+    """Return standard output, for answers alone: what solvers print goes to standard error from now on."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers
@@ -102,9 +102,9 @@ def _run(data: dict[str, Any], progress: Any) -> Result:
 
 
 def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[str, Any]) -> Result:
-    """Give the order that was found for other costs its best times, its cost and its bound under these."""
+    """Return the result of an order that was found for other costs, with times and bound for `instance`."""
     retimed = retime(instance, schedule.order)
-    # no search: the schedule with the bound that is known without one
+    # without time for a search, cpsat returns the schedule with the bound that needs no search
     judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)
     return replace(judged, method=shown.method, seconds=shown.seconds, log=(), reason=shown.reason)
 

@@ -1,7 +1,7 @@
-"""Engines: where the solves of a sweep run, here, on a Dask cluster, or in jobs of Slurm.
+"""An engine runs the solves of a sweep: on this machine, on a Dask cluster, or in jobs of Slurm.
 
-Each is an executor of the standard library's kind and a number of solves that it takes at once; what
-is queued, sent and restarted on other machines is Dask's business.
+It consists of an executor, as in `concurrent.futures`, and the number of solves that run at once. On other
+machines, Dask sends the solves to its workers and starts them again where a worker is lost.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .guarded_process import Limits, Outcome, run_guarded
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A running engine.
+    """An engine that has been started.
 
     Parameters
     ----------
     submit
-        Starts the payload of a task.
-    slots
-        Returns how many tasks it can hold at the moment.
+        Starts the solve of a task's payload and returns its future.
+    solves_at_once
+        Returns how many solves the engine can run at once at the moment; a cluster may grow and shrink.
     """
 
     submit: Callable[[str], Future[Outcome]]
-    slots: Callable[[], int]
+    solves_at_once: Callable[[], int]
 
 
 EngineContext = Callable[[Limits], AbstractContextManager[Engine]]
 
 
 def local_engine(workers: int | None) -> EngineContext:
-    """Return an engine on this machine; None takes as many workers as fit the cores."""
+    """Return an engine on this machine that runs `workers` solves at once; None: as many as fit its cores."""
 
     @contextmanager
     def start(limits: Limits) -> Iterator[Engine]:
@@ -50,13 +50,13 @@ def local_engine(workers: int | None) -> EngineContext:
                     lambda payload: executor.submit(run_guarded, payload, limits, stop), lambda: count
                 )
             finally:
-                stop.set()  # leaving the executor then waits for solves that end at once
+                stop.set()  # ends the solves, so that leaving the executor does not take long
 
     return start
 
 
 def workers_that_fit(threads: int) -> int:
-    """Return how many solves of so many threads the cores of this process hold."""
+    """Return how many solves of `threads` threads each can run at once on the cores of this process."""
     # not every system lets a process be bound to some of its cores
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // threads)
@@ -93,8 +93,8 @@ def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
     jobs
         Number of jobs.
     options
-        Of `dask_jobqueue.SLURMCluster`: queue, account, memory, walltime and so on. Its `cores` are
-        the solves that a job runs at once; a job books as many CPUs as their threads take together.
+        Options of `dask_jobqueue.SLURMCluster`: queue, account, memory, walltime and so on. `cores` is the
+        number of solves that a job runs at once; a job books as many CPUs as these solves have threads.
 
     Raises
     ------
@@ -122,13 +122,13 @@ def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
 def _engine_of(client: Any, limits: Limits) -> Engine:
     executor = client.get_executor(pure=False)
 
-    def slots() -> int:
+    def solves_at_once() -> int:
         try:
             return sum(client.nthreads().values())
         except OSError as error:
             raise StoppedError(f"the Dask scheduler no longer answers: {error}") from None
 
-    return Engine(lambda payload: executor.submit(run_guarded, payload, limits), slots)
+    return Engine(lambda payload: executor.submit(run_guarded, payload, limits), solves_at_once)
 
 
 def _needed(module: str) -> Any:

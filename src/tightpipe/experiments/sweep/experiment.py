@@ -1,4 +1,4 @@
-"""Experiment: a declared grid of solves as frozen data."""
+"""An experiment is a declared grid of solves, as frozen data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.allowance import Allowance
 from ...core.instance import Instance
 from .axes import UNCHANGED, Change
 
-_GRACE = 60.0  # seconds beyond the longest time limit before a solve is killed
+_GRACE = 60.0  # seconds that a solve gets beyond 1.2 times its time limit before it is killed
 
 
 class FigureKind(StrEnum):
@@ -27,14 +27,14 @@ class FigureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A setting or an instance file.
+    """What a grid's instances are made from: a published setting or an instance file.
 
     Parameters
     ----------
     name
-        As it stands in the rows.
+        Its name in the rows.
     placement
-        The only placement that it has; None where it is a model that can be placed in any way.
+        The placement of the instance file; None for a setting, which does not prescribe one.
     make
         Returns the instance in a placement.
     """
@@ -51,21 +51,21 @@ class Experiment:
     Parameters
     ----------
     problems, devices, microbatches, uneven, comm, memory, objectives
-        What is solved: every problem with every combination of changes.
+        Axes of what is solved: every problem with every combination of these changes.
     methods, costs, warm_starts, time_limits, seeds
-        How it is solved. `costs` are ``true`` or ``median``, the costs that the method is shown; a
-        warm start is ``best``, ``none`` or a heuristic; time limits in seconds.
+        Axes of how it is solved. `costs` says which costs the method sees, ``true`` or ``median``; a warm
+        start is ``best``, ``none`` or the name of a heuristic; time limits are in seconds.
     hard_limit
         Seconds after which a solve is killed.
     threads
-        Threads of each solve.
+        Number of threads of each solve.
     memory_cap
-        GiB at which a solve is killed; None for its share of the machine's memory.
+        GiB of memory at which a solve is killed; None for its share of the machine's memory.
     max_memory
-        GB at which CP-SAT and MILP end with the best schedule; None for no cap.
+        GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
     keep_equal_costs
-        Whether a method is shown the median costs also where they equal the true ones, so that every
-        problem has the same rows; else such a solve is that with the true costs.
+        The median costs of some instances are equal to their true costs. True keeps both solves of such an
+        instance, so that every problem has the same rows; False keeps only the one with the true costs.
     figure
         What the figure shows; None for no figure.
     slurm
@@ -94,7 +94,7 @@ class Experiment:
 
 
 def conditions(allowance: Allowance) -> dict[str, Any]:
-    """Return the entries of an experiment whose solves all have these options."""
+    """Return the entries of an `Experiment` that give each of its solves this allowance."""
     limit = allowance.time_limit or 0.0
     return {
         "time_limits": (limit,),
@@ -106,5 +106,5 @@ def conditions(allowance: Allowance) -> dict[str, Any]:
 
 
 def usual_hard_limit(time_limit: float) -> float:
-    """Return after how many seconds a solve is killed that should end at its time limit."""
+    """Return the seconds after which a solve is killed that should have ended after `time_limit` seconds."""
     return time_limit * 1.2 + _GRACE

@@ -1,4 +1,4 @@
-"""Experiments as TOML files; every error names file, line and key."""
+"""Experiments are read from TOML files; every error names file, line and key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def load_experiment(path: str | Path) -> Experiment:
     Raises
     ------
     InputError
-        One line that names file, line, key, value and what would be right.
+        If the file cannot be read or an entry is wrong. The message is one line that names file, line, key,
+        value and what would be right.
     """
     data = read_toml(path)
     try:
@@ -163,7 +164,7 @@ _AXES: dict[str, Callable[[Any], Any]] = {
     "time_limits": partial(_positive, "time_limits"),
     "seeds": lambda value: check_int("seeds", value, 0, 2**31 - 1),
 }
-"""How one value of each list is read."""
+"""The keys whose values are lists, each with the function that reads one value of its list."""
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
     "threads": lambda value: check_int("threads", value, 1, 1024),

@@ -1,4 +1,4 @@
-"""The tasks of an experiment: every combination of its axes, each once."""
+"""An experiment has a task for every combination of its axes' values; equal tasks count once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from .task import Task, make_task
 
 
 def plan(experiment: Experiment, path: str | Path) -> list[Task]:
-    """Return the experiment's tasks; axes that mean nothing to a method do not multiply its solves.
+    """Return the experiment's tasks.
+
+    An axis that means nothing to a method, such as the seed to a heuristic, does not multiply its solves.
 
     Raises
     ------
     InputError
-        If a combination makes no instance, or a method does not schedule an instance's placement;
-        it names the line in `path`, the experiment's file.
+        If a combination makes no instance, or a method does not schedule an instance's placement. The
+        message names the line in `path`, the experiment's file.
     """
     try:
         return combine(experiment)
@@ -34,12 +36,12 @@ def plan(experiment: Experiment, path: str | Path) -> list[Task]:
 
 
 def combine(experiment: Experiment) -> list[Task]:
-    """Return the tasks of an experiment that need not come from a file; see `plan`.
+    """Return the tasks of an experiment, as `plan` does for one that is read from a file.
 
     Raises
     ------
     InputError
-        As `plan`, with the name of the axis but no line.
+        As in `plan`, but the message names the axis and no line.
     """
     return list({task.row.key: task for task in _combine(experiment)}.values())
 
@@ -58,7 +60,7 @@ def _combine(experiment: Experiment) -> Iterator[Task]:
 
 
 def _placement(problem: Problem, method: Method) -> str:
-    """Return the problem's placement, or of a model's the V where the method schedules it."""
+    """Return the problem's placement; if it has none, the V, or else the first that the method schedules."""
     if problem.placement is None:
         return "v" if "v" in method.placements else method.placements[0]
     if problem.placement not in method.placements:

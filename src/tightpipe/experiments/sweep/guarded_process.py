@@ -1,4 +1,4 @@
-"""A solve in a process of its own that is killed when it takes too much memory or time."""
+"""A solve runs in a process of its own, which is killed when it takes too much memory or time."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _SHARE = 0.9  # of the machine's memory that all solves together may take
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a solve is killed.
+    """The limits at which a solve is killed.
 
     Parameters
     ----------
     seconds
-        Wall time.
+        Wall seconds.
     memory
-        GiB of resident memory, of the process and its children; None for the share of the machine
-        that is left to `threads` of its cores.
+        GiB of resident memory of the process and its children together. None for a share of the machine's
+        memory: as large as the share that `threads` are of its cores.
     threads
-        Threads of the solve.
+        Number of threads of the solve.
     """
 
     seconds: float
@@ -49,7 +49,7 @@ class Limits:
 
     @property
     def bytes(self) -> int:
-        """The memory limit on this machine."""
+        """The memory limit on this machine, in bytes."""
         if self.memory is not None:
             return int(self.memory * _GIB)
         share = min(1.0, self.threads / (os.cpu_count() or 1))
@@ -58,7 +58,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a task: columns of its row, its packed schedule, and the processor time of the solve."""
+    """How a task ended: values of its row by column, compressed schedule, and processor seconds."""
 
     values: dict[str, Value]
     schedule: bytes | None = None
@@ -67,7 +67,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Answers:
-    """What the process has told so far."""
+    """The answers that the process has written so far."""
 
     trace: list[list[float | int | None]] = field(default_factory=list)
     values: dict[str, Value] | None = None
@@ -86,11 +86,11 @@ class _Answers:
 
 
 def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = None) -> Outcome:
-    """Run a task's payload; whatever happens to its process becomes an outcome.
+    """Run a task's payload in a new process; whatever happens to the process becomes an outcome.
 
-    Setting `stop` kills the process.
+    The process is killed at the limits, or when `stop` is set.
     """
-    ensure_compiled()  # here, so that a solve on a new machine does not spend its hard limit on it
+    ensure_compiled()  # here, so that on a new machine compiling is not within the hard limit
     answers = _Answers()
     with tempfile.TemporaryFile("w+", errors="replace") as complaints, _process(complaints) as process:
         assert process.stdout is not None
@@ -115,7 +115,7 @@ def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = Non
 
 @contextmanager
 def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start the process as the leader of a group, and leave none of the group behind."""
+    """Start the process as the leader of a process group, all of which is killed in the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tightpipe.experiments.sweep.child"],
         stdin=subprocess.PIPE,
@@ -132,21 +132,21 @@ def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def _tell(process: subprocess.Popen[str], payload: str) -> None:
-    """Write the payload and leave the pipe open: its end is the sign that this process has died.
+    """Write the payload and leave the pipe open: when it closes, the child knows that this process died.
 
-    A process that has died before it reads is found dead by `_watch`.
+    If the child dies before it reads the payload, `_watch` finds that out.
     """
     assert process.stdin is not None
     try:
         process.stdin.write(payload + "\n")
         process.stdin.flush()
     except BrokenPipeError:
-        with suppress(BrokenPipeError):  # of what is still in the buffer
+        with suppress(BrokenPipeError):  # closing writes what is still in the buffer
             process.stdin.close()
 
 
 def _watch(process: subprocess.Popen[str], limits: Limits, stop: threading.Event | None) -> str | None:
-    """Wait for the end of the process; kill it where it must be, and say why."""
+    """Wait until the process has ended; return why it had to be killed, or None if it ended by itself."""
     deadline, most = time.monotonic() + limits.seconds, limits.bytes
     while True:
         try:
@@ -182,7 +182,7 @@ def _memory(pid: int) -> int:
 
 
 def _fault(status: int, complaints: IO[str]) -> str:
-    """Say how a process ended that gave no answer."""
+    """Return a text that says how a process ended that gave no answer."""
     complaints.seek(0)
     lines = [line.strip() for line in complaints if line.strip()]
     if status < 0:

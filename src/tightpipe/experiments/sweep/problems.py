@@ -1,4 +1,4 @@
-"""Problems of a grid: published settings and instance files."""
+"""The problems of a grid are published settings and instance files."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def choose_settings(text: str) -> list[Setting]:
 
 
 def setting_problem(setting: Setting) -> Problem:
-    """Return a published setting, which has an instance in any placement."""
+    """Return the problem of a published setting, which does not prescribe a placement."""
     return Problem(setting.name, None, lambda placement: setting.instance(placement=placement))
 
 
 def file_problem(path: str | Path, name: str) -> Problem:
-    """Return the instance of a file under a name, in the only placement that it has.
+    """Return the problem of an instance file, which has the one placement that the file states.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is no instance.
+        If the file cannot be read or holds no instance.
     """
     instance = load_instance(path)
     return Problem(name, instance.placement.name, lambda _: instance)

@@ -1,4 +1,4 @@
-"""Row: what is known of one solve of a sweep, the one place that names the columns."""
+"""A row is what is known of one solve of a sweep; its fields are the columns of stores and CSV files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Value = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One solve: where it stands in the grid, under which conditions it ran, and what came of it.
+    """One solve: its place in the grid, the conditions under which it runs, and its result.
 
-    What is not known (yet) is None. Times are in ticks, memory in the instance's unit.
+    What is not known, or not yet, is None. Times are in ticks, memory in the instance's unit.
     """
 
     key: str  #: hash of all that decides the result
@@ -23,11 +23,11 @@ class Row:
     n: int
     placement: str
     objective: str
-    uneven: str  #: how stages were made unlike, e.g. ``first 0.5 last 1.5``; empty: not at all
+    uneven: str  #: how stages were made unlike, e.g. ``first 0.5 last 1.5``; empty if they were not
     comm: str  #: as the experiment writes it, e.g. ``0.25f``
-    comm_ticks: int  #: largest entry
+    comm_ticks: int  #: largest communication time between two devices
     memory: str  #: as the experiment writes it, e.g. ``2p``
-    memory_limit: int | None  #: largest entry
+    memory_limit: int | None  #: largest limit of a device; None if no device has one
     method: str
     costs: str  #: ``true``, or ``median`` where the method saw the stages' median costs
     warm_start: str | None  #: None for methods that take none
@@ -46,7 +46,7 @@ class Row:
     proof: str | None = None  #: what the bound rests on
     gap: float | None = None
     peak_memory: int | None = None
-    memory_of_1f1b: float | None = None  #: the limit over the peak memory that 1F1B has
+    memory_of_1f1b: float | None = None  #: memory limit over the peak memory that 1F1B has
     seconds: float | None = None
     trace: str | None = None  #: JSON list of [seconds, incumbent cost, bound]
     reason: str | None = None  #: why there is no schedule, or why the method ended early
@@ -75,7 +75,7 @@ def column_type(name: str) -> type:
 
 
 def row_from_text(cells: dict[str, str]) -> Row:
-    """Read a row of a CSV file; an empty cell of a column that may be None is None."""
+    """Return the row of a CSV file's cells; an empty cell becomes None if its column may be None."""
     values = {name: _value(name, cells[name]) for name in COLUMNS}
     return Row(**values)  # type: ignore[arg-type]  # the types are those of the columns
 

@@ -1,4 +1,4 @@
-"""Run a store's pending solves on an engine until none is left."""
+"""The pending solves of a store are run on an engine until none is left."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ _BEAT = 0.5  # seconds between two looks at the store
 _BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
-"""Called with each task that is claimed, and again with its outcome; last, how many run at once."""
+"""Called with each task and None when the task is claimed, and with its outcome when it has ended.
+
+The third argument is how many solves the engine can run at once.
+"""
 
 
 def run_sweep(store: Store, engine: EngineContext, limits: Limits, watch: Watch) -> None:
-    """Run all solves of the store's grid that are pending, and wait for those of other sweeps.
+    """Run all pending solves of the store's grid, and wait for those that other processes run.
 
-    What ends this early, Ctrl-C or a full disk, ends the solves in work and gives their claims back.
+    If Ctrl-C or a full disk ends the run early, the solves that it runs are ended and become pending again.
 
     Raises
     ------
@@ -58,26 +61,26 @@ class _Loop:
                 for future in done:
                     self._finish(self.futures.pop(future), future)
             else:
-                time.sleep(_BEAT)  # the rest is in work elsewhere; a claim may run out, a worker come
+                time.sleep(_BEAT)  # others run the rest; meanwhile a lease may run out, or a worker join
             beat += 1
             if beat % _BEATS_PER_RENEWAL == 0:
                 self.store.renew(self.owner)
 
     def _claim(self) -> None:
-        slots = self.engine.slots()
-        for _ in range(slots - len(self.futures)):
+        at_once = self.engine.solves_at_once()
+        for _ in range(at_once - len(self.futures)):
             task = self.store.claim(self.owner)
             if task is None:
                 return
-            self.watch(task, None, slots)
+            self.watch(task, None, at_once)
             self.futures[self.engine.submit(task.payload)] = task
 
     def _finish(self, task: Task, future: Future[Outcome]) -> None:
         try:
             outcome = future.result()
         except CancelledError:
-            raise StoppedError("the engine has given its solves up") from None
-        except Exception as error:  # the engine's, e.g. that too many workers died of this solve
+            raise StoppedError("the engine has cancelled its solves") from None
+        except Exception as error:  # the engine raises it, e.g. because too many workers died of this solve
             outcome = Outcome({"state": "failed", "error": f"{type(error).__name__}: {error}"})
         if self.store.finish(task.row.key, self.owner, outcome.values, outcome.schedule):
-            self.watch(task, outcome, self.engine.slots())
+            self.watch(task, outcome, self.engine.solves_at_once())

@@ -1,4 +1,4 @@
-"""Schedules as compressed bytes: their JSON file, deflated."""
+"""A schedule is stored as bytes: the content of its JSON file, compressed with deflate."""
 
 from __future__ import annotations
 

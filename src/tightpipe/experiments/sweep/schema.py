@@ -1,4 +1,4 @@
-"""The tables of a sweep's store, and which files are such stores."""
+"""The table in a sweep's store is created, checked, and migrated from earlier versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schedule_bytes import unpack
 from .task import instance_of
 
 VERSION = 2
-"""Version of the tables; `PRAGMA user_version` of every store."""
+"""Version of the table, which every store has as its `PRAGMA user_version`."""
 
 _APPLICATION = 0x74706970  # "tpip": tells our stores from other SQLite files
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
@@ -40,7 +40,7 @@ _MIGRATIONS: dict[int, str] = {
         UPDATE solve SET imbalance = imbalance_of(payload, schedule) WHERE state = 'done';
     """,
 }
-"""SQL by the version that it starts from; each leads to the next version. It may use `_FUNCTIONS`."""
+"""For each version, the SQL that leads from it to the next one. It may call `_FUNCTIONS`."""
 
 
 def _imbalance_of(payload: str, schedule: bytes | None) -> float:
@@ -51,20 +51,20 @@ _FUNCTIONS: dict[str, Callable[..., float | None]] = {
     "memory_of_1f1b_of": lambda payload: memory_of_1f1b(instance_of(payload)),
     "imbalance_of": _imbalance_of,
 }
-"""What migrations compute of a solve's payload and schedule, as functions in SQL."""
+"""Functions that the SQL of migrations may call, on the payload and the schedule of a solve."""
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file, or check that the file's tables are this version's.
+    """Create the table in an empty file, or check that the file has the table of this version.
 
     Raises
     ------
     InputError
-        If it is another program's file, or a store of another version.
+        If the file is another program's, or a store of another version.
     """
     application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if application == 0 and found == 0 and not _has_tables(connection):
-        # one transaction: of two processes that create the store at once, the second finds it made
+        # in one transaction: if two processes create the store at once, the second one finds the table there
         connection.executescript(
             f"BEGIN IMMEDIATE; {_TABLE.replace('CREATE TABLE', 'CREATE TABLE IF NOT EXISTS')};"
             f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"

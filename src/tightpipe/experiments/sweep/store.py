@@ -1,12 +1,12 @@
-"""Store: the solves of one experiment in a file that survives kill -9, power loss and several writers.
+"""A store keeps the solves of one experiment in a file that survives kill -9, power loss and several writers.
 
-SQLite, because it is embedded, lets several processes write at once (DuckDB lets one), and with a
-write-ahead log that is synchronised at every commit loses no committed row to a crash of the process or
-of the machine. All writers are on one machine, as the log's index is shared memory; solves on other
-machines return their results to a process here.
+The file is an SQLite database: SQLite is embedded and lets several processes write to one file (DuckDB lets
+one), and with a write-ahead log that is synchronised at every commit, a crash of the process or of the
+machine loses no committed row. All writers are on one machine, because they share the index of the log in
+memory; solves on other machines return their results to a process on this one.
 
-A process claims a solve by a lease that it renews. A lease that has run out is anyone's to claim, so
-what a killed process had in work is run again, and what it had finished is not.
+A process claims a solve by a lease, which it renews. Once a lease has run out, any process may claim the
+solve. Therefore a solve that a killed process was running is run again, and one that it had finished is not.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .row import COLUMNS, Row, Value
 from .schema import prepare
 from .task import Task
 
-LEASE = 10.0  # seconds; owners renew theirs several times in it
-MOST_ATTEMPTS = 3  # a solve that took its sweep down this often is not tried again by itself
-_SECONDS_OF_A_HEURISTIC = 3.0  # about, with the start of its process
+LEASE = 10.0  # seconds; a process renews its leases several times within them
+MOST_ATTEMPTS = 3  # a solve during which its sweep was killed this often counts as failed
+_SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
 _WAIT = 30.0  # seconds that one writer waits for another
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How far a sweep is.
+    """The progress of a sweep.
 
     Parameters
     ----------
     total, done, running, failed
-        Numbers of solves.
+        Number of all solves of the grid, and of those in each of these states.
     best_gap, mean_gap
-        Over the solves that have one; None where none has.
+        Smallest and mean gap of the solves that have one; None if no solve has one.
     seconds_left
-        What the others take one after another, at most, about.
+        Estimate of how many seconds the unfinished solves take at most, one after another.
     """
 
     total: int
@@ -53,7 +53,7 @@ class Tally:
 
     @property
     def unfinished(self) -> int:
-        """Solves that are neither done nor failed."""
+        """Number of solves that are neither done nor failed."""
         return self.total - self.done - self.failed
 
 
@@ -63,8 +63,8 @@ class Store:
     Parameters
     ----------
     path
-        The file; created when it is not there. None for a store in memory, which ends with its process:
-        that of a grid whose rows go to a table as they finish.
+        The file, which is created if it does not exist. None for a store in memory, which ends with its
+        process; it serves grids whose rows go to a CSV table as soon as they are known.
     lease
         Seconds for which a claim holds unless it is renewed.
 
@@ -89,7 +89,7 @@ class Store:
         self._connection.close()
 
     def enrol(self, tasks: Sequence[Task]) -> None:
-        """Make the store's grid these tasks; results of others are kept but no longer shown."""
+        """Make these tasks the grid of the store; results of other tasks are kept, but no longer shown."""
         known = ", ".join(COLUMNS)
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         with self._writing() as connection:
@@ -101,13 +101,13 @@ class Store:
             )
 
     def claim(self, owner: str) -> Task | None:
-        """Take the next solve that is pending, or whose owner has let its lease run out; None: no such."""
+        """Claim the next solve that is pending or whose lease has run out; return its task, or None."""
         now = time.time()
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET state = 'failed', error = ? "
                 "WHERE state = 'running' AND lease < ? AND attempts >= ?",
-                (f"its sweep was killed {MOST_ATTEMPTS} times in it", now, MOST_ATTEMPTS),
+                (f"its sweep was killed {MOST_ATTEMPTS} times while it ran", now, MOST_ATTEMPTS),
             )
             found = connection.execute(
                 "UPDATE solve SET state = 'running', owner = ?, lease = ?, attempts = attempts + 1 "
@@ -119,7 +119,7 @@ class Store:
         return None if found is None else Task(Row(*found[:-1]), found[-1])
 
     def renew(self, owner: str) -> None:
-        """Let all leases of `owner` begin anew."""
+        """Renew all leases of `owner`, which then last for their whole length from now on."""
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET lease = ? WHERE owner = ? AND state = 'running'",
@@ -127,7 +127,7 @@ class Store:
             )
 
     def release(self, owner: str) -> None:
-        """Give back what `owner` has claimed and not finished; it does not count as an attempt."""
+        """Make the unfinished solves of `owner` pending again; they do not count as attempts."""
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET state = 'pending', owner = NULL, lease = NULL, attempts = attempts - 1 "
@@ -136,7 +136,7 @@ class Store:
             )
 
     def finish(self, key: str, owner: str, values: Mapping[str, Value], schedule: bytes | None) -> bool:
-        """Write a solve's result; False, and nothing is written, if the claim went to another owner."""
+        """Write a solve's result unless `owner` has lost its claim, and return whether it was written."""
         cells = ", ".join(f"{name} = ?" for name in values)
         with self._writing() as connection:
             written = connection.execute(
@@ -155,7 +155,7 @@ class Store:
             ).rowcount
 
     def tally(self) -> Tally:
-        """Count the grid's solves."""
+        """Return the progress of the grid's solves."""
         counts = self._connection.execute(
             "SELECT count(*), total(state = 'done'), total(state = 'running'), total(state = 'failed'), "
             "min(gap), avg(gap), total(CASE WHEN state IN ('pending', 'running') "
@@ -165,18 +165,18 @@ class Store:
         return Tally(*map(int, counts[:4]), *counts[4:])
 
     def rows(self) -> list[Row]:
-        """Return the rows of the grid, in its order."""
+        """Return the rows of the grid, in the sequence of its tasks."""
         query = f"SELECT {', '.join(COLUMNS)} FROM solve WHERE position IS NOT NULL ORDER BY position"
         return [Row(*cells) for cells in self._connection.execute(query)]
 
     def schedule(self, key: str) -> bytes | None:
-        """Return the packed schedule of a solve; None where there is none."""
+        """Return the compressed schedule of a solve; None if it has none."""
         found = self._connection.execute("SELECT schedule FROM solve WHERE key = ?", (key,)).fetchone()
         return None if found is None else found[0]
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction that waits for other writers at its beginning."""
+        """Open a transaction, which waits for other writers at its beginning, and commit or roll it back."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
@@ -195,13 +195,13 @@ class Store:
 
 @contextmanager
 def open_store(path: Path | None, lease: float = LEASE) -> Iterator[Store]:
-    """Open a store and close it at the end."""
+    """Open a store, and close it at the end of the block."""
     with closing(Store(path, lease)) as store:
         yield store
 
 
 def seconds_at_most(rows: Iterable[Row]) -> float:
-    """Return what the solves of the rows take one after another, at most, about."""
+    """Return about how many seconds the solves of the rows take at most, one after another."""
     return sum(row.time_limit or _SECONDS_OF_A_HEURISTIC for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Task: one solve of a sweep, as text that any process can run."""
+"""A task is one solve of a sweep, with a text from which any process can run it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One solve.
+    """A solve as it is before it is run.
 
     Parameters
     ----------
     row
         The row as it is before the solve; its key is that of the task.
     payload
-        JSON with the instance, the instance that the method is shown (null: the same), and the options.
+        JSON with the instance, the instance that the method sees (null for the same), and the options.
     """
 
     row: Row
@@ -40,33 +40,33 @@ class Task:
 
 
 def instance_of(payload: str) -> Instance:
-    """Return the instance that a task's payload says to solve."""
+    """Return the instance that is solved when the payload of a task is run."""
     return instance_from_dict(json.loads(payload)["instance"])
 
 
 def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: float | None = None) -> Task:
-    """Return the task of a row whose key and instance hash are still to be filled in.
+    """Return the task of a row, with key, hash of the instance and versions filled in.
 
     Parameters
     ----------
     row
-        What is known of the solve beforehand.
+        What is known of the solve before it is run.
     instance
-        What is solved.
+        The instance that is solved.
     shown
-        The instance that the method is shown instead; None: the same.
+        The instance that the method sees instead, such as one with median costs; None for the same.
     max_memory
-        GB at which CP-SAT and MILP end with what they have; None for no cap.
+        GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
     """
     data: dict[str, Any] = {
         "instance": instance_to_dict(instance),
         "shown": None if shown is None else instance_to_dict(shown),
         **{name: getattr(row, name) for name in _OPTIONS},
     }
-    if max_memory is not None:  # most sweeps have none, and keep the keys of their stored solves
+    if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
     labels = {name: getattr(row, name) for name in _LABELS}
-    # rows of another version are not taken for this one's, nor those of an installed heuristic's earlier code
+    # so that rows of another version, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
     versions = [TIGHTPIPE, ORTOOLS, code] if code else [TIGHTPIPE, ORTOOLS]
     key = _hash({**data, **labels, "versions": versions})

@@ -1,4 +1,4 @@
-"""Lines of keys and values in a TOML text, which the standard library's reader does not tell."""
+"""The lines of keys and values in a TOML text, which the standard library's reader does not report."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*=""", re.MULTILINE)
 
 
 def line_of(text: str, key: str, value: Any = None) -> int:
-    """Return the line, from 1, on which a key of the top table stands, or a value within its list.
+    """Return the number, from 1, of the line on which a key of the top table or a value in its list stands.
 
-    A value that is not found as it is written in the file gives the line of its key.
+    If the text does not show the value as it is given, the number is that of the key's line; if it does not
+    show the key either, the number is 1.
     """
     assignments = list(_ASSIGNMENT.finditer(text))
     for match, following in zip_longest(assignments, assignments[1:]):
