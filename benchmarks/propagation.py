@@ -75,7 +75,7 @@ def extract(commit: str, folder: Path) -> None:
 
 
 def start(path: str) -> subprocess.Popen[str]:
-    """Start a process that works with the package in the folder `path`, or the installed one if that is ""."""
+    """Start a process that works with the package in the folder `path`; if that is empty, the installed one."""
     command = [sys.executable, __file__, "--serve"]
     environ = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(

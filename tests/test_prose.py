@@ -13,6 +13,8 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("cli", "core", "drawing", "explain", "export", "kernels", "program", "report", "runtime", "settings")
 FOLDERS = [
     ROOT / "heuristics",
+    ROOT / "solver",
+    ROOT / "benchmarks",
     *(ROOT / "src" / "tightpipe" / room for room in (*ROOMS, "solving", "terminal")),
 ]
 FILES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
@@ -59,6 +61,13 @@ def test_an_exception_says_when_it_is_raised(path):
 @pytest.mark.parametrize("file", TIME_UNITS)
 def test_a_slot_is_never_a_time_unit(file):
     assert not re.search(r"\bslots?\b", re.sub(r"slots=True", "", (ROOT / "heuristics" / file).read_text()))
+
+
+@pytest.mark.parametrize("folder", ["solver", "benchmarks"])
+def test_the_solver_has_no_slots(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not re.search(r"\bslots?\b", re.sub(r"slots=True", "", path.read_text())), path
+
 
 
 def test_in_heuristics_a_queue_is_first_in_first_out():

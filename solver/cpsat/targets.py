@@ -1,6 +1,6 @@
 """Close the gap between bound and cost by deciding one target after another, instead of minimising.
 
-A *target* is a cost for which a search asks: is there a schedule that costs at most that? If so, the schedule
+For each target the question is whether there is a schedule that costs at most the target. If so, the schedule
 is better than the incumbent's. If not, target + 1 is a bound.
 """
 

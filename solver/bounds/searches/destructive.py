@@ -1,7 +1,7 @@
 """Destructive bounds: raise a bound by refuting one target after another.
 
-A target is a cost that a search supposes. It is refuted where it is proven that no schedule costs at most the
-target. Then every schedule costs at least one tick more, as costs are integers. A bound that is raised in
+A *target* is a cost that a search supposes. It is refuted where it is proven that no schedule costs at most
+the target. Then every schedule costs at least one tick more, as costs are integers. A bound that is raised in
 this way is called *destructive*.
 """
 
