@@ -75,7 +75,10 @@ def extract(commit: str, folder: Path) -> None:
 
 
 def start(path: str) -> subprocess.Popen[str]:
-    """Start a process that works with the package in the folder `path`; if that is empty, the installed one."""
+    """Start a process that works with the package in the folder `path`, the installed one if `path` is empty.
+
+    The process reads the names of settings from its standard input (`serve`).
+    """
     command = [sys.executable, __file__, "--serve"]
     environ = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(

@@ -69,7 +69,6 @@ def test_the_solver_has_no_slots(folder):
         assert not re.search(r"\bslots?\b", re.sub(r"slots=True", "", path.read_text())), path
 
 
-
 def test_in_heuristics_a_queue_is_first_in_first_out():
     for path in (ROOT / "heuristics").glob("*.py"):
         for line in path.read_text().splitlines():

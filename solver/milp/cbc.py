@@ -30,7 +30,7 @@ def run_cbc(model: MilpModel, budget: Budget, watch: Watch) -> str:
 
 
 class _Run:
-    """One run, with its files in the supervisor's folder."""
+    """One run of CBC, whose files lie in the supervisor's folder."""
 
     def __init__(self, model: MilpModel, budget: Budget, watch: Watch, supervisor: Supervisor) -> None:
         self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor

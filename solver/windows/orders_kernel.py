@@ -176,9 +176,9 @@ def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Decide the orders of the items whose messages fit on the link on one side of the item's message only.
+    """Decide the orders of items whose messages over the item's link can leave in one sequence only.
 
-    Return False if the item's own message can leave at no time.
+    Return False if the item's own message cannot leave in time.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     if arrays.link[queue] < 0:

@@ -145,8 +145,8 @@ def _busy_until(arrays: QueueArrays, state: WindowState, item: int, enough: int)
     """Return the least tick by which the device can have run all items that surely precede the item.
 
     For every set of predecessors, the item starts no earlier than the least start among them plus their work.
-    The rule looks at the latest one, two and so on, up to `_DEEP` of them. It returns `enough` if they give
-    nothing larger.
+    The rule looks at the set of the latest predecessor, at that of the latest two, and so on up to `_DEEP`.
+    It returns `enough` if these sets give nothing larger.
     """
     device, cursor = arrays.device[arrays.queue[item]], state.cursor
     work, left, bottom = 0, 0, _FAR

@@ -139,7 +139,7 @@ class FluidRows:
             self.system.at_least([(self.progress(q, i), -delta) for q, delta in deltas if delta], -limit)
 
     def _add_precedences(self) -> None:
-        """Add the rows X_r(t) <= X_q(t - c - m) for queues q and r whose elements wait for each other.
+        """Add the rows X_r(t) <= X_q(t - c - m) for each queue r whose elements wait for those of a queue q.
 
         The k-th element of r starts c or more ticks after the end of the k-th element of q, and m is the
         smaller of the durations d_q and d_r. Let u be the time since the start of the element of q, less c.
