@@ -151,7 +151,7 @@ def plan(instances: str, allowance: Allowance) -> list[Task]:
 
 
 def _grids(instances: str, name: str, allowance: Allowance) -> Iterator[Experiment]:
-    """Yield the solves of one instance; the method best only starts from the best heuristic."""
+    """Yield grids of solves of one instance; the method best only starts from the best heuristic."""
     if instances == "fixed":
         exact = tuple(method for method in SOLVERS.values() if method != "best")
         yield _grid(name, exact, STARTS, (allowance.seed,), allowance)

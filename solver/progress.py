@@ -104,7 +104,7 @@ class Incumbent:
             self._write()
 
     def follow(self, entry: LogEntry) -> None:
-        """Log what an entry of a solver that started from this incumbent says, where that is better."""
+        """Log the cost and the bound that a solver which started from here reports, where they are better."""
         self.hear(entry.cost)
         self.prove(entry.bound, entry.proof)
 

@@ -73,7 +73,7 @@ class Supervisor:
     def _code(self) -> int:
         try:
             return int(self._answer())
-        except OSError:  # somebody has killed the supervisor
+        except OSError:  # the supervisor was killed
             return self._process.wait()
 
     def _ask(self, value: Any) -> None:

@@ -24,7 +24,7 @@ _STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
 # mean time from one stage to the next (`_hop`).
 _GRIDS = (3.2, 0.8, 0.4)  # the coarse one refutes most targets, in a tenth of a second
 _FINE_GRIDS = (0.2, 0.1, 0.05)  # they take seconds to a minute at 16 x 48, so only one device is asked
-_MOST_TIMES = 10_000  # a grid of more times would take more than minutes
+_MOST_TIMES = 10_000  # a grid of so many times takes minutes
 _SHARE_OF_WINDOWS = 0.5  # of the time that a target gets
 _SHARE_OF_SHAVING = 0.1
 _THOROUGH = 30  # more thorough shaving takes longer than it is worth here
@@ -89,7 +89,7 @@ class Refuter:
         # The device that refuted last comes first; at the beginning those far from the anchor do.
         self.devices = list(reversed(range(instance.devices)))
         self.open: Windows | None = None  # of the last target that stayed open; lower targets start from them
-        self.passed: dict[float, int] = {}  # of each grid, the least target that it failed to refute in time
+        self.passed: dict[float, int] = {}  # of each grid, the least target that it did not refute
 
     def refuted(self, target: int, budget: Budget) -> bool:
         """Return whether it is proven, within a budget, that no schedule costs at most `target` ticks."""

@@ -57,7 +57,7 @@ class Variables(OpenOrders):
         return ranks.start + sum(self.precedes(y, rank, x, k) for rank in ranks)
 
     def add_hint(self, model: cp_model.CpModel, start: list[int]) -> None:
-        """Hint values for all variables that describe a schedule, given the start of each item in ticks."""
+        """Hint the value that each variable has in a schedule, given the start of each item in ticks."""
         for i, var in enumerate(self.start):
             model.add_hint(var, start[i])
         for (x, y, k), literals in self._order.items():
@@ -98,7 +98,7 @@ class Variables(OpenOrders):
         return self._open_frames.setdefault(device, model.new_int_var(earliest, latest, f"frame{device}"))
 
     def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
-        """Return variables for when messages leave, by item, for the links on which messages may wait."""
+        """Return for each item whose message may have to wait for a link when that message leaves."""
         return {
             i: model.new_int_var(
                 self.start[i].proto.domain[0] + self.queues[q].duration,
