@@ -186,7 +186,8 @@ def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
 def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
     """Return the least work in ticks, `_NEVER` if no counts are possible.
 
-    That takes only the F's that surely have ended, and as many B's and W's as these need to fit into memory.
+    Only the F's that surely have ended count, with as many B's and W's as have to end so that these F's fit
+    into memory.
     """
     least = _NEVER
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
