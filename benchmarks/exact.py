@@ -1,11 +1,13 @@
-"""Time to proof, and gap over time, of exact solvers on a set of instances, side by side.
+"""Compare exact solvers on a set of instances: the time until the optimum is proven, and the gap over time.
 
-Run ``python benchmarks/exact.py``: every solver on a fixed set. Each solve has a process of its own and
-starts from nothing (microbatch after microbatch) or from the best heuristic. Rows go to
-``results/exact.csv`` as solves end, so that an interrupted run goes on where it stopped; table and figure
-are made from them. Two other sets take CP-SAT and best from the best heuristic alone: ``--set goals``,
-instances to prove within a given time (``results/exact_goals.csv``), and ``--set random``, random instances
-of up to 4 devices and 8 microbatches (``results/exact_random.csv``).
+``python benchmarks/exact.py`` runs every solver on a fixed set of instances. Each solve has a process of its
+own, and starts from nothing (one microbatch after another) or from the best heuristic. A row goes to
+``results/exact.csv`` whenever a solve ends, so that an interrupted run goes on where it stopped. The table
+and the figure are made from these rows.
+
+Two other sets run the methods cpsat and best from the best heuristic alone. ``--set goals`` has instances to
+prove within a given time (``results/exact_goals.csv``), and ``--set random`` has random instances of up to 4
+devices and 8 microbatches (``results/exact_random.csv``).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ SOLVERS = {
     "MILP CBC": "milp:cbc",
     "best": "best",
 }
-"""The methods by the names that they have in the tables."""
+"""The method behind each name in the tables."""
 STARTS = ("none", "best")
 _VERSIONS = ("tightpipe_version", "ortools_version", "highspy_version", "pulp_version")
 _OPTIONS = ("workers", "seed", "time_limit", *_VERSIONS)
@@ -69,7 +71,7 @@ def _v(p: int, n: int, times: Sequence[int]) -> Instance:
 
 
 def _paper(p: int, n: int) -> Instance:
-    """Return the proportions of the published settings, at 2p activations."""
+    """Return an instance with the proportions of the published settings and memory for 2p activations."""
     return _instance("v", p, n, (3, 3, 2, 0), Memory(74, -42, -32, 74 * 2 * p))
 
 
@@ -94,8 +96,8 @@ GOALS = {
     "v 4x8 (10,20,5,1)": 6.2,
     **dict.fromkeys([f"v {size} (3,3,2,0)" for size in ("6x18", "8x24", "12x24", "12x36")], _LONG),
 }
-"""Seconds in which an exact solver here must prove, on two cores: those of its prototype, else a limit."""
-_SEEDS = 5  # of the prototype's instances: two threads take 6 or 11 seconds for the same proof
+"""Seconds in which an exact solver must prove the optimum on two cores: a prototype's time, else a limit."""
+_SEEDS = 5  # for the prototype's instances, as two threads take 6 or 11 seconds for the same proof
 _LARGER = {f"v {p}x{n} (3,3,2,0)": _paper(p, n) for p, n in ((12, 24), (12, 36))}
 _CHUNKS = {"linear": 1, "v": 2, "loop": 2, "wave": 2}
 RANDOM = {
@@ -118,7 +120,7 @@ def _cpu_seconds(solve: Solve) -> object:
 
 
 def _trace(solve: Solve) -> str:
-    """Return seconds and gap of each incumbent and bound, as JSON."""
+    """Return the seconds and the gap of each improvement of a solve, as JSON."""
     entries = json.loads(solve.row.trace or "[]")
     return json.dumps([[seconds, round((cost - bound) / cost, 6)] for seconds, cost, bound in entries])
 
@@ -139,7 +141,7 @@ FORM = Form(
 
 
 def plan(instances: str, allowance: Allowance) -> list[Task]:
-    """Return the solves in the order in which they are run."""
+    """Return the solves of a set in the sequence in which they are run."""
     return [
         task
         for name in SETS[instances]
@@ -149,7 +151,7 @@ def plan(instances: str, allowance: Allowance) -> list[Task]:
 
 
 def _grids(instances: str, name: str, allowance: Allowance) -> Iterator[Experiment]:
-    """Yield what is solved of an instance; the method best has a start of its own."""
+    """Yield grids of solves of one instance; the method best only starts from the best heuristic."""
     if instances == "fixed":
         exact = tuple(method for method in SOLVERS.values() if method != "best")
         yield _grid(name, exact, STARTS, (allowance.seed,), allowance)
@@ -173,18 +175,18 @@ def _grid(
 
 
 def markdown(instances: str, rows: Sequence[Cells]) -> str:
-    """Return the table of a set, and under which conditions it was measured."""
+    """Return the table of a set in Markdown, with the conditions under which it was measured."""
     lines, meaning = _TABLES[instances](rows)
     table = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([*table, "", meaning, "", _conditions(rows), ""])
 
 
 Lines = tuple[list[list[str]], str]
-"""Lines of cells, the first two of them the head, and what they mean."""
+"""The lines of a table, of which the first two are its head, and a sentence that explains them."""
 
 
 def _fixed_table(rows: Sequence[Cells]) -> Lines:
-    """Return instance x method, from nothing and from the best heuristic."""
+    """Return the table with a line for each instance and a column for each method, from both starts."""
     methods = _methods(rows)
     lines = [["instance", *methods], ["---"] * (1 + len(methods))]
     lines += [
@@ -199,7 +201,7 @@ def _fixed_table(rows: Sequence[Cells]) -> Lines:
 
 
 def _goals_table(rows: Sequence[Cells]) -> Lines:
-    """Return instance x method beside the time to keep."""
+    """Return the table with a line for each instance and a column for each method beside the time to keep."""
     methods = _methods(rows)
     lines = [["instance", "optimum", "to prove within", *methods], ["---"] * (3 + len(methods))]
     for name, mine in _by(rows, "instance", methods):
@@ -214,7 +216,10 @@ def _goals_table(rows: Sequence[Cells]) -> Lines:
 
 
 def _random_table(rows: Sequence[Cells]) -> Lines:
-    """Return size and placement x method: how many are proven and what the longest proof took."""
+    """Return the table with a line for each size and placement and a column for each method.
+
+    A cell says how many instances were proven and how long the longest proof took.
+    """
     methods = _methods(rows)
     kinds = [{**row, "kind": _kind(row["instance"])} for row in rows]
     lines = [["instances", *methods], ["---"] * (1 + len(methods))]
@@ -244,7 +249,7 @@ def _methods(rows: Sequence[Cells]) -> list[str]:
 def _by(
     rows: Sequence[Cells], column: str, methods: Sequence[str]
 ) -> list[tuple[str, dict[str, list[Cells]]]]:
-    """Return the rows of each value of a column, by method."""
+    """Return, for each value of a column, that value and its rows by method."""
     groups: dict[str, dict[str, list[Cells]]] = {}
     for row in rows:
         mine = groups.setdefault(row[column], {method: [] for method in methods})
@@ -259,8 +264,8 @@ def _outcome(row: Cells, seconds: str = "cpu_seconds") -> str:
 
 
 def _median(rows: Sequence[Cells]) -> str:
-    """Return the median time to proof, an open one being the longest, and the range of several."""
-    # a process that failed tells no seconds
+    """Return the median time to proof, and the range of several times; an open solve counts as longest."""
+    # The row of a process that failed has no seconds.
     times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"] or inf)))
     median = _outcome(times[len(times) // 2], "seconds")
     if len(times) == 1:
@@ -293,7 +298,7 @@ def _conditions(rows: Sequence[Cells]) -> str:
 
 
 def _points(row: Cells) -> list[dict[str, Any]]:
-    """Return the gap of a solve over time, for the figure; its last point is where it ended."""
+    """Return the points of the figure for one solve: its gap over time, up to its end."""
     line = {"panel": row["instance"], "method": row["method"], "start": row["start"]}
     trace = json.loads(row["trace"] or "[]")
     if trace:
@@ -316,7 +321,7 @@ def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
     "-o", "--output", help="CSV to extend.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
 )
 def main(instances: str, time_limit: float, workers: int, seed: int, output: str | None) -> None:
-    """Compare exact solvers; what is in the CSV under the same conditions is not solved again."""
+    """Compare exact solvers. Solves that the CSV has under the same conditions are not run again."""
     path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
     tasks = plan(instances, Allowance(time_limit, workers, seed))
     table = Table(path, FORM)

@@ -1,6 +1,7 @@
-"""Time every heuristic at 32 devices x 256 microbatches: order and simulation, after compiling.
+"""Time every heuristic at 32 devices x 256 microbatches: making the order, and simulating it.
 
-Run ``python benchmarks/families.py``. The fastest of three runs is printed for each.
+``python benchmarks/families.py`` prints the fastest of three runs for each heuristic, after a run that
+compiles.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ P, N = 32, 256
 
 
 def instance_for(heuristic: Heuristic) -> Instance:
-    """Return 32 x 256 in the heuristic's first placement, with as much memory as it likes."""
+    """Return an instance of 32 x 256 in the heuristic's first placement, without a memory limit."""
     return Instance.uniform(
         devices=P,
         microbatches=N,
@@ -34,7 +35,7 @@ def instance_for(heuristic: Heuristic) -> Instance:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all heuristics, and print the table."""
     print("heuristic          operations   order [ms]   simulate [ms]")
     for heuristic in HEURISTICS.values():
         instance = instance_for(heuristic)

@@ -1,7 +1,8 @@
-"""Time the compiled greedy V-schedule against its plain-Python transcription, and what follows it.
+"""Time the compiled greedy V-schedule against a transcription of the published code into plain Python.
 
-Run ``python benchmarks/greedy_v.py``; both run in this process, after a warm-up that compiles. The
-setting is the largest published one: 32 devices, 256 microbatches, 49,152 operations.
+``python benchmarks/greedy_v.py`` runs both in one process, after a run that compiles. It also times the list
+heuristic, the simulator, `retime` and the validator. The setting is the largest published one, with 32
+devices, 256 microbatches and 49,152 operations.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LIMIT = 2 * P * DELTAS[0]
 
 
 def best_of(repeats: int, run: Callable[[], object]) -> float:
-    """Return the shortest of some wall times, in seconds."""
+    """Return the shortest wall time of some runs, in seconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -36,7 +37,7 @@ def best_of(repeats: int, run: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all of them, and print the table."""
     instance = Instance.uniform(
         devices=P, microbatches=N, forward=F, backward=B, weight=W, comm=C, memory=Memory(*DELTAS, LIMIT)
     )

@@ -1,8 +1,8 @@
-"""Time of propagating and shaving windows, side by side with that of an earlier commit.
+"""Time the propagation and the shaving of windows, side by side with those of an earlier commit.
 
-Two processes do the same work in turn, one with the sources of a commit and one with those of this
+Two processes do the same work in turn, one with the sources of the commit and one with those of this
 checkout, so that a busy machine slows both alike. The table shows the medians of their CPU times and the
-median of the rounds' ratios. Both must end with the same windows.
+median of the ratios of all rounds. Both processes must end with the same windows.
 
     python benchmarks/propagation.py COMMIT [ROUNDS]
 """
@@ -30,7 +30,15 @@ FOLDERS = {"src/tightpipe": "", "solver": "solver", "heuristics": "heuristics"} 
 
 
 def work(name: str) -> tuple[float, str]:
-    """Narrow the windows of the greedy's cost and shave each order once; return CPU seconds and a digest."""
+    """Narrow windows under the cost of the greedy V-schedule, and shave each order once.
+
+    Returns
+    -------
+    seconds
+        The CPU time of that.
+    digest
+        A hash of the windows.
+    """
     from tightpipe import retime
     from tightpipe.core.metrics import cost
     from tightpipe.heuristics import HEURISTICS
@@ -43,20 +51,20 @@ def work(name: str) -> tuple[float, str]:
     queues = queues_of(instance)
     begin = time.process_time()
     windows = windows_of(queues, target)
-    Shaver(windows).sweep(SimpleNamespace(left=inf))  # what limits the time differs between versions
+    Shaver(windows).sweep(SimpleNamespace(left=inf))  # versions differ in how a time limit is given
     seconds = time.process_time() - begin
     found = windows.earliest, windows.latest, windows.before, windows.after, *windows.frames
     return seconds, hashlib.sha256(b"".join(part.tobytes() for part in found)).hexdigest()
 
 
 def serve() -> None:
-    """Do the work of each line of the standard input, a setting's name, and answer with a line."""
+    """Do the work for each line of the standard input, which names a setting, and answer with one line."""
     for line in sys.stdin:
         print(*work(line.strip()), flush=True)
 
 
 def extract(commit: str, folder: Path) -> None:
-    """Write the package of a commit as it is installed."""
+    """Write the package of a commit into a folder, laid out as it is installed."""
     run = ["git", "archive", commit, *FOLDERS]
     archive = subprocess.run(run, cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -67,7 +75,10 @@ def extract(commit: str, folder: Path) -> None:
 
 
 def start(path: str) -> subprocess.Popen[str]:
-    """Start a process that works with the package in a folder; the installed one where `path` is empty."""
+    """Start a process that works with the package in the folder `path`, the installed one if `path` is empty.
+
+    The process reads the names of settings from its standard input (`serve`).
+    """
     command = [sys.executable, __file__, "--serve"]
     environ = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(
@@ -76,7 +87,7 @@ def start(path: str) -> subprocess.Popen[str]:
 
 
 def ask(process: subprocess.Popen[str], name: str) -> tuple[float, str]:
-    """Let a process work once; return what it answers."""
+    """Let a process work once on a setting, and return the CPU seconds and the hash that it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(name + "\n")
@@ -85,7 +96,7 @@ def ask(process: subprocess.Popen[str], name: str) -> tuple[float, str]:
 
 
 def compare(processes: list[subprocess.Popen[str]], name: str, rounds: int) -> tuple[str, ...]:
-    """Return a setting's line of the table; the first round, which compiles, does not count."""
+    """Return the line of the table for a setting. The first round, which compiles, does not count."""
     times: list[tuple[float, float]] = []
     for number in range(rounds + 1):
         turn = processes if number % 2 else processes[::-1]

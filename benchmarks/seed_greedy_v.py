@@ -1,9 +1,9 @@
-"""Plain-Python transcription of the published greedy V-schedule, kept as the yardstick of `greedy_v.py`.
+"""The published greedy V-schedule, transcribed into plain Python as a yardstick for `greedy_v.py`.
 
-The algorithm, its data structures and its order of decisions are those of the zero-bubble authors'
-`PipelineGraph.get_v_schedule`; printing, communication and post-validation are left out. It asserts
-where the published code asserts, so it ends with an AssertionError or IndexError on instances that
-the published code cannot schedule. Nothing but benchmarks and tests may import it.
+The algorithm, its data structures and its order of decisions are those of `PipelineGraph.get_v_schedule`, by
+the authors of the zero-bubble papers. Printing, communication and post-validation are left out. The
+transcription asserts where the published code asserts, so it ends with an AssertionError or an IndexError on
+instances that the published code cannot schedule. Only benchmarks and tests may import it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 
 
 class SeedGreedyV:
-    """Uniform costs, one memory limit; `max_mem` None takes the published default of 2p activations."""
+    """The greedy V-schedule for equal stages; `max_mem` None stands for memory for 2p activations."""
 
     def __init__(self, n_stage, n_micro, f_cost, b_cost, w_cost, c_cost, f_mem, b_mem, w_mem, max_mem=None):
         self.n_node = 6 * n_stage * n_micro
@@ -191,7 +191,10 @@ class SeedGreedyV:
         return schedule, end_time, max_bubble
 
     def get_v_schedule(self):
-        """Return for each device (kind, stage, microbatch) in global stages, and the bubble in ticks."""
+        """Return the (kind, stage, microbatch) of each device's operations, and the bubble in ticks.
+
+        Stages are numbered over the whole model.
+        """
         best, max_bubble = None, None
         for fill_b in [True, False]:
             for fill_f in [True, False]:
@@ -201,6 +204,9 @@ class SeedGreedyV:
         return [self._global(device, ops) for device, ops in enumerate(best)], max_bubble
 
     def _global(self, device, ops):
-        """Rename chunks: chunk 0 of B and W is the first one to run, the stage on the way back."""
+        """Return operations with the number of their stage in place of that of their chunk.
+
+        For B and W the published code calls chunk 0 the one that runs first, which is the later stage.
+        """
         stages = (device, 2 * self.n_stage - 1 - device)
         return [(cat, stages[chunk if cat == 0 else 1 - chunk], micro) for cat, chunk, micro in ops]

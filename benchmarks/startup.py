@@ -1,7 +1,8 @@
-"""Wall time of the small commands and of the import, side by side with that of ``import numpy``.
+"""Time the small commands and the import of tightpipe, side by side with ``import numpy``.
 
-Each round runs all of them once, one after the other, so that a busy machine slows all alike; the table shows
-the medians and the medians of the rounds' ratios. The goals: an import at most 3 times, a command at most 4.
+Each round runs all of them once, one after the other, so that a busy machine slows all alike. The table shows
+the median wall times, and the medians of the ratios of all rounds. The goals are that the import takes at
+most 3 times as long as that of numpy, and a command at most 4 times.
 
     python benchmarks/startup.py [ROUNDS]
 """
@@ -25,7 +26,7 @@ TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 
 
 def commands(schedule: Path) -> dict[str, list[str]]:
-    """Return what is measured, by name; the first is what the others are compared with."""
+    """Return the commands to measure, by name; the first is the one that the others are compared with."""
     return {
         BASE: [sys.executable, "-c", BASE],
         "import tightpipe": [sys.executable, "-c", "import tightpipe"],
@@ -36,26 +37,26 @@ def commands(schedule: Path) -> dict[str, list[str]]:
 
 
 def seconds(command: Sequence[str]) -> float:
-    """Return the wall time of a command."""
+    """Return the wall time of a command, in seconds."""
     begin = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - begin
 
 
 def measure(rounds: int) -> list[dict[str, float]]:
-    """Return the wall times of each round."""
+    """Return the wall time of each command in seconds, for each round."""
     with tempfile.TemporaryDirectory() as folder:
         schedule = Path(folder) / "schedule.json"
         instance = Instance.uniform(devices=2, microbatches=4, forward=10, backward=12, weight=8)
         save_schedule(solve(instance, "list").schedule, schedule)
         todo = commands(schedule)
         for command in todo.values():
-            seconds(command)  # the disk's cache is warm afterwards
+            seconds(command)  # so that the files of all commands are in the cache of the disk
         return [{name: seconds(command) for name, command in todo.items()} for _ in range(rounds)]
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure the commands, and print the table."""
     times = measure(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)
     show_table(["", "seconds", "times import numpy"], [
         (

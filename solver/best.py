@@ -27,20 +27,20 @@ Solver = Callable[[Instance, Budget, Schedule | None, int | None, Progress], Res
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One solver and when it is called.
+    """One solver, and how much of the time it gets.
 
     Parameters
     ----------
     solver
-        Runs from the best that is known.
+        The solver; it starts from the incumbent.
     share
-        Of the time that is left, for this solver; 0 leaves it out.
+        The share of the remaining time that the solver gets, 0 to 1; at 0 it is left out.
     pace
-        Seconds per pair of operations of one device after which it ends all the same.
+        The most time that the solver gets, in seconds for each pair of operations of one device.
     flushes
-        Whether it models flushes between iterations.
+        Whether the solver models flushes between iterations.
     share_where_loose
-        In place of `share` where the schedule has turned out to be easy to improve.
+        The share in place of `share` if the schedule has turned out to be easy to improve.
     """
 
     solver: Solver
@@ -50,7 +50,17 @@ class Step:
     share_where_loose: float | None = None
 
     def seconds(self, instance: Instance, left: float, *, loose: bool) -> float:
-        """Return how long the solver may take."""
+        """Return for how many seconds the solver may run.
+
+        Parameters
+        ----------
+        instance
+            The problem.
+        left
+            The seconds that are left for all solvers.
+        loose
+            Whether the schedule has turned out to be easy to improve.
+        """
         share = self.share if self.share_where_loose is None or not loose else self.share_where_loose
         if share == 0:
             return 0.0
@@ -66,7 +76,10 @@ def prove(
     bound: int | None,
     progress: Progress,
 ) -> Result:
-    """Raise the bound by shaving and fluid progress; the schedule stays as it is."""
+    """Raise the bound by shaving and by the fluid bound; the schedule stays as it is.
+
+    The parameters are those of every solver, as `run_search` describes them.
+    """
 
     def search(incumbent: Incumbent) -> str:
         upper = cost(incumbent.schedule)
@@ -77,11 +90,12 @@ def prove(
     return run_search("fluid", instance, budget, start, bound, progress, search)
 
 
-# a quick improvement shortens the horizons, and CP-SAT closes what is easy. Where the improvement found much,
-# a longer one does. The energetic bound, which comes before all of them, proves most of what can be proven at
-# any size; fluid progress adds to it where B's take longer than F's, for a short while where CP-SAT refutes
-# more. CP-SAT's second turn only asks for targets, as its first has minimised; it hands large instances back,
-# so that the rest goes to improvement there.
+# The energetic bound, which comes before all steps, proves most of what can be proven at any size. A quick
+# improvement then shortens the horizons, and CP-SAT closes the gap of easy instances. Where the quick
+# improvement found much, a longer one follows. The fluid bound adds to the energetic one where B's take
+# longer than F's; its pace keeps it short where CP-SAT refutes more. The second turn of CP-SAT only asks for
+# targets, because its first turn has minimised. It returns at once from an instance that is too large for it,
+# so that improvement gets the rest of the time there.
 STEPS = (
     Step(improve, 0.1, pace=1e-4, flushes=True),
     Step(solve_cpsat, 0.2, pace=4.5e-3, share_where_loose=0.1),
@@ -90,7 +104,7 @@ STEPS = (
     Step(partial(solve_cpsat, minimise=False), 0.75),
     Step(improve, 1.0, flushes=True),
 )
-_LOOSE = 0.05  # of the first gap: a schedule that came nearer to its bound by more is easy to improve
+_LOOSE = 0.05  # a schedule is easy to improve if it has come this share of the first gap nearer to the bound
 
 
 def solve_best(
@@ -104,12 +118,12 @@ def solve_best(
     Parameters
     ----------
     instance
-        The problem. What a solver does not model is left to those that do: CP-SAT neither overlaps
-        operations nor flushes between iterations, the improvement does not overlap.
+        The problem. A solver that does not model one of its rules is left out: CP-SAT models neither
+        operations that overlap nor flushes between iterations, and the improvement models no overlap.
     budget
-        For all of the work; each solver gets a part of its time.
+        The limits of the whole solve; each solver gets a part of the time.
     warm_start
-        A valid schedule; without one, microbatch after microbatch is.
+        A valid schedule; None to start from one microbatch after another.
     progress
         Called with each new incumbent or bound.
 
@@ -123,9 +137,9 @@ def solve_best(
 
 
 def _take_turns(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Run the steps, each from the best that is known; return why one of them fell short.
+    """Run the steps, each from the incumbent, and return why the last one that ended early did so.
 
-    That a model is too large for its step's time is no reason: the next step takes over.
+    A model that is too large for the time of its step is no reason, because the next step takes over.
     """
     reason = ""
     first = cost(incumbent.schedule)

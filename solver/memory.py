@@ -1,4 +1,4 @@
-"""A cap on memory, as the deadline is one on time."""
+"""A cap on the memory that a solve takes from the computer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ GIGABYTE = 10**9
 
 
 class MemoryCap:
-    """The resident memory that this process and a backend's may take: `gigabytes` (None: no cap).
+    """The most resident memory that this process and its backends' processes may take together.
+
+    Parameters
+    ----------
+    gigabytes
+        The cap, in units of 10**9 bytes; None for no cap.
 
     Notes
     -----
-    Resident memory is looked at, and a solver that takes too much is asked to stop. A limit on the address
-    space would count what idle threads have only reserved, and end a solver without a chance to hand over
-    what it has; and CP-SAT does not keep its own parameter ``max_memory_in_mb`` (or-tools issue 1944).
+    The solver's loops look at the resident memory, and ask a solver that takes too much to stop. A limit on
+    the address space would also count memory that idle threads have only reserved, and would end a solver
+    before it could hand over its schedule. CP-SAT has a parameter ``max_memory_in_mb``, but does not keep it
+    (or-tools issue 1944).
     """
 
     def __init__(self, gigabytes: float | None) -> None:
@@ -25,25 +31,31 @@ class MemoryCap:
 
     @property
     def reason(self) -> str:
-        """What a result says that was cut short by it."""
+        """The reason that a result gives where the cap ended its search early."""
         return f"the memory cap of {self._gigabytes:g} GB was hit"
 
     def left(self, *backends: int) -> float:
-        """Return the bytes that are left under the cap; processes with these ids count too."""
+        """Return the bytes that are left under the cap, infinity without a cap.
+
+        Parameters
+        ----------
+        *backends
+            Ids of other processes whose memory counts too.
+        """
         if self._gigabytes is None:
             return inf
         left = self._gigabytes * GIGABYTE - psutil.Process().memory_info().rss
         for process in backends:
-            with suppress(psutil.Error):  # it has just ended
+            with suppress(psutil.Error):  # the process may just have ended
                 left -= psutil.Process(process).memory_info().rss
         return left
 
     def hit(self, *backends: int) -> bool:
-        """Whether nothing is left."""
+        """Return whether no memory is left under the cap; the parameters are those of `left`."""
         return self.left(*backends) <= 0
 
     def refusal(self, size: float) -> str:
-        """Return why a model that takes `size` bytes is not built; empty if it fits."""
+        """Return why a model that takes `size` bytes is not built, the empty string if it fits."""
         left = self.left()
         if size <= left:
             return ""

@@ -1,4 +1,4 @@
-"""Rules of an instance that solvers may leave out: overlapped operations, flushes between iterations."""
+"""The two rules that a solver may leave out: operations that overlap, and flushes between iterations."""
 
 from __future__ import annotations
 
@@ -9,17 +9,32 @@ from tightpipe.core.instance import Instance
 
 
 def is_modelled(instance: Instance, *, flushes: bool = False) -> bool:
-    """Whether a solver knows all rules of the instance; `flushes` says whether it flushes iterations."""
+    """Return whether a solver knows all rules of the instance.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    flushes
+        Whether the solver models flushes between iterations. No solver models operations that overlap.
+    """
     return _left_out(instance, flushes) is None
 
 
 def refuse_unmodelled(solver: str, instance: Instance, *, flushes: bool = False) -> None:
-    """Refuse an instance with a rule that the solver of this name leaves out.
+    """Raise an error if the instance has a rule that the solver leaves out.
+
+    Parameters
+    ----------
+    solver
+        Name of the solver, for the message.
+    instance, flushes
+        As in `is_modelled`.
 
     Raises
     ------
     InputError
-        Naming the entry of the instance, and what to do instead.
+        If there is such a rule. The error names the entry of the instance and what to do instead.
     """
     left_out = _left_out(instance, flushes)
     if left_out is not None:
@@ -28,7 +43,7 @@ def refuse_unmodelled(solver: str, instance: Instance, *, flushes: bool = False)
 
 
 def _left_out(instance: Instance, flushes: bool) -> tuple[str, Any, str] | None:
-    """Return key, value and what to say of an entry that a solver does not model, if there is one."""
+    """Return the key and the value of an entry that a solver does not model, and the message about it."""
     if instance.costs.overlapped is not None:
         rule = "does not overlap operations; leave it out, or use a heuristic that does"
         return "overlapped", instance.costs.overlapped, rule

@@ -1,4 +1,8 @@
-"""Items of queues, and which of their orders a horizon leaves open."""
+"""Which pairs of items may still run in either sequence in a schedule within a horizon.
+
+`queues` defines items and ranks, `windows.windows` horizons and windows. Two items of one device are *open*
+if the windows decide neither that the first precedes the second nor that it follows it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ from .windows import Windows
 
 
 class OpenOrders:
-    """Items, pairs of queues and open ranks, as plain lists for the loops that build a model.
+    """The items, the pairs of queues and the open orders, as lists for the loops that build a model.
 
     Parameters
     ----------
     queues
         The problem.
     windows
-        What is decided already.
+        The orders that are decided already.
     """
 
     def __init__(self, queues: Queues, windows: Windows) -> None:
@@ -30,10 +34,10 @@ class OpenOrders:
         return range(self.first[q], self.first[q + 1])
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs of different queues of one device, each once."""
+        """Return every pair (x, y) of queues of one device with x < y."""
         return [(x, y) for on in self.on for x in on for y in on if x < y]
 
     def open_ranks(self, i: int, y: int) -> range:
-        """Return the ranks of the elements of queue y whose order with item i is open."""
+        """Return the ranks in queue y of the items whose order with item i is open."""
         k = self._local[y]
         return range(self._before[i][k], self._after[i][k])

@@ -1,4 +1,4 @@
-"""The best schedule and bound so far, and their history."""
+"""The incumbent: the best schedule and the best bound so far, and how they came about."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tightpipe.core.schedule import Schedule
 
 
 class Incumbent:
-    """Keeps the cheapest schedule and the largest bound, and logs each improvement.
+    """The *incumbent*: the cheapest valid schedule and the largest bound so far, with a log of improvements.
 
     Parameters
     ----------
     schedule
         The schedule to start from.
     bound
-        A proven bound.
+        A proven bound of the cost, in ticks.
     proof
-        What the bound rests on; None where a caller gave it.
+        The kind of proof behind the bound; None if the caller of the solve gave the bound.
     begun
-        When the work began, in seconds of `time.perf_counter`: the log counts from then.
+        When the work began, in seconds of `time.perf_counter`. The times in the log count from then.
     tell
         Called with each new log entry.
     """
@@ -45,20 +45,27 @@ class Incumbent:
 
     @property
     def closed(self) -> bool:
-        """Whether the schedule is proven optimal.
+        """Whether the bound equals the cost of the schedule, so that the schedule is proven optimal.
 
         Raises
         ------
         ContradictionError
-            If the bound is above the schedule's cost.
+            If the bound is above the cost of the schedule.
         """
         refuse_contradiction(self.schedule, self.bound, self.proof)
         return self.bound == cost(self.schedule)
 
     def result(self, method: str, reason: str) -> Result:
-        """Return what a method has come to; `reason` says why it ended early, if it did.
+        """Return the result of a method.
 
-        A signal is told even where the gap is closed: what comes after a solve is not to go on.
+        Parameters
+        ----------
+        method
+            Name of the method.
+        reason
+            Why the method ended early, empty if it did not. A schedule that is proven optimal needs no
+            reason, so the result leaves it out there, unless it is a signal: a signal asks the caller to
+            stop as well.
         """
         return Result(
             self.schedule.instance,
@@ -73,30 +80,31 @@ class Incumbent:
         )
 
     def offer(self, schedule: Schedule | None) -> None:
-        """Keep the schedule if it is cheaper."""
+        """Keep the schedule if there is one and it is cheaper than the incumbent's."""
         if schedule is not None and cost(schedule) < cost(self.schedule):
             self.schedule = schedule
             self.hear(cost(schedule))
 
     def hear(self, new_cost: int | None) -> None:
-        """Log the cost of a schedule that a search will offer, if it is lower than what is known."""
+        """Log the cost in ticks of a schedule that a search will offer later, if it is the lowest so far."""
         if new_cost is not None and new_cost < self._cost:
             self._cost = new_cost
             self._write()
 
     def prove(self, bound: int | None, proof: Proof | None) -> None:
-        """Keep and log a proven bound if it is larger than what is known.
+        """Keep and log a proven bound, in ticks, if it is larger than the bound so far.
 
-        A search that only looks below a horizon proves nothing above it: it has to cap what it proves
-        itself, at one tick more than the horizon. Whether a bound contradicts the schedule is looked at by
-        `closed`, which is asked by the thread that solves: this here may be called by a solver's own.
+        A search that only looks at costs up to a horizon proves nothing beyond the horizon plus one tick, and
+        caps its bound there before it calls this method. It is `closed` that notices a bound which
+        contradicts the schedule, because `closed` runs in the thread that solves, whereas this method may
+        run in a thread of the backend.
         """
         if bound is not None and bound > self.bound:
             self.bound, self.proof = bound, proof
             self._write()
 
     def follow(self, entry: LogEntry) -> None:
-        """Log what a solver that was started from here tells, if it is better than what is known."""
+        """Log the cost and the bound that a solver which started from here reports, where they are better."""
         self.hear(entry.cost)
         self.prove(entry.bound, entry.proof)
 

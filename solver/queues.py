@@ -1,16 +1,25 @@
 """First-in-first-out queues: the form in which an instance with identical microbatches is solved.
 
-Operations of one kind at one stage differ only by their microbatch, and microbatches of one route do
-not differ at all. Given any schedule, let the k-th operation of each (kind, stage, route) belong to
-the k-th microbatch of the route: every k-th operation still has k-th predecessors before it, memory
-and times stay the same. So a schedule is an interleaving of queues on each device, a *word*. Fused
-backwards are dominated: B and W back to back take as long, and free memory and successors earlier.
+Operations of one kind at one stage differ only by their microbatch, and microbatches of one route do not
+differ at all. Given any schedule, let the k-th operation of each (kind, stage, route) belong to the k-th
+microbatch of the route. Every k-th operation then still has its k-th predecessors before it, and memory and
+times stay the same. So there is an equally good schedule in which the operations of each kind, stage and
+route form a *queue*, which runs first in, first out. On each device a schedule interleaves the queues, and
+the sequence of queues from which the device takes its operations is its *word*. It is the device's order
+without the names of the microbatches.
 
-A busy link changes nothing: messages leave in the sequence of the operations that made them, so
-relabelled ones leave when the original ones did.
+An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
+rank of an item is its place in its queue, from 0.
 
-W's of one device with equal duration and equal memory are interchangeable too, whatever their stage:
-they share a queue, and the l-th of them takes the l-th B of those stages.
+Fused backwards are dominated: a B and its W one right after the other take as long, and the B frees its
+memory and its successors earlier.
+
+A busy link changes nothing. Messages leave in the sequence of the operations that made them, so relabelled
+messages leave when the original ones did.
+
+W's of one device with equal duration and equal memory are interchangeable too, whatever their stage: they
+share a queue, and the l-th of them takes the l-th B of those stages. A queue of W's of several stages is a
+*pool*.
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order, Schedule
 
 Member = tuple[int, int]  # route, stage
-Word = list[int]  # queue indices in the sequence in which the device runs their heads
+Word = list[int]  # indices of queues, in the sequence in which the device runs their heads
 _DIRECT = (OpKind.F, OpKind.B)
 
 
@@ -34,15 +43,17 @@ class Queue:
     Parameters
     ----------
     device
-        The device.
+        Number of the device.
     kind
         F, B or W.
     members
-        Its (route, stage) pairs: one for F and B, one or several for W.
+        The (route, stage) pairs of the operations: one pair for F and B, one or several for W.
     count
         Number of operations.
-    duration, delta
-        Ticks and memory of each.
+    duration
+        Ticks that each operation takes.
+    delta
+        Memory that each operation adds; negative where it frees memory.
     """
 
     device: int
@@ -60,11 +71,11 @@ class Queues:
     Parameters
     ----------
     instance
-        The problem.
+        The problem that the queues stand for.
     queues
-        The queues, those of one device next to each other.
+        The queues; those of one device lie next to each other.
     index
-        (kind, route, stage) -> position in `queues`.
+        The position in `queues` of each (kind, route, stage).
     """
 
     instance: Instance
@@ -80,9 +91,10 @@ class Queues:
         return [self.index[OpKind.B, r, s] for r, s in self.queues[q].members]
 
     def precedences(self) -> list[tuple[int, int, int]]:
-        """Return (q, r, lag): the k-th of queue r starts `lag` ticks or more after the end of the k-th of q.
+        """Return triples (q, r, lag), each of which says that the elements of queue r wait for those of q.
 
-        W queues of several stages are left out: their rule is a sum over several queues.
+        The k-th element of r starts at least `lag` ticks after the end of the k-th element of q. Pools are
+        left out, because their rule is a sum over several queues.
         """
         found = []
         last = self.instance.stages - 1
@@ -99,9 +111,10 @@ class Queues:
         return found
 
     def links(self) -> list[list[tuple[int, int, int]]]:
-        """Return the (q, r, lag) of `precedences` over each directed link that may make a message wait.
+        """Return the triples (q, r, lag) of `precedences` of each directed link that may make a message wait.
 
-        A link is free again before the next message where no sender is shorter than the occupancy.
+        Where no sending operation is shorter than the link occupancy, the link is always free again before
+        the next message, so such a link is left out.
         """
         found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         for q, r, lag in self.precedences():
@@ -145,7 +158,7 @@ def _weight_queues(instance: Instance, device: int, held: list[Member], count: i
 
 
 def words_of(queues: Queues, order: Order) -> list[Word]:
-    """Return each device's word; a fused backward becomes B and W."""
+    """Return the word of each device, in which a fused backward becomes a B and a W."""
     instance = queues.instance
     words: list[Word] = []
     for device in order.to_lists():
@@ -158,7 +171,7 @@ def words_of(queues: Queues, order: Order) -> list[Word]:
 
 
 def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
-    """Return the start times of a schedule with split backwards, element after element, queue after queue."""
+    """Return the start of each item in ticks, for a schedule whose backwards are split."""
     found: list[list[int]] = [[] for _ in queues.queues]
     for device, word in enumerate(words_of(queues, schedule.order)):
         for q, start in zip(word, schedule.start[schedule.order.rows(device)].tolist(), strict=True):
@@ -167,7 +180,7 @@ def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
 
 
 def order_of(queues: Queues, words: list[Word]) -> Order:
-    """Return the order of the words: microbatches in sequence within each queue."""
+    """Return the order that the words stand for, with the microbatches in sequence within each queue."""
     return Order.from_lists([_operations(queues, word) for word in words])
 
 
@@ -177,7 +190,7 @@ def _operations(queues: Queues, word: Word) -> list[tuple[int, int, int]]:
     for m in range(instance.microbatches):
         of_route.setdefault(instance.route(m), []).append(m)
     done = dict.fromkeys(word, 0)
-    waiting: dict[int, list[tuple[int, int]]] = {}  # W queue -> (stage, microbatch) of the B's so far
+    waiting: dict[int, list[tuple[int, int]]] = {}  # of each W queue, (stage, microbatch) of its B's so far
     found = []
     for q in word:
         queue, k = queues.queues[q], done[q]

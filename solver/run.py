@@ -1,4 +1,4 @@
-"""What every solver does around its search: start, bound, and an end that keeps what was found."""
+"""What surrounds the search of every solver: a start, a first bound, and an end that keeps the incumbent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .start import checked_start
 Search = Callable[[Incumbent], str]
 
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
-_SHARE_OF_BOUND = 0.15  # of the time; seconds at 32 devices
+_SHARE_OF_BOUND = 0.15  # of the time, for the energetic bound, which takes seconds at 32 devices
 
 
 def run_search(
@@ -38,24 +38,31 @@ def run_search(
     program: str = "",
     failures: tuple[type[Exception], ...] = (),
 ) -> Result:
-    """Search from a start until the gap is closed, time is up, or a signal ends it.
+    """Search from a start until the gap is closed, time is up, or a signal ends the search.
 
     Parameters
     ----------
     method
-        Name for the result.
-    instance, budget, start
-        As the solver was given them; without a start, microbatch after microbatch is.
+        Name of the method, for the result.
+    instance
+        The problem.
+    budget
+        The deadline, threads, seed and memory cap of the solve.
+    start
+        A valid schedule; None to start from one microbatch after another.
     lower_bound
-        A proven bound of the cost, used if it is better than those of `bounds`.
+        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     search
-        Improves the incumbent and returns why it ended early, if it did.
+        Improves the incumbent, and returns why it ended early, the empty string if it did not.
     energetic
-        Whether the bound by energetic reasoning comes first: where none is given, and it knows the rules.
-    program, failures
-        The program behind the solver, and the errors by which it may fail: the incumbent is kept.
+        Whether the energetic bound is computed before the search. It is left out where the caller gives a
+        bound or the instance has a rule that it does not know.
+    program
+        Name of the program behind the solver, for the message when it fails.
+    failures
+        Errors by which that program may fail. They end the search, and the incumbent is kept.
 
     Raises
     ------

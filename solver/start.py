@@ -14,7 +14,7 @@ from .queues import order_of, queues_of, words_of
 
 
 def one_by_one(instance: Instance) -> Order:
-    """Return the order that runs microbatch after microbatch: valid whenever any order is."""
+    """Return the order that runs one microbatch after another, which is valid whenever any order is."""
     devices: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
     for m in range(instance.microbatches):
         for s in range(instance.stages):
@@ -25,13 +25,19 @@ def one_by_one(instance: Instance) -> Order:
 
 
 def in_queue_order(schedule: Schedule) -> Schedule:
-    """Relabel the microbatches first-in-first-out, split fused backwards, and re-time: costs no more."""
+    """Return a schedule that costs no more, with microbatches first in, first out and split backwards.
+
+    The head of `queues` says why relabelled microbatches and split backwards cost no more. `retime` then
+    gives the order its best start times.
+    """
     queues = queues_of(schedule.instance)
     return retime(schedule.instance, order_of(queues, words_of(queues, schedule.order)))
 
 
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
-    """Return a valid schedule to start from: the warm start as given, or microbatch after microbatch.
+    """Return a valid schedule to start from: the warm start, or else one microbatch after another.
+
+    The times of a warm start are kept if no better ones are found for its order.
 
     Raises
     ------

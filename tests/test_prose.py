@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FILES = sorted(path for folder in ("heuristics", "src") for path in (ROOT / folder).rglob("*.py"))
+FOLDERS = ("benchmarks", "heuristics", "solver", "src")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 QUESTIONS = ("Whether", "What", "How", "Where", "When", "Which", "Why", "Who")
 RAISES = re.compile(r"^Raises\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
@@ -71,6 +72,12 @@ def test_only_a_batch_system_queues_solves():
         for line in path.read_text().splitlines():
             if re.search(r"\bqueue(s|d)?\b", line, re.IGNORECASE):
                 assert "SLURMCluster" in line, f"{name(path)}: {line}"  # one of its options
+
+
+@pytest.mark.parametrize("folder", ["solver", "benchmarks"])
+def test_the_solver_has_no_slots(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not re.search(r"\bslots?\b", re.sub(r"slots=True", "", path.read_text())), path
 
 
 def test_in_heuristics_a_queue_is_first_in_first_out():

@@ -1,4 +1,4 @@
-"""CP-SAT: the lattice formulation, the plain one beside it, and the decision version."""
+"""Exact solving with CP-SAT: two models of the problem, and whether a schedule of a given cost exists."""
 
 from .cpsat_method import fifo_is_valid, solve_cpsat
 from .decide import Decision, decide, refute

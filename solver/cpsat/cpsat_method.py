@@ -26,21 +26,23 @@ from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
-_SECONDS_PER_OPERATION = 2.5e-3  # building one operation of the plain model
-_GAP_LEFT = 0.5  # a new model pays when no more than this share of the gap is left
-_SHARE_OF_WINDOWS = 0.2  # of the time left
-_SHARE = 0.5  # of the time left that building may take
-# deterministic time, before targets are asked for; not seconds, so that one worker is reproducible
-_EFFORT_TO_MINIMISE = 0.4
-_MINIMISE_PER_SECOND = 0.024  # the same per second of a short time limit: most of it
-_EFFORT_PER_TARGET = 0.3  # at first
+_SECONDS_PER_OPERATION = 2.5e-3  # to build one operation of the plain model
+_GAP_LEFT = 0.5  # a new model is worth its time if no more than this share of the gap is left
+_SHARE_OF_WINDOWS = 0.2  # of the time left, for narrowing windows
+_SHARE = 0.5  # of the time left, that building a model may take
+# Efforts are limits in CP-SAT's deterministic time, not in seconds, so that runs with one worker are
+# reproducible.
+_EFFORT_TO_MINIMISE = 0.4  # before targets are asked for
+_MINIMISE_PER_SECOND = 0.024  # effort for each second of a short time limit, most of which it takes
+_EFFORT_PER_TARGET = 0.3  # for each of the first targets
 
 
 def fifo_is_valid(instance: Instance) -> bool:
-    """Whether some optimal schedule runs the microbatches of each route in sequence at every stage.
+    """Return whether some optimal schedule runs the microbatches of each route in sequence at every stage.
 
-    It is, as costs and memory depend on the stage only, so microbatches of one route are identical
-    (the argument stands in `queues`). Sequences of different routes are never tied to each other.
+    This is so where all microbatches of a route visit the same devices. Then they are identical, as costs and
+    memory depend on the stage only, and the argument at the head of `queues` applies. Nothing is said about
+    the microbatches of different routes.
     """
     return all(
         instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
@@ -67,19 +69,21 @@ def solve_cpsat(
     instance
         The problem.
     budget
-        For all of the work; Ctrl-C and the memory cap end it early.
+        The limits for all of the work; Ctrl-C and the memory cap end it early.
     warm_start
-        A valid schedule; it is the first incumbent. Without one, microbatch after microbatch is.
+        A valid schedule, which is the first incumbent. None to start from one microbatch after another.
     lower_bound
-        A proven bound of the cost, used if it is better than those of `bounds`.
+        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     formulation
-        `lattice` closes far more; `plain` does not rest on identical microbatches.
+        The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
+        argument that microbatches are identical.
     fifo
-        Whether the plain formulation fixes the sequence of microbatches; None where it is valid.
+        Whether the plain model requires microbatches of one route to run in sequence. None to require it
+        where `fifo_is_valid` says that it costs nothing.
     minimise
-        Whether the lattice formulation searches below the incumbent before it asks for targets.
+        Whether the method with the lattice model first minimises the cost, before it asks for targets.
 
     Raises
     ------
@@ -106,14 +110,28 @@ def solve_cpsat(
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
-"""Returns the model, or why there is none: empty where the incumbent is now known to be optimal."""
+"""Returns a model, or why none was built: the empty string if the incumbent has turned out to be optimal."""
 
 
 def _minimise(instance: Instance, budget: Budget, incumbent: Incumbent, build: Build, effort: float) -> str:
-    """Search, again and again from a shorter horizon; return why it ended early, if not for its effort.
+    """Minimise the cost with one model after another, each with a shorter horizon.
 
-    The horizon decides orders before the search begins, so it is shorter than the incumbent's cost, and a
-    schedule that takes away a good part of the gap is worth a new model.
+    A shorter horizon decides more orders before the search begins. So a schedule that closes a good part of
+    the gap is worth a new model.
+
+    Parameters
+    ----------
+    instance, budget, incumbent
+        The problem, the limits, and the schedule and bound to improve.
+    build
+        Builds a model from the incumbent.
+    effort
+        The limit of each search in CP-SAT's deterministic time.
+
+    Returns
+    -------
+    str
+        Why the work ended early; empty if it did not, or if the limits of time or effort ended it.
     """
 
     def report(found: int | None, bound: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The decision version: is there a schedule of cost at most T?"""
+"""The decision version of the problem: is there a schedule of cost at most a target?"""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from .lattice.model import LatticeModel
 from .search import search
 from .size import lattice_refusal
 
-_SHARE = 0.3  # of the time left that the windows may take
+_SHARE = 0.3  # of the time left, for narrowing windows
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to "is there a schedule of cost at most T?".
+    """The answer to the question whether there is a schedule of cost at most a target.
 
     Parameters
     ----------
     possible
-        True with a `schedule`, False when refuted, None when open.
+        True if a schedule was found, False if the target was refuted, None if the question is open.
     schedule
-        A valid schedule of cost at most T, or None.
+        A valid schedule of cost at most the target, or None.
     reason
-        Why it is open, empty when time was up; or what signal ended the search, whatever the answer.
+        Why the question is open, empty if time was up. If a signal ended the search, the reason names the
+        signal, whatever the answer is.
     windows
-        Of an open one: a start for the next question about this target or a lower one.
+        The windows if the question is open, from which the next question about this target or a lower one can
+        start.
     proof
-        What refuted it, or None.
+        The kind of proof that refuted the target, or None.
     """
 
     possible: bool | None
@@ -50,21 +52,22 @@ def decide(
 ) -> Decision:
     """Look for a schedule of cost at most `target`, or prove that there is none.
 
-    Unlike minimising, where the horizon is the incumbent's cost, the horizon is the target itself: it
-    decides many orders before the search begins.
+    The horizon is the target itself, whereas it is just below the incumbent's cost when the cost is
+    minimised. The shorter horizon decides many orders before the search begins.
 
     Parameters
     ----------
     instance
         A problem that has a schedule.
     target
-        Cost in ticks.
+        The target, in ticks.
     budget
-        For windows, model and search together.
+        The limits for windows, model and search together.
     effort
-        Deterministic time of the search, as in `search`.
+        The limit of the search in CP-SAT's deterministic time, as in `search`.
     wider
-        Feasible windows of a target that is no lower; those of the same target are not shaved again.
+        Feasible windows of this target or a higher one, to start from. Windows of this target are not shaved
+        again.
     """
     queues = queues_of(instance)
     if wider is not None and wider.horizon == target:
@@ -87,6 +90,6 @@ def decide(
 
 
 def refute(instance: Instance, target: int, budget: Budget) -> bool | None:
-    """Whether it is proven that no schedule costs at most `target`: False when one does, None when open."""
+    """Return whether no schedule costs at most `target` ticks, None if that stays open within the budget."""
     possible = decide(instance, target, budget).possible
     return None if possible is None else not possible

@@ -1,4 +1,4 @@
-"""A destructive lower bound: the largest target that is refuted, found by bisection."""
+"""A destructive lower bound that refutes targets with CP-SAT, by bisection."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _STEPS = Steps(first=1 / 2, last=0, share=0.5)
 def refutation_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
-    """Bound the cost by refuting "cost <= T" for ever larger T.
+    """Bound the cost by targets for which CP-SAT proves that no schedule costs at most the target.
 
     Parameters
     ----------
     instance
         A problem that has a schedule.
     upper
-        The cost of a known schedule: no target needs to be larger than upper - 1.
+        The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
-        For all targets together; a search without a deadline ends after ten minutes.
+        The limits for all targets together; a search without a deadline ends after ten minutes.
     lower
-        A proven bound of the cost: no smaller target is asked.
+        A proven bound of the cost in ticks; no target is smaller.
     progress
         Called with each better bound.
 
     Notes
     -----
-    Bisection between the best bound and `upper`; where an exhaustive search ends without a schedule of cost
-    at most T, every schedule costs at least T + 1.
+    The targets bisect the interval between the best bound and `upper`. Where an exhaustive search ends
+    without a schedule of cost at most a target T, every schedule costs at least T + 1.
     """
 
     def refute(target: int, part: Budget) -> Proof | None:

@@ -1,8 +1,9 @@
-"""Run CP-SAT on a model: limits, progress, interruption, and what came out, checked.
+"""Run CP-SAT on a model within limits, report progress, and check the schedule that it returns.
 
-Threads race: each searches the whole model alone with a seed of its own, and the first to come to an end
-stops the others. The time of one search varies by factors, and CP-SAT's own second worker (presolved
-models, linear programs, neighbourhoods) slows down the first one by more than it finds.
+Threads race: each searches the whole model alone with a seed of its own, and the first one that ends its
+search stops the others. This pays because the time of one search varies by factors. CP-SAT's own second
+worker, which tries presolved models, linear programs and neighbourhoods, slows down the first worker by more
+than it finds.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tightpipe.core.validate import validate
 from ..memory import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
-_WITH_PRECEDENCES = 6.0  # times as much deterministic time goes by in a second with them
-_PROBING = 0.03  # deterministic time at some restarts; CP-SAT's own is 1
-_LOOK = 0.1  # seconds between two looks at the memory that is taken
+_WITH_PRECEDENCES = 6.0  # factor by which deterministic time runs faster with reasoning about precedences
+_PROBING = 0.03  # deterministic time for probing at some restarts; CP-SAT's default is 1
+_LOOK = 0.1  # seconds between two looks at the memory that the process takes
 
 
 class SearchModel(Protocol):
@@ -37,32 +38,33 @@ class SearchModel(Protocol):
 
     instance: Instance
     model: cp_model.CpModel
-    horizon: int  # the largest cost that the model allows: nothing is proven beyond it
-    with_precedences: bool  # whether no-overlap takes all that must precede an operation together
+    horizon: int  # the largest cost, in ticks, that the model allows; nothing is proven beyond it
+    with_precedences: bool  # whether no-overlap reasons about all predecessors of an operation together
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """Start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence that `order` takes."""
 
     def order(self, start: list[int]) -> Order:
-        """Return the order of a solution."""
+        """Return the order of a solution, given its start times in ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """The outcome of a search.
 
     Parameters
     ----------
     schedule
         A valid schedule, or None.
     bound
-        A proven bound of the cost, at most one tick above what the model allows; None for a model that
-        does not minimise and is not refuted.
+        A proven bound of the cost in ticks, at most one tick above the model's horizon. None if the model
+        does not minimise and was not refuted.
     exhausted
-        Whether the search space was searched to the end: the schedule is optimal, or there is none.
+        Whether the whole search space was searched, so that the schedule is an optimum of the model, or the
+        model has no schedule.
     reason
-        Why it ended early; empty when it did not, or when time was up.
+        Why the search ended early; empty if it did not, or if time was up.
     """
 
     schedule: Schedule | None
@@ -72,10 +74,10 @@ class Found:
 
 
 class _Watch(cp_model.CpSolverSolutionCallback):
-    """Tells of costs and bounds while CP-SAT searches.
+    """Reports costs and bounds while CP-SAT searches.
 
-    What CP-SAT proves holds below a ceiling: the cost of its last solution, or one tick more than the model
-    allows. Beyond that its bounds mean nothing.
+    A bound of CP-SAT's is capped at a ceiling, which is the cost of its last solution, or one tick more than
+    the horizon before there is one. Beyond that ceiling its bounds mean nothing.
     """
 
     def __init__(self, report: Report, enough: int, horizon: int) -> None:
@@ -85,11 +87,11 @@ class _Watch(cp_model.CpSolverSolutionCallback):
         self.stopped = False
 
     def proven(self, bound: float) -> int:
-        """Return what a bound of CP-SAT's objective proves about the cost."""
+        """Return the bound of the cost, in ticks, that a bound of CP-SAT's objective proves."""
         return min(ceil(bound - 1e-6), self._ceiling)
 
     def on_bound(self, bound: float) -> None:
-        """Take a better bound of CP-SAT's."""
+        """Report a better bound of CP-SAT's objective."""
         self._report(None, self.proven(bound))
 
     def on_solution_callback(self) -> None:
@@ -101,14 +103,14 @@ class _Watch(cp_model.CpSolverSolutionCallback):
 
 
 class _Racer:
-    """One search of the model, alone.
+    """One of the racing searches, each of which searches the whole model.
 
     Parameters
     ----------
     model
-        What to solve.
+        The model to search.
     budget
-        Its seed is that of this search.
+        The limits of the search; their seed is that of this search alone.
     effort, report, enough
         As in `search`.
     """
@@ -125,11 +127,11 @@ class _Racer:
         parameters.max_deterministic_time = effort
         parameters.num_workers = 1
         parameters.random_seed = budget.seed
-        # CP-SAT's own handler does not tell that it was called and leaves Python's uninstalled
+        # CP-SAT's own handler of Ctrl-C does not say that it was called, and removes Python's handler.
         parameters.catch_sigint_signal = False
-        # presolve fixes next to nothing that the windows have not, and its model is searched no faster;
-        # probing, before the search and at restarts, took nine tenths of the time of small proofs;
-        # no row of the LP is ever tight
+        # Presolve fixes next to nothing that the windows have not fixed, and its model is searched no faster.
+        # Probing, before the search and at restarts, took nine tenths of the time of small proofs. No row of
+        # the linear relaxation is ever tight.
         parameters.cp_model_presolve = False
         parameters.cp_model_probing_level = 0
         parameters.inprocessing_probing_dtime = _PROBING
@@ -141,7 +143,7 @@ class _Racer:
             self._solver.best_bound_callback = self._watch.on_bound
 
     def run(self) -> Found:
-        """Search to the end or to a limit."""
+        """Search to the end or to a limit, and return the outcome."""
         status = self._solver.solve(self._model.model, self._watch)
         if status == cp_model.MODEL_INVALID:
             why = self._model.model.validate()[:200]
@@ -158,12 +160,15 @@ class _Racer:
         return None if self._watch is None else self._watch.proven(self._solver.best_objective_bound)
 
     def has_won(self, found: Found) -> bool:
-        """Whether the others need not go on: all is searched, a schedule good enough, or a failure."""
+        """Return whether the other racers need not go on after this outcome.
+
+        They need not if the search space is exhausted, a schedule is good enough, or CP-SAT has failed.
+        """
         enough = self._watch is not None and self._watch.stopped
         return found.exhausted or enough or bool(found.reason)
 
     def stop(self) -> None:
-        """End the run; one that has only just begun misses the call."""
+        """Ask the run to end; a run that has only just begun misses the call."""
         self._solver.stop_search()
 
 
@@ -175,21 +180,23 @@ def search(
     enough: int = 0,
     effort: float = inf,
 ) -> Found:
-    """Run CP-SAT until the deadline; a signal and the memory cap end the run early.
+    """Run CP-SAT until the deadline; a signal or the memory cap ends the run early.
 
     Parameters
     ----------
     model
-        What to solve.
+        The model to search.
     budget
-        Each thread has a seed of its own, from that of the budget on.
+        The limits. Each thread has a seed of its own, counted up from the budget's.
     report
-        Called with each new incumbent cost and bound (None for what is not known), one call at a time.
+        Called with the cost and the bound, in ticks, after each improvement; None stands for a number that is
+        not known. There is one call at a time.
     enough
-        End the run as soon as a schedule costs no more than this.
+        A cost in ticks; the run ends as soon as a schedule costs no more.
     effort
-        End each thread's run after this much of CP-SAT's deterministic time, which unlike seconds is the
-        same in every run; a tenth is about three seconds (with precedences it is made longer for that).
+        The limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the same in
+        every run. A tenth is about three seconds. For models with reasoning about precedences the limit is
+        raised, so that it is about as many seconds.
     """
     lock = Lock()
 
@@ -203,9 +210,15 @@ def search(
 
 
 def _together(answers: list[Found], stopped: str) -> Found:
-    """Return what the racers know together, and why they were stopped.
+    """Return the outcomes of all racers as one.
 
-    A signal is told whatever they know: it ends all work, not this search alone.
+    Parameters
+    ----------
+    answers
+        The outcome of each racer.
+    stopped
+        Why the race was stopped, or the empty string. A signal is passed on even if a racer came to the end,
+        because it ends all work and not this search alone.
     """
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]
@@ -220,7 +233,7 @@ def _together(answers: list[Found], stopped: str) -> Found:
 
 
 def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str]:
-    """Return the re-timed schedule, or why it is none."""
+    """Return the schedule of a solution with its best times, or None and why it is not valid."""
     schedule = retime(model.instance, model.order(start))
     violations = validate(model.instance, schedule)
     if violations:
@@ -229,9 +242,9 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
 
 
 def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
-    """Return all answers, and why the race was stopped: by a signal, by the memory cap, or not (empty).
+    """Return the outcomes of all racers, and the reason if a signal or the memory cap stopped the race.
 
-    The runs have threads of their own, while this one waits and can be interrupted.
+    The racers run in threads of their own, while this thread waits and can be interrupted.
     """
     with ThreadPoolExecutor(len(racers)) as pool:
         runs = {pool.submit(racer.run): racer for racer in racers}
@@ -245,7 +258,7 @@ def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
 
 
 def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
-    """End the runs that still search."""
+    """Ask the runs that still search to end, until all have ended."""
     while unfinished := [run for run in runs if not run.done()]:
         for run in unfinished:
             runs[run].stop()
@@ -253,7 +266,10 @@ def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
 
 
 def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap) -> str:
-    """Wait until one has won, all have ended or the cap is hit; return why they have to be stopped, or ""."""
+    """Wait until a racer has won, all runs have ended, or the memory cap is hit.
+
+    Return the reason if it is the cap, and the empty string otherwise.
+    """
     running = set(runs)
     while running:
         done, running = wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED)

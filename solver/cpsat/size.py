@@ -1,4 +1,4 @@
-"""What a CP-SAT model takes until its search begins, before it is built: memory and time."""
+"""How much memory and time a CP-SAT model takes until its search begins, estimated before it is built."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ..memory import MemoryCap
 from ..run import TOO_LARGE
 from ..windows import Windows
 
-# measured at 8 x 24 and 12 x 36: resident bytes when the search begins. Each thread then takes about as much
-# again, which is left to the watch over it.
-_BYTES_PER_ORDER = 4500  # one order boolean of the lattice
-_SECONDS_PER_ORDER = 1e-4  # building one
-_MOST_ORDERS = 300_000  # the largest that was searched to the end in ten minutes had 94,433 (6.2B-8x64)
-_BYTES_PER_PAIR = 1300  # two operations of one device in the plain model
+# The bytes are resident memory when the search begins, measured at 8 x 24 and 12 x 36. Each thread then takes
+# about as much again, which no estimate but only the memory cap limits.
+_BYTES_PER_ORDER = 4500  # for each order boolean of the lattice model
+_SECONDS_PER_ORDER = 1e-4  # to build one of them
+_MOST_ORDERS = 300_000  # the largest model that was searched to the end in ten minutes had 94,433 (6.2B-8x64)
+_BYTES_PER_PAIR = 1300  # for each pair of operations of one device in the plain model
 
 
 def lattice_bytes(windows: Windows) -> int:
-    """Return the size of the lattice model of these windows."""
+    """Return the estimated size of the lattice model of these windows, in bytes."""
     return _BYTES_PER_ORDER * windows.undecided
 
 
 def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
-    """Return why the lattice model of these windows is not built: time or memory; empty where it pays.
+    """Return why the lattice model of these windows is not built, the empty string if it fits the limits.
 
     Parameters
     ----------
     windows
-        Which decide the size.
+        Feasible windows; the orders that they leave open determine the size of the model.
     seconds
-        In which it must be expected to be built.
+        The time in which the model has to be built, by estimate.
     cap
-        On the memory.
+        The cap on memory.
     """
     orders = windows.undecided
     if orders > _MOST_ORDERS or orders * _SECONDS_PER_ORDER >= seconds:
@@ -42,6 +42,6 @@ def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
 
 
 def plain_bytes(instance: Instance) -> int:
-    """Return the size of the plain model."""
+    """Return the estimated size of the plain model of the instance, in bytes."""
     operations = 3 * instance.stages * instance.microbatches
     return _BYTES_PER_PAIR * instance.devices * comb(operations // instance.devices, 2)

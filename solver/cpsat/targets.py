@@ -1,4 +1,8 @@
-"""Close a gap by asking for one target after another: the decision version in place of minimising."""
+"""Close the gap between bound and cost by deciding one target after another, instead of minimising.
+
+For each target the question is whether there is a schedule that costs at most the target. If so, the schedule
+is better than the incumbent's. If not, target + 1 is a bound.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,34 @@ from ..run import TOO_LARGE
 from ..windows import Windows
 from .decide import decide
 
-_LITTLE = 1 / 16  # of the gap: what is left when the next questions are worth more effort
+_LITTLE = 1 / 16  # of the gap: if no more lies between the bound and the open targets, the effort is raised
 
 
 def ask_targets(instance: Instance, budget: Budget, incumbent: Incumbent, effort: float) -> str:
-    """Ask whether targets between bound and incumbent can be kept; return why it ended early.
+    """Decide targets between the bound and the cost of the incumbent until they meet or time is up.
 
     Parameters
     ----------
     instance
         The problem.
     budget
-        Its deadline ends the last question.
+        The limits for all targets together; the deadline ends the last question.
     incumbent
-        What is known; a schedule that keeps a target replaces its schedule, a refuted target its bound.
+        The schedule and the bound to improve. A schedule within a target becomes its schedule, and a refuted
+        target raises its bound.
     effort
-        Deterministic time of each question, as in `search`.
+        The limit of the first questions in CP-SAT's deterministic time, as in `search`.
+
+    Returns
+    -------
+    str
+        Why the work ended early; empty if it did not, or if time was up.
 
     Notes
     -----
-    Each target lies halfway between the bound and what is known to be possible, or was left open. When little
-    is left between the two, all is asked again with twice the effort and another seed: the time of a search
-    varies by factors.
+    Each target lies halfway between the bound and the least cost that a schedule has or that was left open.
+    When little is left between these two, the open targets are asked again with twice the effort and other
+    seeds, because the time of a search varies by factors.
     """
     ceiling = cost(incumbent.schedule)
     asked = False
@@ -51,7 +61,7 @@ def ask_targets(instance: Instance, budget: Budget, incumbent: Incumbent, effort
         elif decision.possible is False:
             incumbent.prove(target + 1, decision.proof)
         elif decision.windows is None or decision.reason:
-            # what is too large now was not before: time is nearly up
+            # A model that is too large now, after others were not, only means that time is nearly up.
             return "" if asked and decision.reason == TOO_LARGE else decision.reason
         else:
             ceiling, left_open[target] = target, decision.windows

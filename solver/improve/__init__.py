@@ -1,4 +1,4 @@
-"""Better schedules by search, from any start, at any size."""
+"""Better schedules by local search, from any start and for instances of any size."""
 
 from .improve_method import improve
 

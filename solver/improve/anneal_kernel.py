@@ -1,4 +1,8 @@
-"""Simulated annealing over words: an operation moves some places within its device's word."""
+"""Simulated annealing over words, compiled.
+
+A *move* takes one operation to another position of its device's word. `event_graph` defines items, words and
+positions.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from .event_graph import EventGraph
 from .paths_kernel import cost_of, undo, update
 from .words import Words
 
-_REACH = 8  # longest move that is not a far one, in places
-_GO_ON = 0.6  # probability of one place more
-_FAR = 0.15  # probability of a far move, up to `_FARTHEST` places
-_FARTHEST = 32
+_REACH = 8  # the most positions that a near move goes
+_GO_ON = 0.6  # probability that a near move goes one position further
+_FAR = 0.15  # probability of a far move
+_FARTHEST = 32  # the most positions that a far move goes
 
 
 @compiled
@@ -33,23 +37,25 @@ def anneal(
 
     Parameters
     ----------
-    graph, words
-        The problem and its loaded words, which are left where the walk ends.
+    graph
+        The event graph of the instance.
+    words
+        The loaded words to start from, which are changed in place.
     random
-        State of the generator.
+        State of the random number generator.
     moves
         Number of moves to try.
     warmth
         Temperature in ticks: a move that costs so much more is taken with probability 1/e.
     cost, best
-        Cost of the words, and of the best so far.
+        The cost of the words, and the least cost so far, in ticks.
     best_item
-        Where words that cost less than `best` are copied to.
+        Receives words that cost less than `best`, as the item at each position.
 
     Returns
     -------
     cost, best
-        As they are at the end.
+        The same two costs after the last move.
     """
     for _ in range(moves):
         i = int(draw(random) * len(words.item))
@@ -84,7 +90,10 @@ def anneal(
 
 @compiled
 def _destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
-    """Return the position to move to: mostly near, within the block."""
+    """Return a random position for the item at position i to move to, which is mostly a near one.
+
+    It lies between the lowest and the highest position that the graph allows, and may be i itself.
+    """
     if draw(random) < _FAR:
         places = 1 + int(draw(random) * _FARTHEST)
     else:
@@ -97,7 +106,7 @@ def _destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
 
 @compiled
 def _shift(words: Words, i: int, j: int) -> None:
-    """Move the item at position i to position j, the ones between by one place; keep how it was."""
+    """Move the item at position i to position j, and the items between by one; keep the old sequence."""
     x, step = words.item[i], 1 if j > i else -1
     for k in range(min(i, j), max(i, j) + 1):
         words.shift[k] = words.item[k]
@@ -115,7 +124,10 @@ def _restore(words: Words, low: int, high: int) -> None:
 
 @compiled
 def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
-    """Whether the device's word up to position `last` keeps the memory limit and its own precedences."""
+    """Return whether the device's word up to position `last` keeps its memory limit and its precedences.
+
+    Precedences within the device are kept by credits (`event_graph`).
+    """
     credit, memory = words.credit, 0
     credit[:] = 0
     for i in range(graph.offsets[device], last + 1):
@@ -136,7 +148,10 @@ def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
 
 @compiled
 def _relabel(graph: EventGraph, words: Words, low: int, high: int) -> None:
-    """Bring the elements of each queue into sequence again, by insertion, and note the places."""
+    """Sort the items of each queue between two positions, and update their places.
+
+    The items of a queue are equal operations, so the sequence of queues, which is the word, stays the same.
+    """
     for i in range(low + 1, high + 1):
         x, free = words.item[i], i
         for k in range(i - 1, low - 1, -1):

@@ -1,9 +1,9 @@
-"""A dispatching rule: words from a few weights, whatever the number of devices and microbatches.
+"""A dispatching rule, compiled: a few weights give words for any number of devices and microbatches.
 
-Whenever a device is free it runs the head of the queue with the largest score. A score is linear in
-where the device stands: how far it has come in its word, its place among the devices, how full its
-memory is, and how long the head keeps it waiting. One weight thus moves operations of many
-microbatches on all devices at once, which no sequence of single moves does.
+Whenever a device is free it runs the head, which is the next item, of the queue with the largest score. The
+score is a linear function of how far the device has come in its word, its place among the devices, how full
+its memory is, and how long it would have to wait for the head. A change of one weight thus moves operations
+of many microbatches on all devices at once, which the single moves of annealing do not.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from ..queues import Queues
 from .dispatch_state import DispatchState
 from .event_graph import EventGraph
 
-Weights = Floats  # of each queue of a device, in the sequence of its queues; shape (R, FEATURES)
+Weights = Floats  # shape (R, FEATURES): a row for each queue of a device, in the sequence of its queues
 
-# weights of a queue: in the first third of the word, fading; in the middle; in the last third, rising;
-# these three times the device's place; memory; and, subtracted, per tick of waiting
+# Of the weights of a queue, 0 counts in the first third of the word, where it fades, 1 in the middle, and 2
+# in the last third, where it rises. The weights 3 to 5 do the same, times the device's place from 0 to 1.
 FEATURES = 8
-_FULL = 6
-WAITING = 7
+_FULL = 6  # weight of the share of the memory limit that is in use
+WAITING = 7  # weight of each tick of waiting for the head, which is subtracted
 _NEVER = 2**62
 _UNKNOWN = -1  # departure of a message whose item has not run
 
 
 def first_weights(queues: Queues, unit: float) -> Weights:
-    """Return the rule to start from: B before F, later stages first, W where nothing else is left.
+    """Return a rule to start from: it prefers B to F, and later stages, and runs a W if nothing else is left.
 
     Parameters
     ----------
     queues
-        The problem.
+        The queues of the instance.
     unit
-        Ticks of waiting that count as much as one step between queues.
+        Ticks of waiting that count as much as a difference of 1 between two scores.
 
     Returns
     -------
     Weights
-        Of each queue of a device, in the sequence of its queues; shape (R, FEATURES).
+        Shape (R, FEATURES), where R is the largest number of queues on one device.
     """
     widest = max((queues.on(d) for d in range(queues.instance.devices)), key=len)
     weights = np.zeros((len(widest), FEATURES))
@@ -55,13 +55,13 @@ def first_weights(queues: Queues, unit: float) -> Weights:
 
 @compiled
 def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: float) -> float:
-    """Run all items by a rule; their sequence is left in `state.item`.
+    """Run all items by a rule, and write the words that this gives to `state.item`.
 
     Returns
     -------
     float
-        The cost at these start times, an upper bound of that of the words. `np.inf` if it is above
-        `enough` or the rule comes to a halt.
+        The cost in ticks with the start times of this run, which is an upper bound of the cost of the words.
+        `np.inf` if that cost is above `enough`, or if no device can run anything more before the end.
     """
     _open(graph, state)
     for _ in range(len(state.item)):
@@ -94,7 +94,10 @@ def _open(graph: EventGraph, state: DispatchState) -> None:
 
 @compiled
 def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: int) -> tuple[int, int]:
-    """Return the queue that a device runs next and the start; or -1, and set when to look again."""
+    """Return the queue whose head the device runs next, and the start of that item in ticks.
+
+    If no head can start now, return -1 and 0, and set when the device looks again.
+    """
     now, here = state.wake[device], state.place[device] - graph.offsets[device]
     length = graph.offsets[device + 1] - graph.offsets[device]
     thirds = 3.0 * here / length
@@ -121,11 +124,15 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
 
 @compiled
 def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: int, length: int) -> int:
-    """Return when the head of a queue can start; `_NEVER` if that is not known yet."""
+    """Return the tick at which the head of a queue can start, `_NEVER` if that is not known yet.
+
+    `here` is the device's position in its word, from 0, and `length` the length of that word.
+    """
     k, taken, delta = state.done[q], graph.takes[q], graph.delta[q]
     if k == state.size[q]:
         return _NEVER
-    # an iteration that is flushed ends before the next one begins; divisions are slow
+    # An iteration that is flushed ends before the next one begins. The first comparison spares other
+    # instances the divisions, which are slow.
     if graph.block < length and k * length // state.size[q] // graph.block > here // graph.block:
         return _NEVER
     if taken >= 0 and state.credit[taken] == 0:
@@ -143,7 +150,7 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
 
 @compiled
 def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int) -> None:
-    """Run the head of a queue, and wake the device that waits for it."""
+    """Run the head of a queue at `start`, and wake the device that waits for its message in time."""
     x = state.first[q] + state.done[q]
     state.done[q] += 1
     state.item[state.place[device]] = x

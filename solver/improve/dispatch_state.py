@@ -1,4 +1,4 @@
-"""What a dispatching rule reads and writes while it runs, as arrays for the compiled search."""
+"""The state of a run of a dispatching rule, as arrays for the compiled search."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from .event_graph import EventGraph
 class DispatchState(NamedTuple):
     """The queues that a rule chooses from, and how far a run has come.
 
-    Q queues, N items, p devices, C kinds of credit, L links; see `event_graph` for these words. The first
-    five never change.
+    There are Q queues, N items, p devices, C kinds of credit and L links; `event_graph` explains items,
+    positions and credits. The first five arrays never change.
     """
 
     first: Ints  # (Q,) first item of each queue
-    size: Ints  # (Q,) number of items
-    offsets: Ints  # (p + 1,) device d has queues offsets[d] to offsets[d + 1] - 1
-    reserve: Ints  # (Q,) memory that the queue leaves to others
-    work: Ints  # (p,) ticks of all items
-    done: Ints  # (Q,) items that have run
-    credit: Ints  # (C,) given and not yet taken
-    memory: Ints  # (p,) held
-    free: Ints  # (p,) when the last item ended
-    idle: Ints  # (p,) ticks
-    place: Ints  # (p,) next position
-    wake: Ints  # (p,) when to look for an item
-    sent: Ints  # (N,) when each item's message leaves, -1 before it has run
-    left: Ints  # (L,) when the last message of each link left
+    size: Ints  # (Q,) number of items of each queue
+    offsets: Ints  # (p + 1,) device d has the queues offsets[d] to offsets[d + 1] - 1
+    reserve: Ints  # (Q,) memory that an item of each queue must leave free
+    work: Ints  # (p,) ticks that the items of each device take together
+    done: Ints  # (Q,) number of items of each queue that have run
+    credit: Ints  # (C,) credits given and not yet taken
+    memory: Ints  # (p,) memory that each device holds
+    free: Ints  # (p,) when the last item of each device ended
+    idle: Ints  # (p,) ticks that each device has idled so far
+    place: Ints  # (p,) next position of each device
+    wake: Ints  # (p,) when each device next looks for an item to run
+    sent: Ints  # (N,) when each item's message leaves, -1 before the item has run
+    left: Ints  # (L,) when the last message on each link left
     item: Ints  # (N,) item at each position: the words that the rule gives
 
 
 def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
-    """Return the arrays of an instance, and room for runs."""
+    """Return the state of the instance of these queues, before any run."""
 
     def ints(size: int) -> Ints:
         return np.zeros(size, np.int64)
@@ -63,10 +63,10 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
 
 
 def _reserves(queues: Queues) -> Ints:
-    """Return what an F leaves to its route's later F's on the device.
+    """Return the memory that an item of each queue must leave free, shape (Q,).
 
-    An F that has come so far always finds room then: the oldest microbatch never waits for memory that
-    younger ones hold.
+    An F leaves room for the later F's of its route on the device. So the oldest microbatch always finds room
+    there, and never waits for memory that younger ones hold.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
     for q, queue in enumerate(queues.queues):

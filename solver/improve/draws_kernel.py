@@ -1,4 +1,4 @@
-"""Random numbers for compiled code: each thread has a generator of its own."""
+"""Random numbers for compiled loops, from generators whose state the caller keeps, one for each thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GeneratorState = NDArray[np.uint64]  # shape (1,), not 0
 
 @compiled
 def draw(random: GeneratorState) -> float:
-    """Return a number in [0, 1) by Marsaglia's xorshift, and move the generator on."""
+    """Return a uniform random number in [0, 1) by Marsaglia's xorshift, and advance the generator."""
     x = random[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
@@ -23,5 +23,5 @@ def draw(random: GeneratorState) -> float:
 
 @compiled
 def draw_normal(random: GeneratorState) -> float:
-    """Return a number of mean 0 and variance 1 (Box and Muller 1958)."""
+    """Return a normal random number of mean 0 and variance 1 (Box and Muller 1958)."""
     return float(np.sqrt(-2.0 * np.log(1.0 - draw(random))) * np.cos(2.0 * np.pi * draw(random)))

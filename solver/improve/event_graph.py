@@ -1,15 +1,18 @@
 """An instance as the arrays of its event graph, which the compiled searches read.
 
-An *item* is one operation, known as the k-th element of its first-in-first-out queue; items are numbered
-from 0, queue after queue. A device's *word* is the sequence in which it runs its items. The words of all
-devices lie one behind the other in one array, and a *position* is a place in it.
+`queues` defines queues, items and words. Here a word is the sequence in which a device runs its items. The
+words of all devices lie one behind the other in one array, and a *position* is a place in that array.
 
 The events are the ends of the items. An arc leads from an event to another that cannot come before it, and
-its weight is the least number of ticks between them. The instance fixes the arcs between devices, where an
-item waits for a message; they are in these arrays. Words add the arcs from each item to the next one of its
-device, and in that way become a schedule: every item ends at the length of the longest path to its event.
-What waits for an operation of its own device needs no arc: it follows that operation in the word. The word
-is also the sequence in which a device's messages leave.
+its weight is the least number of ticks between the two. The instance fixes the arcs between devices, where an
+item waits for a message; they are in these arrays. Words add an arc from each item to the next one of its
+device, and so become a schedule, in which every item ends at the length of the longest path to its event. An
+item that waits for an operation of its own device needs no arc, because it follows that operation in the
+word. The word is also the sequence in which the messages of a device leave.
+
+Precedences within a device are kept by counting *credits*. An item of one queue gives a credit that an item
+of another queue takes, and no item may run before it can take one. W's take the credits that B's give. The B
+of the last stage, or an operation of the next stage on the same device, takes those of the stage before it.
 """
 
 from __future__ import annotations
@@ -29,38 +32,36 @@ _NONE = -1
 
 
 class EventGraph(NamedTuple):
-    """What all words of an instance share; Q queues, N items, p devices, F frames, C kinds of credit.
+    """The part of the event graph that all words of an instance share, with the limits that words obey.
 
-    A frame is what a span is measured over: each device for `device_span`, all of them together for
-    `makespan`. Credits are how a word keeps the precedences of its own device: an element of one queue gives
-    a credit that an element of another queue takes. W's take those that B's give, and the B of the last
-    stage, or the next stage on the same device, takes those of the stage before it.
+    There are Q queues, N items, p devices, F frames and C kinds of credit. A frame comprises the devices over
+    which a span is measured: one device for `device_span`, all devices together for `makespan`.
     """
 
     duration: Ints  # (Q,) ticks of each item of a queue
     delta: Ints  # (Q,) memory that each item of a queue adds
-    takes: Ints  # (Q,) kind of credit, -1 for none
-    gives: Ints  # (Q, 2) kinds of credit, -1 for none
-    credits: int  # C
-    limit: Ints  # (p,) memory, `NO_LIMIT` for none
-    offsets: Ints  # (p + 1,) device d runs positions offsets[d] to offsets[d + 1] - 1
-    block: int  # consecutive positions of a device that no item leaves: an iteration, where one is flushed
-    lowest: Ints  # (N,) of each position: the first to which its item may move
-    highest: Ints  # (N,) the last
-    frame: Ints  # (p,) of each device
-    frames: int  # F
-    queue: Ints  # (N,) of each item
+    takes: Ints  # (Q,) kind of credit that each item of a queue takes, -1 for none
+    gives: Ints  # (Q, 2) kinds of credit that each item of a queue gives, -1 for none
+    credits: int  # C, the number of kinds of credit
+    limit: Ints  # (p,) memory limit of each device, `NO_LIMIT` for none
+    offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1
+    block: int  # number of consecutive positions that no item may leave: an iteration's, if that is flushed
+    lowest: Ints  # (N,) of each position, the first position to which its item may move
+    highest: Ints  # (N,) of each position, the last position to which its item may move
+    frame: Ints  # (p,) frame of each device
+    frames: int  # F, the number of frames
+    queue: Ints  # (N,) queue of each item
     home: Ints  # (N,) device of each item
     source: Ints  # (N,) item of another device that an item waits for, -1 for none
     target: Ints  # (N,) item of another device that waits for an item, -1 for none
     lag: Ints  # (N,) ticks from when the source's message leaves until the item may start
     link: Ints  # (N,) link on which an item's message may have to wait, -1 for none
-    links: int  # how many of them there are
-    occupancy: int  # ticks from one message of such a link to the next
+    links: int  # number of such links
+    occupancy: int  # least ticks from one message on such a link to the next
 
 
 def event_graph_of(queues: Queues) -> EventGraph:
-    """Return the arrays of an instance."""
+    """Return the event graph of the instance of these queues."""
     instance = queues.instance
     count = np.array([queue.count for queue in queues.queues])
     first = np.cumsum([0, *count])
@@ -97,14 +98,16 @@ def event_graph_of(queues: Queues) -> EventGraph:
 
 
 def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
-    """Return the arrays of the problem in which a range of each device's word stays as it is.
+    """Return an event graph in which a range of each device's word stays as it is.
+
+    No item may move into the range, out of it, or from one side of it to the other.
 
     Parameters
     ----------
     graph
-        The problem, without flushes.
+        The event graph of an instance without flushes.
     first, end
-        Positions within each device's word, shape (p,); no item moves from one side to the other.
+        The first position of the range and the one behind its last, within each device's word, shape (p,).
     """
     lowest, highest = graph.lowest.copy(), graph.highest.copy()
     for device in range(len(first)):
@@ -117,7 +120,7 @@ def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
 
 
 def _credits(queues: Queues) -> tuple[Ints, Ints, int]:
-    """Return the kind of credit that each queue takes, the kinds that it gives, and how many there are."""
+    """Return the kind of credit that each queue takes, the kinds that it gives, and the number of kinds."""
     size = len(queues.queues)
     takes, gives, kinds = np.full(size, _NONE), np.full((size, 2), _NONE), 0
     for giver, taker in _precedences_at_home(queues):
@@ -128,7 +131,7 @@ def _credits(queues: Queues) -> tuple[Ints, Ints, int]:
 
 
 def _precedences_at_home(queues: Queues) -> list[tuple[int, int]]:
-    """Return the pairs of queues of one device of which the second one waits for the first one."""
+    """Return the pairs of queues of one device of which the second waits for the first."""
     every = queues.queues
     direct = [
         (q, r)
@@ -140,7 +143,10 @@ def _precedences_at_home(queues: Queues) -> list[tuple[int, int]]:
 
 
 def _messages(queues: Queues, first: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return of each item its source and its target on other devices, and the lag from its source."""
+    """Return for each item its source and its target on other devices, and the ticks of lag from its source.
+
+    The source is the item whose message it waits for, and the target is the item that waits for its message.
+    """
     source, target, lag = (np.full(first[-1], value) for value in (_NONE, _NONE, 0))
     for q, r, ticks in queues.precedences():
         if queues.queues[q].device != queues.queues[r].device:
@@ -150,7 +156,7 @@ def _messages(queues: Queues, first: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _links(queues: Queues, first: Ints) -> Ints:
-    """Return of each item the link on which its message may have to wait."""
+    """Return for each item the link on which its message may have to wait, -1 for none."""
     link = np.full(first[-1], _NONE)
     for number, sending in enumerate(queues.links()):
         for q, _, _ in sending:
@@ -159,7 +165,7 @@ def _links(queues: Queues, first: Ints) -> Ints:
 
 
 def _first_of_block(offsets: Ints, block: int) -> Ints:
-    """Return of each position the first one of its block of `block` positions."""
+    """Return for each position the first position of its block, which has `block` positions."""
     begin = np.repeat(offsets[:-1], np.diff(offsets))
     return begin + (np.arange(offsets[-1]) - begin) // block * block
 

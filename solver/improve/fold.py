@@ -1,10 +1,11 @@
-"""Fold a schedule of many microbatches to one of fewer, and back: a repeating part counts once.
+"""Fold a schedule of many microbatches to one of fewer microbatches, and unfold it again.
 
 Between warm-up and cool-down good schedules repeat themselves: every device runs the same operations in the
-same sequence, over and over, one period for each microbatch or for a few. Words with fewer periods are a
-schedule of fewer microbatches, and what is found there for warm-up and cool-down, while some periods stay
-as they are, holds with more periods as well. So the search takes as long as that for few microbatches. It
-claims nothing: what it finds is unfolded, timed and validated as any schedule.
+same sequence, over and over. One such *period* comprises one microbatch of each route, or a few. To *fold* a
+schedule is to take all but a few periods out of its words (`queues` defines words), which leaves a schedule
+of fewer microbatches. A search for a better warm-up and cool-down, in which the kept periods stay as they
+are, takes as long there as for few microbatches, and what it finds mostly fits more periods as well. Nothing
+is claimed about that: what it finds is unfolded, timed and validated as any schedule is.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from tightpipe.kernels.arrays import Ints
 
 from ..queues import Word, order_of, queues_of, words_of
 
-_PERIODS = (1, 2, 3, 4)  # microbatches of each route
-_KEPT = 5  # periods that the folded words keep; with one or two warm-up and cool-down have little room
-_LARGEST = 0.8  # of the microbatches: what folds less is searched as it is
+_PERIODS = (1, 2, 3, 4)  # microbatches of each route in a period; the first number that repeats is taken
+_KEPT = 5  # periods that the folded words keep; with only one or two, warm-up and cool-down have little room
+_LARGEST = 0.8  # share of the microbatches; a schedule that keeps more of them is not worth folding
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A schedule of fewer microbatches, and where its periods are.
+    """A folded schedule, and where its periods are.
 
     Parameters
     ----------
     schedule
-        The folded one.
+        The schedule of fewer microbatches.
     whole
         The instance whose schedule was folded.
     first
         Position of the first kept period in each device's word, shape (p,).
     period
-        Operations of a period on each device, shape (p,).
+        Number of operations of a period on each device, shape (p,).
     times
-        How many periods were taken out.
+        Number of periods that were taken out.
     """
 
     schedule: Schedule
@@ -54,18 +55,19 @@ class Fold:
 
     @property
     def end(self) -> Ints:
-        """Position behind the last kept period in each device's word, shape (p,)."""
+        """Position of the first operation after the kept periods in each device's word, shape (p,)."""
         return self.first + _KEPT * self.period
 
     @property
     def saved(self) -> int:
-        """Cost of the periods that were taken out, in ticks."""
+        """Ticks by which the largest work of a device shrinks with the periods that were taken out."""
         return largest_work(self.whole) - largest_work(self.schedule.instance)
 
     def unfold(self, order: Order) -> Schedule | None:
-        """Return the whole schedule of a folded order whose kept periods are in their places.
+        """Return the schedule of the whole instance that a folded order stands for.
 
-        None if it comes to a deadlock: what surrounds the periods may not fit their repetition.
+        The kept periods have to be at the same positions as in `schedule`. The result is None if the unfolded
+        order deadlocks, because what surrounds the periods need not fit their repetition.
         """
         words = words_of(queues_of(self.schedule.instance), order)
         parts = zip(words, self.first.tolist(), self.period.tolist(), strict=True)
@@ -75,12 +77,18 @@ class Fold:
 
 
 def fold(schedule: Schedule) -> Fold | None:
-    """Fold a schedule as far as its repeating part allows; None where that changes little or its bubble.
+    """Fold a schedule as far as the part of it that repeats allows.
 
     Parameters
     ----------
     schedule
-        Its microbatches first-in-first-out, its backwards split.
+        A schedule whose microbatches run first in, first out, and whose backwards are split.
+
+    Returns
+    -------
+    Fold or None
+        None if folding would leave most of the microbatches, or if the folded schedule would have a larger
+        bubble.
     """
     whole = schedule.instance
     if whole.iterations > 1:
@@ -112,9 +120,19 @@ def _timed(instance: Instance, words: Iterable[Word]) -> Schedule | None:
 
 
 def _repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple[Ints, Ints, int]:
-    """Return where each word begins to repeat, the lengths of its periods, how many all devices have.
+    """Return where the periods of each word begin, how long they are, and how many all devices have.
 
-    The words are cut at one time, that from which all devices have most periods.
+    All words are cut at one time of the schedule, which is chosen so that the device with the fewest periods
+    from there on has as many as possible.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    words
+        The word of each device in it.
+    microbatches
+        Number of microbatches of each route in a period.
     """
     instance = schedule.instance
     every = instance.microbatches / (microbatches * len(instance.placement.routes))
@@ -128,14 +146,14 @@ def _repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tupl
 
 
 def _periods(word: Ints, every: float) -> Ints:
-    """Return how many periods follow one another from each position of a word and from its end.
+    """Return how many equal periods follow one another from each position of a word, and from its end.
 
     Parameters
     ----------
     word
-        Queues, shape (N,).
+        The queues from which a device takes its items, shape (N,).
     every
-        A period has this fraction of each queue's elements.
+        A period has one in so many of each queue's items.
 
     Returns
     -------

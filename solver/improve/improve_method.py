@@ -1,4 +1,4 @@
-"""The method ``improve``: an anytime search from the best schedule known."""
+"""The method ``improve``: a local search that always has a schedule, and finds better ones with more time."""
 
 from __future__ import annotations
 
@@ -36,26 +36,28 @@ from .paths_kernel import cost_of, load
 from .tune_kernel import tune
 from .words import Words, items_of, order_of_items, words_for
 
-_RULES = 0.25  # share of the search for a dispatching rule
-_RULES_WARM = 0.5  # temperatures are in mean durations of an operation
-_RULES_COOLING = 20.0
-_RUN_PER_MOVE = 4  # a run takes as long as so many moves
-_FOLDED = 0.7  # of what is left: for annealing with fewer microbatches, where the schedule repeats itself
-# shares of what is left; each round anneals from the incumbent. The first one, cold, also shows the speed.
+# Temperatures are in mean durations of an operation.
+_RULES = 0.25  # share of the search that goes to the dispatching rule
+_RULES_WARM = 0.5  # first temperature of the search for a rule
+_RULES_COOLING = 20.0  # factor by which that temperature falls
+_RUN_PER_MOVE = 4  # one run of a rule takes as long as so many moves
+_FOLDED = 0.7  # of the remaining search, for annealing a folded schedule where the schedule repeats itself
+# Shares of the annealing. Each round starts from the best words so far; the first one, which is cold, also
+# measures how many moves a given time allows.
 ROUNDS = (0.1, 0.3, 0.3, 0.3)
-_COLD = 0.01
-_WARM = 0.0045  # for one move per item; measured: 0.02 pays at 65 of them, 0.1 at 650, 0.2 from 2000 on
+_COLD = 0.01  # first temperature of the first round
+_WARM = 0.0045  # for one move per item; measured: at 65 moves per item 0.02 pays, at 650 0.1, from 2000 0.2
 _WARMEST = 0.2
-_COOLING = 20.0  # falls to this part in a round
-_ANNEALED = 0.6  # of what is left: what neighbourhoods leave, where annealing converges by then
-_CONVERGED = 2000  # moves per item after which it has
-_MOVES_PER_ITEM = 2000  # of the whole search, where there is no time limit
+_COOLING = 20.0  # factor by which the temperature falls in a round
+_ANNEALED = 0.6  # of the remaining search, for annealing where it converges; neighbourhoods get the rest
+_CONVERGED = 2000  # moves per item after which annealing has converged
+_MOVES_PER_ITEM = 2000  # of the whole search if there is no time limit
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
-_LEAST_BATCH = 25
+_LEAST_BATCH = 25  # moves
 
 
 class _Tuner:
-    """One search for a rule, with a generator and a best of its own."""
+    """One thread's search for a dispatching rule, with random numbers and a best rule of its own."""
 
     def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int) -> None:
         self.graph = graph
@@ -65,19 +67,19 @@ class _Tuner:
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
-        """Try weights at a temperature in ticks."""
+        """Try so many rules at a temperature in ticks."""
         self.cost, self.best = tune(
             *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights)
         )
 
     def item(self) -> Ints:
-        """Return the words of the best rule."""
+        """Return the words that the best rule gives: the item at each position."""
         dispatch(self.graph, self.state, self.weights[1], np.inf)
         return self.state.item.copy()
 
 
 class _Walker:
-    """One walk over words, with a generator and a best of its own."""
+    """One thread's annealing of words, with random numbers and best words of its own."""
 
     def __init__(self, graph: EventGraph, seed: int) -> None:
         self.graph = graph
@@ -87,13 +89,13 @@ class _Walker:
         self.item: Ints = np.zeros(0, np.int64)
 
     def begin(self, item: Ints) -> None:
-        """Start from these words."""
+        """Start from these words, given as the item at each position."""
         load(self.graph, self.words, item)
         self.item = item.copy()
         self.cost = self.best = cost_of(self.graph, self.words, np.inf)
 
     def walk(self, moves: int, warmth: float) -> None:
-        """Try moves at a temperature in ticks."""
+        """Try so many moves at a temperature in ticks."""
         self.cost, self.best = anneal(
             *(self.graph, self.words, self.random, moves, warmth, self.cost, self.best, self.item)
         )
@@ -106,32 +108,34 @@ def improve(
     lower_bound: int | None = None,
     progress: Progress = ignore,
 ) -> Result:
-    """Search for a cheaper schedule: a dispatching rule first, then annealing of the sequences of operations.
+    """Search for a cheaper schedule by local search.
 
-    The weights of the rule are annealed too; each rule gives a whole schedule. Annealing starts from the
-    better of the start and what the best rule gives. A move takes an operation to another place of its
-    device's sequence; its cost is exact, with the best start times. Where the schedule repeats itself,
-    warm-up and cool-down are annealed first, with fewer microbatches. Where annealing converges, CP-SAT
-    searches large neighbourhoods of what it found for the rest of the time limit.
+    First comes a search for a dispatching rule, which gives a whole schedule; the weights of the rule are
+    found by simulated annealing. Then the sequences of operations are annealed, from the better of the start
+    and the schedule of the best rule. A move takes an operation to another place of its device's sequence,
+    and the cost after it is exact, with the best start times. Where the schedule repeats itself, warm-up and
+    cool-down are annealed first, with fewer microbatches (`fold`). Where annealing converges, CP-SAT searches
+    large neighbourhoods of the best schedule for the rest of the time.
 
     Parameters
     ----------
     instance
         The problem.
     budget
-        Every thread has its own walk; after each round all of them start from the best. Without a
-        deadline the number of moves is fixed, and with one thread the result as well.
+        The limits. Every thread anneals on its own, and all of them start each round from the best words.
+        Without a deadline the number of moves is fixed, and with one thread so is the result.
     start
-        A valid schedule; without one, microbatch after microbatch is.
+        A valid schedule; None to start from one microbatch after another.
     lower_bound
-        A proven bound of the cost, used if it is better than those of `bounds`: reaching it ends the search.
+        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`. The search
+        ends when the cost reaches it.
     progress
         Called with each new incumbent or bound.
 
     Returns
     -------
     Result
-        Never worse than the start; `optimal` when the cost is a proven bound.
+        Its schedule costs no more than the start. Its status is `optimal` if the cost equals the bound.
 
     Raises
     ------
@@ -163,16 +167,18 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
 
 @dataclass(frozen=True)
 class _Task:
-    """What is annealed: words of the instance, or of one with fewer microbatches.
+    """The words to anneal: those of the instance, or those of an instance with fewer microbatches.
 
     Parameters
     ----------
     queues, graph
-        Of the words.
+        The queues and the event graph of the words.
     saved
-        Cost that the fewer microbatches take away, in ticks.
+        Ticks by which a schedule of the words costs less than that of the whole instance, because it has
+        fewer microbatches; 0 if it has all.
     timed
-        Makes a schedule of the whole instance of their order; it may fail for a folded one.
+        Makes a schedule of the whole instance of an order of the words, or None if a folded order does not
+        unfold.
     """
 
     queues: Queues
@@ -181,7 +187,7 @@ class _Task:
     timed: Callable[[Order], Schedule | None]
 
     def offer(self, item: Ints, incumbent: Incumbent) -> None:
-        """Re-time and validate words, and keep them if they cost less for the whole instance."""
+        """Make a schedule of the whole instance of words, validate it, and offer it to the incumbent."""
         schedule = self.timed(order_of_items(self.queues, self.graph, item))
         if schedule is None:
             return
@@ -203,7 +209,7 @@ def _folded_task(folded: Fold) -> _Task:
 
 
 class _Search:
-    """What the parts of a search share."""
+    """One search of the method, with what its parts share."""
 
     def __init__(self, instance: Instance, budget: Budget, incumbent: Incumbent) -> None:
         self.incumbent, self.seeds = incumbent, _seeds(budget)
@@ -214,7 +220,7 @@ class _Search:
         self.meter = _Meter(incumbent, whole, _MOVES_PER_ITEM * items / _batch(items))
 
     def find_rule(self, pool: ThreadPoolExecutor) -> None:
-        """Offer what the best dispatching rules do."""
+        """Search for a dispatching rule, and offer the schedules of the best rules to the incumbent."""
         task = self.task
         tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self.seeds]
         runs, best = max(1, _batch(len(task.graph.queue)) // _RUN_PER_MOVE), np.inf
@@ -228,7 +234,19 @@ class _Search:
                 task.offer(leader.item(), self.incumbent)
 
     def anneal(self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float) -> bool:
-        """Anneal words, round after round, for a share of what is left; return whether that converged."""
+        """Anneal words in rounds, and return whether that has converged.
+
+        Parameters
+        ----------
+        pool
+            Runs one annealing in each thread.
+        task
+            The words to anneal.
+        start
+            The schedule of these words to start from.
+        share
+            The share of the remaining search that this may take.
+        """
         walkers = [_Walker(task.graph, seed) for seed in self.seeds]
         item, items = items_of(task.queues, start.order), len(task.graph.queue)
         best, since, warmth, moves = np.inf, self.meter.spent, _COLD * self.unit, 0
@@ -262,18 +280,18 @@ def _batch(items: int) -> int:
 
 @dataclass
 class _Meter:
-    """How much of the search is done: by time where there is a deadline, else by batches of moves.
+    """Measures how much of the search is done, by time if there is a deadline, else by batches of moves.
 
     Parameters
     ----------
     incumbent
-        Knows since when the search goes on.
+        Knows how long the search has run.
     whole
         Seconds that the search may take in all; infinite without a deadline.
     planned
-        Batches of a search without a deadline.
+        Number of batches of a search without a deadline.
     batches
-        How many are done.
+        Number of batches that are done.
     """
 
     incumbent: Incumbent
@@ -283,7 +301,7 @@ class _Meter:
 
     @property
     def spent(self) -> float:
-        """From 0 to 1, and beyond where the last batch ends late."""
+        """The share of the search that is done, 0 to 1, or more if the last batch ends late."""
         return self.batches / self.planned if self.whole == inf else self.incumbent.elapsed / self.whole
 
 

@@ -1,4 +1,4 @@
-"""Large neighbourhoods: CP-SAT puts the operations of some devices and some time into another sequence.
+"""Large neighbourhood search: CP-SAT reorders the operations of some devices within some time.
 
 References
 ----------
@@ -30,16 +30,21 @@ from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import items_of
 
-_FIRST = 0.25  # of the schedule's time, the first neighbourhood, on all devices
-_EFFORT = 0.03  # deterministic time of CP-SAT for one neighbourhood: about a second
-_GROW, _SHRINK = 1.1, 0.95  # after a neighbourhood that was searched to the end, or was not
+_FIRST = 0.25  # share of the schedule's time that the first neighbourhood comprises, if on all devices
+_EFFORT = 0.03  # limit for one neighbourhood in CP-SAT's deterministic time, which is about a second
+_GROW, _SHRINK = 1.1, 0.95  # factors of the share after a neighbourhood that was, or was not, exhausted
 
 
 def search_neighbourhoods(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Improve the incumbent, neighbourhood after neighbourhood, until the deadline; return why, if before.
+    """Improve the incumbent with one neighbourhood after another until the deadline.
 
-    A neighbourhood holds the operations that start within some time on some neighbouring devices; its
-    size follows from how fast the ones before were searched.
+    A neighbourhood consists of the operations that start within some time on some adjacent devices. It grows
+    after neighbourhoods that CP-SAT could exhaust, and shrinks after others.
+
+    Returns
+    -------
+    str
+        Why the search ended early, the empty string if it did not.
     """
     random = np.random.default_rng(budget.seed)
     queues = queues_of(instance)
@@ -62,7 +67,11 @@ def search_neighbourhoods(instance: Instance, budget: Budget, incumbent: Incumbe
 def _choose(
     queues: Queues, schedule: Schedule, share: float, random: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Return which items are free: on all devices for a share of the time, or on fewer for longer."""
+    """Return whether each item is free, which means that it belongs to a random neighbourhood.
+
+    The neighbourhood comprises all devices for the given share of the schedule's time, or fewer devices for
+    a longer time.
+    """
     start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
     wide = int(random.integers(1, devices, endpoint=True)) if random.random() < 0.5 else devices
     lowest = int(random.integers(0, devices - wide, endpoint=True))
@@ -75,7 +84,7 @@ def _choose(
 
 
 def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
-    """Return the windows of a lower cost in which only free items may change places with each other."""
+    """Return windows under a lower cost in which only free items may change places with each other."""
     horizon = cost(schedule) - 1
     arrays = arrays_of(queues, horizon)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
@@ -95,7 +104,15 @@ def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget
 def _ranks(
     place: Ints, free: NDArray[np.bool_], other_place: Ints, other_free: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
-    """Return how many elements of another queue surely and at most precede each item."""
+    """Return how many items of another queue precede each item of a queue, at least and at most.
+
+    Parameters
+    ----------
+    place, free
+        The position of each item of the queue in the word, and whether the item is free.
+    other_place, other_free
+        The same for the other queue.
+    """
     now = np.searchsorted(other_place, place)
     if not other_free.any():
         return now, now

@@ -1,9 +1,11 @@
-"""Longest paths to the ends of all operations, kept up to date while words change.
+"""Longest paths in the event graph to the ends of all items, kept up to date while words change, compiled.
 
-For each item there is one path per frame: from the first start of a device to the item's end. From the
-paths to the last ends follows the least cost of the words, as in `tightpipe.core.retime`. After a move only
-what changes is computed again: from the first item that ends later than the last unmoved one, device
-after device, an item only if its device's item before or its source has changed.
+Each item has one path for each frame, which leads from the first start of a device of that frame to the
+item's end. The paths to the last ends of the devices give the least cost of the words, as in
+`tightpipe.core.retime`. After a move only the paths that may change are computed again. On each device they
+begin at the first item that ends later than the item just before the changed positions. From there on an item
+is computed again only if the item before it on its device has changed, or its source, which is the item whose
+message it waits for.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ NO_PATH = -(2**60)
 
 @compiled
 def load(graph: EventGraph, words: Words, item: Ints) -> None:
-    """Take over words, which must not deadlock, and compute all paths."""
+    """Copy words, given as the item at each position, and compute all paths; the words must not deadlock."""
     for i in range(len(item)):
         words.item[i] = item[i]
         words.place[item[i]] = i
@@ -35,14 +37,18 @@ def load(graph: EventGraph, words: Words, item: Ints) -> None:
 
 @compiled
 def update(graph: EventGraph, words: Words, device: int, low: int, high: int) -> tuple[bool, int]:
-    """Compute the paths again after positions `low` to `high` of a device have changed.
+    """Compute the paths again after the items at positions `low` to `high` of a device have changed.
+
+    Each device in turn goes on from its head until it comes to an item whose source has yet to be computed,
+    or until nothing on it can have changed. If no device can go on although one has to, operations wait for
+    each other.
 
     Returns
     -------
     possible
         False if operations wait for each other.
     changes
-        Number of items whose paths have changed; `undo` takes it.
+        Number of items whose paths have changed, which `undo` needs.
     """
     _rewind(graph, words, device, low)
     words.wanted[device] = high
@@ -91,9 +97,9 @@ def update(graph: EventGraph, words: Words, device: int, low: int, high: int) ->
 
 @compiled
 def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
-    """Set the heads to the first items that the change may reach.
+    """Set the head of each device to its first item that the change may affect.
 
-    What ends no later than the item before position `low` waits for nothing that comes after it.
+    An item that ends no later than the item before position `low` waits for nothing that comes after that.
     """
     since = 0
     if low > graph.offsets[device]:
@@ -113,7 +119,10 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
 
 @compiled
 def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
-    """Compute the paths of the item at position `i`; keep the old ones as change `k` if they differ."""
+    """Compute the paths of the item at position `i`, and return whether they differ from the old ones.
+
+    If they do, the old ones are kept as change number `k`.
+    """
     x = words.item[i]
     ticks = graph.duration[graph.queue[x]]
     old, path = words.path_before[k], words.path[x]
@@ -147,7 +156,10 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
 
 @compiled
 def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
-    """Compute when the message of the item at position `i` leaves; keep the old times as change `k`."""
+    """Compute when the message of the item at position `i` leaves, and return whether that has changed.
+
+    The old times are kept as change number `k`.
+    """
     x = words.item[i]
     last = i - 1 if graph.link[x] >= 0 else -1
     while last >= graph.offsets[device] and graph.link[words.item[last]] != graph.link[x]:
@@ -166,7 +178,7 @@ def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
 
 @compiled
 def undo(words: Words, changes: int) -> None:
-    """Restore the paths that the last `update` has changed."""
+    """Restore the paths of the items that the last `update` has changed, given their number."""
     for k in range(changes):
         x = words.undo[k]
         words.end[x] = words.end_before[k]
@@ -177,10 +189,12 @@ def undo(words: Words, changes: int) -> None:
 
 @compiled
 def cost_of(graph: EventGraph, words: Words, enough: float) -> float:
-    """Return the least cost of the words, before rounding up; or a lower bound of it above `enough`.
+    """Return the least cost of the words in ticks, before it is rounded up.
 
-    For `device_span` it is the largest mean weight of a cycle of devices, an edge from d to e weighing
-    the longest path from the first start of d to the last end of e (Karp 1978, see `retime`).
+    If that is above `enough`, the result may be a lower bound of it that is above `enough`, too. For
+    `device_span` the least cost is the largest mean weight of a cycle of devices, where an edge from d to e
+    weighs as much as the longest path from the first start of d to the last end of e (Karp 1978, see
+    `retime`).
     """
     p = len(graph.limit)
     largest = 0

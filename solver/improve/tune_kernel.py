@@ -1,4 +1,4 @@
-"""Simulated annealing over the weights of a dispatching rule."""
+"""Simulated annealing over the weights of a dispatching rule, compiled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from .dispatch_state import DispatchState
 from .draws_kernel import GeneratorState, draw, draw_normal
 from .event_graph import EventGraph
 
-_MOST = 3  # weights that a move changes
-_SMALLEST = 0.02  # a change is normal; its deviation is between these, evenly in its logarithm
+_MOST = 3  # the most weights that are changed at once
+# A change is normally distributed. The logarithm of its standard deviation is uniform between those of these:
+_SMALLEST = 0.02
 _LARGEST = 2.0
 
 
@@ -31,23 +32,26 @@ def tune(
 
     Parameters
     ----------
-    graph, state
-        The problem, and room for runs.
+    graph
+        The event graph of the instance.
+    state
+        The state in which rules run.
     random
-        State of the generator.
+        State of the random number generator.
     moves
         Number of changes to try.
     warmth
-        Temperature in ticks.
+        Temperature in ticks: a change that costs so much more is taken with probability 1/e.
     cost, best
-        Cost of the weights, and of the best so far; `np.inf` at first.
+        The cost of the weights, and the least cost so far, in ticks; `np.inf` at first.
     weights
-        The weights, those of the best so far, and room for others; shape (3, R, FEATURES).
+        Shape (3, R, FEATURES): the weights, the best weights so far, and a working copy. All three are
+        changed in place.
 
     Returns
     -------
     cost, best
-        As they are at the end.
+        The same two costs after the last change.
     """
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):
@@ -67,7 +71,7 @@ def tune(
 
 @compiled
 def _change(random: GeneratorState, weights: Weights) -> None:
-    """Add to some weights; scale those of waiting, which stay above 0."""
+    """Change some random weights: add to each of them, but scale those of waiting, which stay above 0."""
     size = _SMALLEST * (_LARGEST / _SMALLEST) ** draw(random)
     for _ in range(1 + int(draw(random) * _MOST)):
         role, feature = int(draw(random) * len(weights)), int(draw(random) * FEATURES)

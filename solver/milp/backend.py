@@ -1,4 +1,4 @@
-"""What a backend is: it runs a model and tells of solutions and bounds as they come."""
+"""The interface of a backend, which runs a mixed-integer solver and reports solutions and bounds."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from tightpipe.core.budget import Budget
 
 from .model import MilpModel, Value
 
-OBJECTIVE_GAP = 0.9  # costs are integers: a bound that is closer than 1 to a cost proves it
+OBJECTIVE_GAP = 0.9  # costs are integers, so a bound that is less than 1 below a cost proves it optimal
 
 
 class Watch(Protocol):
-    """Receives what a backend finds."""
+    """Receives the solutions and the bounds that a backend finds."""
 
     def solution(self, value: Value) -> None:
-        """Take a solution: the value of each variable of the model."""
+        """Take a solution, which is a function that returns the value of a variable of the model."""
 
     def bound(self, value: float) -> None:
-        """Take a dual bound of the cost."""
+        """Take a dual bound of the cost, in ticks."""
 
 
 Backend = Callable[[MilpModel, Budget, Watch], str]
-"""Runs a model until it is solved or no time is left; returns why it ended early, else "".
+"""Runs a model until it is solved or no time is left, and returns why it ended early.
 
-A time limit is no reason, but Ctrl-C and a solver that fails are.
+The reason is the empty string if the model was solved or time was up; Ctrl-C and a solver that fails are
+reasons.
 """
 
 
 def proven_cost(dual_bound: float) -> int | None:
-    """Return the least integer cost that a backend's dual bound leaves possible; None where it has none.
+    """Return the least integer cost that a backend's dual bound leaves possible, None if it is not finite.
 
-    Backends work in floating point, with feasibility tolerances of about 1e-6 of the numbers in the
-    model, which are at most about as large as the cost: that much is taken off before rounding up.
+    Backends work in floating point, with feasibility tolerances of about 1e-6 of the numbers in the model.
+    These are at most about as large as the cost, so 1e-6 of the bound is taken off before it is rounded up.
     """
     if not isfinite(dual_bound):
         return None

@@ -1,4 +1,4 @@
-"""The backend CBC: the program that comes with PuLP."""
+"""The backend CBC, a program that comes with PuLP."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from .supervisor import Supervisor
 _NUMBER = r"([-+\d.e]+)"
 _BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)
 _OPTIMAL = re.compile(rf"^Result - Optimal solution found\s+Objective value:\s+{_NUMBER}", re.MULTILINE)
-# first lines of solutions; others read "Stopped on time (no integer solution - continuous used)", or "Integer
-# infeasible", which CBC also writes when its time is up while it looks for cuts
+# The first line of a file that holds an integer solution. Other files begin with "Stopped on time (no integer
+# solution - continuous used)", or with "Integer infeasible", which CBC also writes when its time is up while
+# it looks for cuts.
 _INTEGER = re.compile(r"Optimal|Stopped(?!.*no integer solution)")
 _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 
 def run_cbc(model: MilpModel, budget: Budget, watch: Watch) -> str:
-    """Solve with CBC, in one thread: with several it now and then waits forever; see `Backend`."""
+    """Solve with CBC in one thread, because with several it now and then waits forever; see `Backend`."""
     with Supervisor() as supervisor:
         return _Run(model, budget, watch, supervisor).run()
 
 
 class _Run:
-    """One run, with its files in the supervisor's folder."""
+    """One run of CBC, whose files lie in the supervisor's folder."""
 
     def __init__(self, model: MilpModel, budget: Budget, watch: Watch, supervisor: Supervisor) -> None:
         self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor
@@ -37,7 +38,7 @@ class _Run:
         self.pulp = pulp.COIN_CMD(path=pulp.PULP_CBC_CMD.pulp_cbc_path, msg=False)
 
     def run(self) -> str:
-        """Return why CBC ended early, else ""."""
+        """Run CBC, and return why it ended early, the empty string if it did not."""
         self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
         code, stopped = run_process(self._command(), self.supervisor, self.files, self.budget, self._look)
         written = self.files.solution.exists()
@@ -62,15 +63,16 @@ class _Run:
         return [self.pulp.path, str(files.mps), *pairs, "-solve", "-solution", str(files.solution)]
 
     def _look(self) -> None:
-        """Take the largest bound in the log; every one of them holds."""
+        """Report the largest bound in the log to the watch; every bound there holds."""
         text = self.files.log.read_text(errors="replace")
         found = [*("".join(groups) for groups in _BOUND.findall(text)), *_OPTIMAL.findall(text)]
         self.watch.bound(max((n for n in map(float, found) if n < _LARGEST), default=float("-inf")))
 
     def _take_solution(self) -> None:
-        """Offer what CBC wrote, which the watch checks.
+        """Report the solution that CBC wrote to the watch, which checks it.
 
-        Out of time before its first integer solution, it writes a fractional one; killed, half a file.
+        When time is up before its first integer solution, CBC writes a fractional one, which is left out.
+        When CBC is killed, the file may end in the middle.
         """
         files = self.files
         if not _INTEGER.match(files.solution.read_text().split("\n", 1)[0]):

@@ -1,4 +1,4 @@
-"""The constraint families of the mixed-integer model."""
+"""The constraints of the mixed-integer model, one method for each family."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from .variables import Variables
 
 
 class Constraints:
-    """Adds the constraints of the model, one method per family.
+    """Adds the constraints of the model, one method for each family.
 
-    Notation: s_i start and d_i duration of item i, b the start of its device's frame, T the horizon,
-    o_ij = 1 where i runs before j, s_i between e_i and l_i, s_i - b between h_i and m_i.
+    `queues` defines items and queues, `windows.windows` frames and the horizon. The notation is: s_i is the
+    start and d_i the duration of item i, b is the start of its device's frame, T is the horizon, and o_ij is
+    1 where i runs before j. The windows say that s_i lies between e_i and l_i, and s_i - b between h_i and
+    m_i.
 
     Parameters
     ----------
     problem
-        Receives the constraints.
+        The PuLP problem that receives the constraints.
     queues
-        The problem.
+        The queues of the instance.
     variables
-        Its variables.
+        The variables of the PuLP problem.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
@@ -36,7 +38,7 @@ class Constraints:
         self.least, self.most = (times.tolist() for times in variables.windows.from_frame())
 
     def add_constraints(self) -> None:
-        """Add all families."""
+        """Add the constraints of all families."""
         self.sequence()
         self.precedence()
         self.windows()
@@ -47,20 +49,20 @@ class Constraints:
         self.memory()
 
     def sequence(self) -> None:
-        """Elements of a queue run one after another."""
+        """Require that the items of a queue run one after another."""
         for q, queue in enumerate(self.queues.queues):
             for i, j in pairwise(self.variables.items(q)):
                 self._after(i, j, queue.duration)
 
     def precedence(self) -> None:
-        """An item starts after the item that it waits for, plus communication."""
+        """Require that an item starts after the item that it waits for, plus communication."""
         for q, r, lag in self.queues.precedences():
             least = self.queues.queues[q].duration + lag
             for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
                 self._after(i, j, least)
 
     def windows(self) -> None:
-        """Every item keeps its place in a frame that floats: ``h_i <= s_i - b <= m_i``."""
+        """Require ``h_i <= s_i - b <= m_i``, which matters where the start b of the frame is a variable."""
         for q, queue in enumerate(self.queues.queues):
             frame = self.variables.frame[queue.device]
             for i in self.variables.items(q) if self.variables.windows.floating else ():
@@ -70,11 +72,11 @@ class Constraints:
                 until.at_least(self.problem, -self.most[i])
 
     def order_in_time(self) -> None:
-        """What runs first ends before the other starts: ``s_j >= s_i + d_i - M (1 - o_ij)``.
+        """Require that of two items the first ends before the other starts.
 
-        In every schedule within the horizon s_j - s_i is at least e_j - l_i and h_j - m_i, so with M = d_i
-        less the larger of them the row says nothing that does not hold where o_ij = 0, and no smaller
-        big-M follows from the windows.
+        The row is ``s_j >= s_i + d_i - M (1 - o_ij)``. In every schedule within the horizon s_j - s_i is at
+        least e_j - l_i and at least h_j - m_i. With M = d_i less the larger of these two, the row says
+        nothing new where o_ij = 0, and no smaller big-M follows from the windows.
         """
         v = self.variables
         for (x, y, k), binaries in v.order.items():
@@ -88,7 +90,10 @@ class Constraints:
                 self._one_after_other(x, i, y, v.first[y] + rank, binary)
 
     def lattice(self) -> None:
-        """Who precedes an element precedes the next one; who follows an element follows the one before."""
+        """Require that what precedes an item precedes the next one of its queue, and likewise backwards.
+
+        What follows an item follows the one before it in its queue.
+        """
         v = self.variables
         for x, y in v.pairs():
             for k, i in enumerate(v.items(x)):
@@ -103,10 +108,11 @@ class Constraints:
                         Linear().plus(earlier).plus(binary, -1).at_least(self.problem, 0)
 
     def work(self) -> None:
-        """What a device runs before and after an item fits before and after it.
+        """Require that what a device runs before and after an item fits into the frame before and after it.
 
-        ``s_i - b >= sum of d_j o_ji`` and ``b + cost - s_i - d_i >= sum of d_j (1 - o_ji)`` over the other
-        items j of the device. The big-M rows alone give a relaxation that ignores the device's work.
+        The rows are ``s_i - b >= sum of d_j o_ji`` and ``b + cost - s_i - d_i >= sum of d_j (1 - o_ji)`` over
+        the other items j of the device. The big-M rows alone give a relaxation that ignores the device's
+        work.
         """
         v = self.variables
         for device, on in enumerate(v.on):
@@ -122,7 +128,7 @@ class Constraints:
                     until.at_least(self.problem, total)
 
     def weight_after_backward(self) -> None:
-        """The k-th W of a pool has k + 1 of the pool's B's before it."""
+        """Require that k + 1 of a pool's B's come before the W of rank k; `queues` defines pools."""
         for q, queue in enumerate(self.queues.queues):
             if queue.kind is OpKind.W and len(queue.members) > 1:
                 for k in range(queue.count):
@@ -132,7 +138,7 @@ class Constraints:
                     ready.at_least(self.problem, k + 1)
 
     def memory(self) -> None:
-        """When an F has started, the device's memory is within its limit."""
+        """Require that the device's memory is within its limit whenever an F has started."""
         for device, on in enumerate(self.variables.on):
             limit = self.queues.instance.memory_limit(device)
             if limit is None:
@@ -165,7 +171,7 @@ class Constraints:
         self._difference(j, i).plus(binary, self._slack(second, j, i)).at_least(self.problem, second)
 
     def _slack(self, duration: int, i: int, j: int) -> int:
-        """Return the big-M of "item i, which takes `duration`, ends before j of its device starts"."""
+        """Return the big-M of the row "item i, which takes `duration` ticks, ends before item j starts"."""
         apart = max(self.early[j] - self.late[i], self.least[j] - self.most[i])
         return int(max(0, duration - apart))
 

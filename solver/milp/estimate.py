@@ -1,4 +1,4 @@
-"""How large a model would be, before it is built, and what is refused."""
+"""How large a model would be, estimated before it is built, and which instances are refused."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from ..modelled import refuse_unmodelled
 from ..queues import Queues
 
 MOST_MEGABYTES = 4096
-_ROWS_PER_BINARY = 4  # two big-M rows, two rows of the lattice
-_ROWS_PER_ITEM = 7  # sequence, precedence, head and tail, work before and after, memory
-_KILOBYTES_PER_BINARY = 28.0  # measured: 9 in PuLP, 19 in HiGHS at the root
+_ROWS_PER_BINARY = 4  # two big-M rows, and two rows that make what precedes an item precede the next one
+_ROWS_PER_ITEM = 7  # sequence, precedence, distance from both ends of the frame, work on both sides, memory
+_KILOBYTES_PER_BINARY = 28.0  # measured: 9 in PuLP, and 19 in HiGHS at the root of its search
 _KILOBYTES_PER_ITEM = 28.0
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Estimated size of a model.
+    """The estimated size of a model.
 
     Parameters
     ----------
-    binaries, continuous, constraints
-        Numbers of order binaries, start times and rows.
+    binaries
+        Number of binaries, each for the order of two items.
+    continuous
+        Number of start times.
+    constraints
+        Number of rows.
     """
 
     binaries: int
@@ -34,7 +38,7 @@ class Size:
 
     @property
     def megabytes(self) -> int:
-        """Memory of the model in PuLP and in the backend at the root of its search."""
+        """Memory of the model in PuLP and in the backend at the root of its search, in 2**20 bytes."""
         kilobytes = self.binaries * _KILOBYTES_PER_BINARY + self.continuous * _KILOBYTES_PER_ITEM
         return round(kilobytes / 1024)
 
@@ -46,18 +50,18 @@ class Size:
 
 
 def size_of(queues: Queues, binaries: int) -> Size:
-    """Return the size of a model with so many open pairs of items."""
+    """Return the size of a model with so many binaries, which is one for each open pair of items."""
     items = sum(queue.count for queue in queues.queues)
     return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
 
 
 def refuse_if_too_large(size: Size) -> None:
-    """Refuse a model that would not fit.
+    """Raise an error if a model would take too much memory.
 
     Raises
     ------
     InputError
-        With the estimate and the cap.
+        If the model would take more than `MOST_MEGABYTES`. The message has the estimate and the cap.
     """
     if size.megabytes > MOST_MEGABYTES:
         rule = f"too large for milp: {size}; the cap is {MOST_MEGABYTES} MB"
@@ -65,12 +69,13 @@ def refuse_if_too_large(size: Size) -> None:
 
 
 def refuse_if_not_modelled(instance: Instance) -> None:
-    """Refuse what the model leaves out.
+    """Raise an error if the instance has a rule that the model leaves out.
 
     Raises
     ------
     InputError
-        Naming the entry of the instance.
+        If operations overlap, iterations are flushed, or a message may have to wait for its link. The error
+        names the entry of the instance.
     """
     refuse_unmodelled("milp", instance)
     shortest = min(instance.duration(k, s) for k in (OpKind.F, OpKind.B) for s in range(instance.stages))

@@ -1,4 +1,4 @@
-"""The backend HiGHS, through highspy."""
+"""The backend HiGHS, through its Python interface highspy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> str:
 
 
 class _Run:
-    """One run, with its files in the supervisor's folder."""
+    """One run of HiGHS, whose files lie in the supervisor's folder."""
 
     def __init__(self, model: MilpModel, budget: Budget, watch: Watch, supervisor: Supervisor) -> None:
         self.files, self.supervisor = ModelFiles(model, supervisor.folder), supervisor
@@ -32,7 +32,7 @@ class _Run:
         self.status = ""
 
     def run(self) -> str:
-        """Return why HiGHS ended early, else ""."""
+        """Run HiGHS, and return why it ended early, the empty string if it did not."""
         start = {self.files.column(v): v.varValue for v in self.files.problem.variables()}
         settings = {
             "time_limit": self.budget.seconds_for_solver,
@@ -51,7 +51,7 @@ class _Run:
         return ""
 
     def _look(self) -> None:
-        """Take what is new in the log: whole lines, each a JSON object."""
+        """Report to the watch what the new whole lines of the log say; each line is a JSON object."""
         with self.files.log.open() as log:
             log.seek(self.read)
             new = log.read()

@@ -1,7 +1,7 @@
-"""A program: solve an MPS file with highspy, and write bounds and solutions as lines of JSON.
+"""A program that solves an MPS file with highspy, and writes bounds and solutions as lines of JSON.
 
-Run by its path, not as a module of the package, so that nothing but highspy is loaded.
-Arguments: the MPS file, and a JSON file with the start (column -> value) and HiGHS's options.
+It is run by its path, not as a module of the package, so that nothing but highspy is loaded. Its arguments
+are the MPS file and a JSON file with the options of HiGHS and the start, a value for each column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import highspy
 
 
 def main(mps: str, settings: str) -> None:
-    """Solve."""
+    """Solve the file `mps` with the start and the options of the file `settings`."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     if highs.readModel(mps) != highspy.HighsStatus.kOk:
@@ -52,5 +52,5 @@ def _tell(**line: Any) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # end at once: all that was found has been told
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the program can end at once: it has written all it found
     main(*sys.argv[1:])

@@ -27,8 +27,8 @@ from .highs import run_highs
 from .model import MilpModel, Value
 
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
-_SECONDS_PER_BINARY = 2e-4  # building the rows of one order binary and handing them to the backend
-_SECONDS_FOR_WINDOWS = 10.0  # more would not make an instance small enough
+_SECONDS_PER_BINARY = 2e-4  # to build the rows of one binary and to hand them to the backend
+_SECONDS_FOR_WINDOWS = 10.0  # more time for windows would not make a large instance small enough
 _SHARE = 0.5  # of the time left that building may take
 
 
@@ -48,22 +48,23 @@ def solve_milp(
     instance
         The problem.
     budget
-        For all of the work; Ctrl-C and the memory cap end it early.
+        The limits for all of the work; Ctrl-C and the memory cap end it early.
     warm_start
-        A valid schedule; it is the first incumbent, and its cost makes every big-M. Without one,
-        microbatch after microbatch is.
+        A valid schedule, which is the first incumbent, and whose cost determines every big-M. None to start
+        from one microbatch after another.
     lower_bound
-        A proven bound of the cost, used if it is better than those of `bounds`.
+        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     backend
-        `highs`, or `cbc`, the program that comes with PuLP.
+        `highs`, or `cbc`, a program that comes with PuLP.
 
     Raises
     ------
     InputError
-        If the backend is unknown; if the instance is too large, with an estimate of the model's size; if
-        it has what the model leaves out; if the warm start is not a valid schedule of it.
+        If the backend is unknown, the instance is too large or has a rule that the model leaves out, or the
+        warm start is not a valid schedule of the instance. For a large instance the message has an estimate
+        of the model's size.
     """
     if backend not in BACKENDS:
         raise InputError(f"must be one of {', '.join(BACKENDS)}", key="backend", value=backend)
@@ -77,7 +78,7 @@ def solve_milp(
 
 
 def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Backend) -> str:
-    """Build and solve the model; return why it ended early."""
+    """Build and solve the model, and return why that ended early, the empty string if it did not."""
     queues = queues_of(instance)
     windows = _windows(queues, budget, incumbent)
     if windows.undecided * _SECONDS_PER_BINARY > budget.left * _SHARE:
@@ -94,12 +95,12 @@ def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Back
 
 
 def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
-    """Return the windows under the incumbent's cost.
+    """Return the windows whose horizon is the incumbent's cost.
 
     Raises
     ------
     InputError
-        If the model that they leave is too large.
+        If a model with all orders that the windows leave open would be too large.
     """
     incumbent.offer(in_queue_order(incumbent.schedule))
     part = budget.part(_SHARE).within(_SECONDS_FOR_WINDOWS)
@@ -109,7 +110,7 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
 
 
 class _Watch:
-    """Re-times, checks and keeps what a backend finds."""
+    """Turns the solutions of a backend into validated schedules, and keeps them and its bounds."""
 
     def __init__(self, model: MilpModel, incumbent: Incumbent) -> None:
         self._model, self._incumbent = model, incumbent
@@ -120,7 +121,7 @@ class _Watch:
         instance = self._model.instance
         try:
             schedule = retime(instance, self._model.order(value))
-        except (DeadlockError, LookupError) as error:  # a LookupError where a W is before its B
+        except (DeadlockError, LookupError) as error:  # a LookupError means that a W comes before its B
             self.problem = f"the backend returned an order that deadlocks: {error}"
             return
         violations = validate(instance, schedule)
@@ -130,5 +131,5 @@ class _Watch:
             self._incumbent.offer(schedule)
 
     def bound(self, value: float) -> None:
-        """Offer a dual bound to the incumbent."""
+        """Offer the bound that a dual bound proves to the incumbent."""
         self._incumbent.prove(proven_cost(value), Proof.MILP)

@@ -1,10 +1,10 @@
-"""The mixed-integer model: queues, open order binaries, windows from a horizon.
+"""The mixed-integer model: start times, and a binary for each order of items that the windows leave open.
 
 References
 ----------
-Qi et al., arXiv:2401.10241, appendix: order binaries with big-M rows for one stage per device. Here the
-microbatches of a queue are in sequence, so the binaries of two queues are monotone in both ranks, and
-the big-M of each row comes from windows under the cost of a known schedule.
+Qi et al., arXiv:2401.10241, appendix, have binaries for orders with big-M rows, for one stage per device.
+Here the microbatches of a queue are in sequence, so the binaries of two queues are monotone in both ranks,
+and the big-M of each row comes from windows under the cost of a known schedule.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Value = Callable[[Variable], float]
 
 
 class MilpModel:
-    """Find the cheapest schedule of cost at most the horizon of `windows`.
+    """A PuLP model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
     Parameters
     ----------
     queues
-        The problem.
+        The queues of the instance.
     windows
-        Feasible windows.
+        Feasible windows, whose horizon is that of the model.
     lower_bound
-        A proven bound of the cost.
+        A proven bound of the cost, in ticks.
     """
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int) -> None:
@@ -46,7 +46,10 @@ class MilpModel:
         minimise_cost(self.problem, queues, self.variables)
 
     def set_start(self, schedule: Schedule, cost: int) -> None:
-        """Start from a complete schedule in queue order, backwards split."""
+        """Start the search from a schedule with split backwards and microbatches first in, first out.
+
+        Its cost is given in ticks.
+        """
         v = self.variables
         start = starts_of(self.queues, schedule)
         begin = [int(schedule.start.max())] * len(v.begin)
@@ -56,9 +59,9 @@ class MilpModel:
         v.set_start([time - origin for time in start], [time - origin for time in begin], cost)
 
     def order(self, value: Value) -> Order:
-        """Return the order that the binaries of a solution say, whatever its start times.
+        """Return the order that the binaries of a solution describe, whatever its start times are.
 
-        An item's position on its device is the number of items before it.
+        The position of an item on its device is the number of items that the binaries put before it.
         """
         return order_of(self.queues, [self._word(on, value) for on in self.variables.on])
 
@@ -73,7 +76,7 @@ class MilpModel:
         return [queue_of[i] for i in sorted(position, key=lambda i: (position[i], i))]
 
     def _count_pairs(self, x: int, y: int, value: Value, position: dict[int, int]) -> None:
-        """Add to each position of queues x and y how many elements of the other one come before."""
+        """Add to the position of each item of queue x the number of items of y before it, and vice versa."""
         v = self.variables
         for k, i in enumerate(v.items(x)):
             ranks = v.open_ranks(i, y)

@@ -1,4 +1,4 @@
-"""The objective: every frame is at most as long as the cost."""
+"""The objective of the mixed-integer model: the cost, which no frame is longer than."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .variables import Variables
 
 
 def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
-    """Minimise the cost: ``b <= s_i`` and ``s_i + d_i <= b + cost`` on every device.
+    """Minimise the cost, with rows ``b <= s_i`` and ``s_i + d_i <= b + cost`` on every device.
 
-    A frame starts with an F and ends with a W; `device_span` has one frame per device, the makespan one
-    for all devices, so the cost is the largest frame in both.
+    The notation is that of `Constraints`. Only F's can come first on a device and only W's last, so the rows
+    are for these. `device_span` has one frame for each device, and `makespan` one for all devices; so in both
+    the cost is the length of the longest frame.
     """
     for queue, items in zip(queues.queues, map(variables.items, range(len(queues.queues))), strict=True):
         begin = variables.begin[variables.frame[queue.device]]

@@ -1,7 +1,7 @@
-"""Run a backend as a process of its own: its files, its limits, Ctrl-C.
+"""Run a backend as a process of its own, with its files, its limits and Ctrl-C.
 
-Two reasons. A solver that is killed or crashes takes nothing with it, and the libraries of OR-Tools and
-highspy, two versions of HiGHS under one name, cannot be loaded by the same process.
+This has two reasons. A solver that is killed or crashes does not end this process. And OR-Tools and highspy
+bring two versions of HiGHS under one name, which one process cannot load.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .supervisor import Supervisor
 
 POLL = 0.2  # seconds between two looks at what the process has written
 OUT_OF_TIME = "out of time"
-_LATE = 1.0  # seconds over its time limit after which a process is told to stop
-_GRACE = 3.0  # seconds that it has then to write what it has
+_LATE = 1.0  # seconds beyond its time limit after which a process is asked to stop
+_GRACE = 3.0  # seconds that the process then has to write what it has found
 
 
 class ModelFiles:
-    """The files of one run.
+    """The files of one run of a backend.
 
     Parameters
     ----------
     model
-        Written as MPS.
+        The model, which is written as an MPS file.
     folder
-        Where they lie.
+        The folder of the files.
     """
 
     def __init__(self, model: MilpModel, folder: Path) -> None:
@@ -47,7 +47,7 @@ class ModelFiles:
         return str(self.names[1][variable.name])
 
     def last_line(self) -> str:
-        """Return the last line of what the process wrote about its troubles."""
+        """Return the last line that the process wrote to `errors`, or else to `log`."""
         text = self.errors.read_text(errors="replace") or self.log.read_text(errors="replace")
         return (text.strip().splitlines() or [""])[-1][:200]
 
@@ -59,22 +59,29 @@ def run_process(
     budget: Budget,
     look: Callable[[], None],
 ) -> tuple[int, str]:
-    """Run until the process ends or a limit is hit; return its exit status and why it was stopped, else "".
+    """Run a process until it ends or hits a limit.
 
-    One that does not stop when it is asked to is killed when the supervisor's block ends.
+    A process that does not stop when it is asked to is killed when the supervisor's block ends.
 
     Parameters
     ----------
     command
-        Program and arguments.
+        The program and its arguments.
     supervisor
-        Runs it.
+        Starts and stops the process.
     files
         The process writes to `log` and `errors`.
     budget
-        Its deadline, which the process has been told too, and its memory cap, which it has not.
+        The deadline, which the process knows too, and the memory cap, which it does not know.
     look
         Called now and then, and once at the end, to read what the process has written.
+
+    Returns
+    -------
+    code
+        The exit status of the process.
+    stopped
+        Why the process was stopped, the empty string if it was not.
     """
     process = supervisor.start(command, files.log, files.errors)
     try:
@@ -89,7 +96,7 @@ def run_process(
 
 
 def _watch(supervisor: Supervisor, process: int, budget: Budget, look: Callable[[], None]) -> str:
-    """Wait for the end of the process, or until it has to be stopped; return why, else ""."""
+    """Wait until the process ends or has to be stopped; return why it has to be, or the empty string."""
     cap = MemoryCap(budget.max_memory)
     while budget.left > 0:
         if supervisor.ended(min(POLL, budget.left)):

@@ -1,4 +1,4 @@
-"""A temporary folder and a solver's process in it, which both end with this process, even if it is killed."""
+"""A temporary folder and a solver's process, neither of which outlives this process even if it is killed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PROGRAM = Path(__file__).with_name("supervisor_program.py")
 
 
 class Supervisor:
-    """Runs one solver; see `supervisor_program` for what keeps the promise.
+    """Runs one solver in a ``with`` block, by way of the program `supervisor_program`, which says how.
 
     Attributes
     ----------
     folder
-        Exists within the ``with`` block.
+        A temporary folder, which exists within the ``with`` block.
     code
         The return code of the solver, negative for a signal; None until `ended` has returned True.
 
@@ -42,14 +42,14 @@ class Supervisor:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,  # so that `wait` sees every line that has not been read
-            start_new_session=True,  # Ctrl-C in the terminal is for this process alone
+            start_new_session=True,  # so that Ctrl-C in the terminal reaches this process alone
         )
         self.folder = Path(self._answer())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()  # closes its input, and returns when folder and solver are gone
-        with suppress(ProcessLookupError):  # unless it was killed itself
+        self._process.communicate()  # closes its input, and returns when the folder and the solver are gone
+        with suppress(ProcessLookupError):  # nothing is left to kill unless the supervisor itself was killed
             os.killpg(self._process.pid, signal.SIGKILL)
         rmtree(self.folder, ignore_errors=True)
 
@@ -60,11 +60,11 @@ class Supervisor:
 
     def stop(self) -> None:
         """Ask the solver to stop, as Ctrl-C would."""
-        with suppress(BrokenPipeError):  # the end is near anyway
+        with suppress(BrokenPipeError):  # the supervisor has ended already
             self._ask("stop")
 
     def ended(self, seconds: float) -> bool:
-        """Wait for the end of the solver for at most so many seconds; whether it has come."""
+        """Wait for the end of the solver for at most so many seconds, and return whether it has ended."""
         assert self._process.stdout is not None
         if self.code is None and wait([self._process.stdout.fileno()], seconds):
             self.code = self._code()
@@ -73,7 +73,7 @@ class Supervisor:
     def _code(self) -> int:
         try:
             return int(self._answer())
-        except OSError:  # somebody has killed the supervisor
+        except OSError:  # the supervisor was killed
             return self._process.wait()
 
     def _ask(self, value: Any) -> None:

@@ -1,13 +1,14 @@
-"""A program: keep a temporary folder and run a solver in it, as long as the process lives that asks for it.
+"""A program that keeps a temporary folder and runs a solver as long as the process that started it lives.
 
-That process holds the other end of the pipe at standard input. The system closes it when the process ends,
-however that comes about; then the solver is killed and the folder removed. So neither outlives a process that
-was killed without a chance to tidy up.
+The process that started it holds the other end of the pipe at standard input. The system closes that pipe
+when the process ends, however it ends. Then this program kills the solver and removes the folder. So neither
+outlives a process that was killed without a chance to tidy up.
 
-Run by its path, not as a module of the package, with nothing but the standard library, so that it starts at
-once. Each line, in and out, is JSON: the program tells the folder; it is given the solver's command, a list,
-and the paths for its output and its errors; it tells the solver's process id and, when it has ended, its
-return code. A further line in asks the solver to stop.
+The program is run by its path, not as a module of the package, and imports nothing but the standard library,
+so that it starts at once. Each line that it reads or writes is JSON. It writes the path of the folder. It
+reads a list of the solver's command and the paths for the solver's output and errors. It writes the process
+id of the solver and, when the solver has ended, its return code. Any further line that it reads asks the
+solver to stop.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from typing import Any
 
 def main() -> None:
     """Serve until standard input closes."""
-    # a batch system sends SIGTERM to every process of a job, but it is the one that asked who may still want
-    # what the solver has found, and asks it to stop. What is ignored here is ignored by the solver, too.
+    # A batch system sends SIGTERM to every process of a job. The process that started this program may still
+    # want what the solver has found, and asks the solver to stop when it is ready. The solver ignores what is
+    # ignored here.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, lambda *_: None)  # but SIGINT is how a solver is asked to stop
+    signal.signal(signal.SIGINT, lambda *_: None)  # not ignored, because SIGINT asks the solver to stop
     with TemporaryDirectory(prefix="tightpipe-") as folder:
         _tell(folder)
         if request := sys.stdin.readline():
@@ -47,7 +49,7 @@ def _solve(command: list[str], output: str, errors: str) -> None:
 
 
 def _tell(value: Any) -> None:
-    with suppress(BrokenPipeError):  # nobody listens any more
+    with suppress(BrokenPipeError):  # the process that reads the lines has ended
         print(json.dumps(value), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Variables: continuous start times, device starts, the cost, and a binary per open pair of items."""
+"""The variables of the mixed-integer model: starts of items and frames, the cost, and binaries for orders."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .linear import Linear, Variable
 
 
 class Variables(OpenOrders):
-    """The variables of the model, and the linear expressions that constraints speak of.
+    """The variables of the model, and linear expressions of them that several constraints need.
 
-    Only the cost and the orders are integers: with those fixed, what remains is a system of difference
-    constraints with integer data, which has an integer solution whenever it has any.
+    Only the cost and the binaries for orders have to be integers. With these fixed, what remains is a system
+    of difference constraints with integer data, which has an integer solution whenever it has any.
 
     Parameters
     ----------
     problem
-        Receives the variables.
+        The PuLP problem that receives the variables.
     queues
-        The problem.
+        The queues of the instance.
     windows
-        What is decided already: no binary is made for it.
+        Feasible windows. An order that they decide needs no binary.
     lower_bound
-        A proven bound of the cost.
+        A proven bound of the cost, in ticks.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:
@@ -37,11 +37,14 @@ class Variables(OpenOrders):
         self.order = self._orders(problem)
 
     def precedes(self, x: int, k: int, y: int, rank: int) -> Variable:
-        """Return the binary of "the k-th of queue x runs before the rank-th of queue y", x < y, open."""
+        """Return the binary "the item of rank k in queue x runs before the item of rank `rank` in queue y".
+
+        The order of these two items has to be open, and x has to be less than y.
+        """
         return self.order[x, y, k][rank - self.open_ranks(self.first[x] + k, y).start]
 
     def add_count_before(self, expression: Linear, weight: int, x: int, k: int, y: int) -> None:
-        """Add `weight` times the number of elements of queue y that run before the k-th of queue x."""
+        """Add `weight` times the number of items of queue y that run before the item of rank k in queue x."""
         ranks = self.open_ranks(self.first[x] + k, y)
         expression.constant += weight * ranks.start
         if x > y:
@@ -53,7 +56,7 @@ class Variables(OpenOrders):
                 expression.plus(self.precedes(x, k, y, rank), -weight)
 
     def set_start(self, start: list[int], begin: list[int], cost: int) -> None:
-        """Give every variable its value in a feasible schedule: start times per item and per frame."""
+        """Give every variable its value in a schedule, from the starts of all items and frames in ticks."""
         self.cost.setInitialValue(cost)
         for frame, time in zip(self.begin, begin, strict=True):
             frame.setInitialValue(time)
@@ -65,7 +68,7 @@ class Variables(OpenOrders):
                 binary.setInitialValue(int(start[i] < start[self.first[y] + rank]))
 
     def _begins(self, problem: pulp.LpProblem) -> list[Variable]:
-        """Start of every frame; times run from the start of the anchor's."""
+        """Return a variable for the start of each frame; times count from the start of the anchor's frame."""
         early, late = self.windows.frames
         return [problem.add_variable(f"b{e}", early[e], late[e]) for e in sorted(set(self.frame))]
 

@@ -1,4 +1,4 @@
-"""What a cost limit decides: windows of start times and of orders, by propagation and shaving."""
+"""What follows from a limit on the cost: windows of start times and of orders, by propagation and shaving."""
 
 from .shaver import Shaver, shaved, shaved_windows
 from .windows import Windows, windows_of, windows_where

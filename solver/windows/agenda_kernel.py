@@ -1,7 +1,7 @@
-"""The agenda, compiled: the items whose rules have to be applied, and what a change puts on it.
+"""The agenda of propagation, compiled: what a change puts on it, and what is taken off next.
 
-An item is on the agenda when something that its rules read has changed. It is taken off in the sequence
-in which items came, and never waits twice.
+The *agenda* holds the items whose rules have to be applied because something that these rules read has
+changed. Items leave it in the sequence in which they came, and no item is on it twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .window_state_kernel import HEAD, LENGTH, WindowState
 
 @compiled_inline
 def push(state: WindowState, item: int) -> None:
-    """Put an item on the agenda unless it is there."""
+    """Put an item at the end of the agenda unless it is on it already."""
     if not state.waiting[item]:
         state.waiting[item] = True
         end = state.counter[HEAD] + state.counter[LENGTH]
@@ -26,7 +26,7 @@ def push(state: WindowState, item: int) -> None:
 
 @compiled_inline
 def pop(state: WindowState) -> int:
-    """Take the item off the agenda that has waited longest."""
+    """Take the item that has waited longest off the agenda, and return it."""
     item: int = state.agenda[state.counter[HEAD]]
     state.counter[HEAD] += 1
     if state.counter[HEAD] == len(state.agenda):
@@ -52,14 +52,14 @@ def clear(state: WindowState) -> None:
 
 @compiled_inline
 def push_next(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Put the element behind the item in its queue on the agenda."""
+    """Put the next item of the item's queue on the agenda, if there is one."""
     if item + 1 < arrays.first[arrays.queue[item] + 1]:
         push(state, item + 1)
 
 
 @compiled_inline
 def push_previous(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Put the element ahead of the item in its queue on the agenda."""
+    """Put the previous item of the item's queue on the agenda, if there is one."""
     if item > arrays.first[arrays.queue[item]]:
         push(state, item - 1)
 
@@ -75,7 +75,11 @@ def push_device(arrays: QueueArrays, state: WindowState, device: int) -> None:
 
 @compiled_inline
 def push_later(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Put on the agenda what a later start of the item can move: what follows it, and the item."""
+    """Put on the agenda the items that a larger least start of this item can affect.
+
+    These are the item itself, the next item of its queue, the items that wait for it, and, of each other
+    queue of the device, the first item that surely follows it.
+    """
     queue = arrays.queue[item]
     device, rank = arrays.device[queue], item - arrays.first[queue]
     push(state, item)
@@ -93,7 +97,11 @@ def push_later(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def push_earlier(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Put on the agenda what an earlier start of the item can move: what precedes it, and the item."""
+    """Put on the agenda the items that a smaller largest start of this item can affect.
+
+    These are the item itself, the previous item of its queue, the items that it waits for, and, of each other
+    queue of the device, the last item that surely precedes it.
+    """
     queue = arrays.queue[item]
     device, rank = arrays.device[queue], item - arrays.first[queue]
     push(state, item)

@@ -1,7 +1,8 @@
-"""What decides the order of two items, compiled: both of them and their neighbours hear of it.
+"""Decisions about the order of items, compiled, and the agenda entries that follow from them.
 
-A decision is about an item and a whole part of another queue of its device, as queues are in sequence: what
-precedes the n-th element of a queue precedes all those behind it.
+A decision is about an item and a whole part of another queue of its device, because queues run in sequence:
+what precedes the n-th item of a queue also precedes all items behind that one. The items on both sides of a
+decision, and a neighbour of the item in its own queue, are put on the agenda.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .window_state_kernel import WindowState, lower_after, raise_before
 
 @compiled_inline
 def put_before(arrays: QueueArrays, state: WindowState, item: int, k: int, count: int) -> None:
-    """Put the first `count` elements of the device's k-th queue before the item."""
+    """Decide that the first `count` items of the device's k-th queue precede the item."""
     queue = arrays.queue[item]
     rank, own = item - arrays.first[queue], arrays.local[queue]
     first = arrays.first[arrays.on[arrays.device[queue], k]]
@@ -30,7 +31,7 @@ def put_before(arrays: QueueArrays, state: WindowState, item: int, k: int, count
 
 @compiled_inline
 def put_after(arrays: QueueArrays, state: WindowState, item: int, k: int, count: int) -> None:
-    """Put the elements of the device's k-th queue from `count` on after the item."""
+    """Decide that the items of the device's k-th queue from rank `count` on follow the item."""
     queue = arrays.queue[item]
     rank, own = item - arrays.first[queue], arrays.local[queue]
     there = arrays.on[arrays.device[queue], k]
@@ -45,12 +46,12 @@ def put_after(arrays: QueueArrays, state: WindowState, item: int, k: int, count:
 
 @compiled_inline
 def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
-    """Put all elements of the device's k-th queue whose order with the item is open on one side of it.
+    """Suppose that all items of the device's k-th queue whose order with the item is open are on one side.
 
     Parameters
     ----------
     follows
-        True: they follow the item; False: they precede it.
+        True to suppose that they follow the item, False that they precede it.
     """
     if follows:
         put_after(arrays, state, item, k, state.before[item, k])
@@ -61,7 +62,11 @@ def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows:
 
 @compiled_inline
 def exclude(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
-    """Take what `suppose` supposed as impossible: the element nearest to it is on the other side."""
+    """Decide the opposite of what `suppose` supposed, once that has led to a contradiction.
+
+    If not all open items of the k-th queue follow the item, then the first of them precedes it; if not all of
+    them precede it, then the last of them follows it.
+    """
     if follows:
         put_before(arrays, state, item, k, state.before[item, k] + 1)
     else:

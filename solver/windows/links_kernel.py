@@ -1,6 +1,7 @@
 """Links on which messages wait for each other, compiled: when the message of an item can leave.
 
-A device's messages leave a link in the sequence of their items, `occupancy` ticks apart.
+The messages of a device leave over a link in the sequence of the items that made them, at least `occupancy`
+ticks apart.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from .queue_arrays import QueueArrays
 from .window_state_kernel import WindowState
 
 _FAR = 2**60
-_DEEP = 16  # messages looked at
+_DEEP = 16  # one more than the number of other messages that a rule looks at
 
 
 @compiled_inline
 def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the least time at which the item's message leaves.
+    """Return the least time, in ticks, at which the item's message leaves.
 
-    It leaves after every set of messages that surely leave before it: the earliest end among their items,
-    and `occupancy` for each.
+    For every set of messages that surely leave before it, it leaves no earlier than the earliest end among
+    their items plus `occupancy` for each of them.
     """
     queue = arrays.queue[item]
     device, cursor = arrays.device[queue], state.cursor
@@ -44,7 +45,7 @@ def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def leaves_by(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the largest time at which the item's message leaves: the mirror image of `leaves_from`."""
+    """Return the largest time, in ticks, at which the item's message leaves; see `leaves_from`."""
     queue = arrays.queue[item]
     device, cursor = arrays.device[queue], state.cursor
     for k in range(arrays.held[device]):
@@ -72,7 +73,7 @@ def leaves_by(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def due(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return when the item's message must leave for its receiver to start in time."""
+    """Return the tick by which the item's message must leave so that its receiver starts in its window."""
     queue = arrays.queue[item]
     receiver = arrays.first[arrays.receiver[queue]] + item - arrays.first[queue]
     return int(state.latest[receiver] - arrays.travel[queue])
@@ -80,5 +81,5 @@ def due(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def _shares(arrays: QueueArrays, queue: int, k: int) -> bool:
-    """Whether the k-th queue of the device sends over the same link as the queue."""
+    """Return whether the device's k-th queue sends over the same link as the given queue."""
     return bool(arrays.link[arrays.on[arrays.device[queue], k]] == arrays.link[queue])

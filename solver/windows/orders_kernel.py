@@ -1,8 +1,8 @@
-"""The rules that narrow the orders of an item, compiled: what of its device precedes it, what follows it.
+"""The rules that narrow the orders of an item, compiled: which items of its device precede or follow it.
 
-The orders of the item are looked up, narrowed by one rule after the other in `low` and `high` of the state,
-and kept where that has decided something. In each rule, the first ``low[k]`` elements of the device's k-th
-queue surely precede the item, and those from ``high[k]`` on surely follow it.
+The orders of the item are copied into `low` and `high` of the state, narrowed there by one rule after
+another, and written back where that has decided something. In each rule, the first ``low[k]`` items of the
+device's k-th queue surely precede the item, and those from rank ``high[k]`` on surely follow it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ def narrow_orders(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _look_up(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Start from what is known of the item: what precedes it precedes the next of its queue as well."""
+    """Copy into `low` and `high` what is known of the item and of its neighbours in its queue.
+
+    What precedes the previous item of the queue precedes this one as well, and what follows the next item of
+    the queue follows this one as well.
+    """
     queue = arrays.queue[item]
     has_previous, has_next = item > arrays.first[queue], item + 1 < arrays.first[queue + 1]
     for k in range(arrays.held[arrays.device[queue]]):
@@ -50,7 +54,7 @@ def _look_up(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def _close_transitively(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Let precede what precedes a sure predecessor, and follow what follows a sure follower."""
+    """Apply transitivity: what precedes a sure predecessor precedes the item, and likewise for followers."""
     low, high, own = state.low, state.high, arrays.local[arrays.queue[item]]
     device = arrays.device[arrays.queue[item]]
     for k in range(arrays.held[device]):
@@ -78,7 +82,10 @@ def _fix_own(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _count_pools(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Let no more W's of a pool have run at any point of the device than B's that fill it."""
+    """Apply the rule of pools: up to any point of its word, a device runs no more W's of a pool than B's.
+
+    The B's that count are those whose W's the pool holds.
+    """
     queue = arrays.queue[item]
     device, rank = arrays.device[queue], item - arrays.first[queue]
     for k in range(arrays.held[device]):
@@ -98,7 +105,7 @@ def _count_pools(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) -> int:
-    """Return how many B's of a pool precede the item at most."""
+    """Return the largest number of B's of a pool that may precede the item."""
     queue, most = arrays.queue[item], 0
     for s in range(arrays.sources.shape[1]):
         source = arrays.sources[pool, s]
@@ -111,10 +118,10 @@ def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) 
 
 @compiled_inline
 def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Let what the device holds when the item has started fit its limit.
+    """Apply the memory limit: once the item has started, the device holds no more than its limit.
 
-    Where it cannot, the slack is negative; then more of another queue precedes than may precede, and
-    `_fit_in_time` refuses that.
+    Only an item that takes memory can break the limit. Where it must break it, the slack is negative. Then
+    more items of another queue have to precede the item than can, which `_fit_in_time` notices.
     """
     queue = arrays.queue[item]
     device = arrays.device[queue]
@@ -133,7 +140,7 @@ def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def _least_memory(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the least that the device holds when the item has started."""
+    """Return the least memory that the device may hold once the item has started."""
     queue = arrays.queue[item]
     device = arrays.device[queue]
     least = (item - arrays.first[queue] + 1) * arrays.delta[queue]
@@ -146,9 +153,9 @@ def _least_memory(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Decide the elements of other queues that fit on one side of the item only.
+    """Decide the orders of the items that have time to run on one side of the item only.
 
-    Return False if an element both precedes and follows the item.
+    Return False if another item can run neither before nor after it.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     device, end = arrays.device[queue], state.earliest[item] + arrays.duration[queue]
@@ -169,9 +176,9 @@ def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Decide the senders over the item's link whose messages fit on one side of its message only.
+    """Decide the orders of items whose messages over the item's link can leave in one sequence only.
 
-    Return False if its own message fits nowhere.
+    Return False if the item's own message cannot leave in time.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     if arrays.link[queue] < 0:
@@ -196,10 +203,10 @@ def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _count_work(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Let what precedes the item fill the time before it, but for what the device may idle.
+    """Apply the limit on idle time: the work before the item fills the time before it but for that limit.
 
-    The work before the item lies between ``earliest - largest start of the frame - idle`` and ``latest -
-    least start of the frame``; return False if it cannot.
+    The work before the item, in ticks, is at least ``earliest - largest start of the frame - idle`` and at
+    most ``latest - least start of the frame``. Return False if no choice of predecessors achieves that.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     device = arrays.device[queue]
@@ -223,7 +230,7 @@ def _count_work(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _keep(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Write down what the rules have decided."""
+    """Write the decided orders into the windows, and put the items that they affect on the agenda."""
     queue = arrays.queue[item]
     for k in range(arrays.held[arrays.device[queue]]):
         if k == arrays.local[queue]:

@@ -1,8 +1,8 @@
-"""The rules that narrow windows, applied until nothing is left to do, compiled.
+"""Propagation, compiled: apply the rules that narrow windows until none of them finds anything more.
 
-Each rule follows from the model, so every schedule that lies in the windows before lies in them after. The
-rules for the orders of an item come first, then those for its times. Where the work ends before no rule
-finds anything more, the windows are wider than they might be, but they hold.
+Each rule follows from the model, so every schedule that lies in the windows before it is applied lies in them
+afterwards. The rules for the orders of an item come first, then those for its times. If the work ends while
+rules could still find something, the windows are wider than they could be, but they hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .window_state_kernel import LENGTH, RECORDED, RECORDING, STEPS, WindowState
 
 @compiled
 def propagate(arrays: QueueArrays, state: WindowState, steps: int) -> bool:
-    """Work off the agenda, at most `steps` items; return False on a contradiction."""
+    """Apply the rules to at most `steps` items of the agenda; return False on a contradiction."""
     possible, left = True, steps
     while possible and left > 0 and state.counter[LENGTH] > 0 and _is_room(state):
         left -= 1
@@ -30,6 +30,6 @@ def propagate(arrays: QueueArrays, state: WindowState, steps: int) -> bool:
 
 @compiled_inline
 def _is_room(state: WindowState) -> bool:
-    """Whether all that one more item may change can be recorded."""
+    """Return whether the trail has room to record all that the rules of one more item may change."""
     room = len(state.trail) - 4 * len(state.agenda)
     return bool(state.counter[RECORDING] == 0 or state.counter[RECORDED] <= room)

@@ -14,36 +14,37 @@ from ..queues import Queues
 
 
 class QueueArrays(NamedTuple):
-    """Q queues on p devices, at most M queues on one device; N items, the elements of the queues.
+    """The queues of an instance under one horizon, as arrays.
 
-    Items are numbered queue after queue, queues over all devices, and those of one device from 0 on again:
-    the device's k-th queue.
+    Q is the number of queues, p that of devices and N that of items; M is the largest number of queues on one
+    device. A queue has two numbers: one among all queues, and one among those of its device, from 0. The
+    second one is meant by "the device's k-th queue".
     """
 
-    first: Ints  # (Q + 1,) item of each queue's first element
+    first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
     queue: Ints  # (N,) queue of each item
-    duration: Ints  # (Q,) ticks
-    delta: Ints  # (Q,) memory
-    device: Ints  # (Q,)
+    duration: Ints  # (Q,) ticks of each item of a queue
+    delta: Ints  # (Q,) memory that each item of a queue adds
+    device: Ints  # (Q,) device of each queue
     local: Ints  # (Q,) number of each queue among those of its device
     on: Ints  # (p, M) the k-th queue of each device, -1 where there are fewer
-    held: Ints  # (p,) how many queues each device has
-    followers: Ints  # (Q, E, 2) queue whose k-th waits for this one's, least ticks between the starts; -1
-    sources: Ints  # (Q, M) for pooled W queues the B queues that fill them, else -1
-    limit: Ints  # (p,) memory limit, -1 where there is none
-    leaders: Ints  # (Q, E, 2) the other way round: queue whose k-th this one's waits for, least ticks
-    precedes: Bools  # (Q, Q) whether its k-th precedes the other's k-th, by way of any device
+    held: Ints  # (p,) number of queues on each device
+    followers: Ints  # (Q, E, 2) a queue that waits for this one, and the least ticks between starts; or -1, 0
+    sources: Ints  # (Q, M) for each pool the B queues whose W's it holds; else -1
+    limit: Ints  # (p,) memory limit of each device, -1 where there is none
+    leaders: Ints  # (Q, E, 2) a queue that this one waits for, and the least ticks between starts; or -1, 0
+    precedes: Bools  # (Q, Q) at [q, r]: whether the k-th of q precedes the k-th of r, directly or by others
     link: Ints  # (Q,) link on which the queue's messages may have to wait, -1 for none
     receiver: Ints  # (Q,) queue that such a message goes to
-    travel: Ints  # (Q,) ticks that it takes
-    occupancy: int  # ticks from one such message to the next
-    opening: Ints  # (p,) item with which the device must begin, -1 where there is a choice
+    travel: Ints  # (Q,) ticks from when such a message leaves until it arrives
+    occupancy: int  # least ticks from one message on such a link to the next
+    opening: Ints  # (p,) item with which the device must begin, -1 where no such item is known
     idle: Ints  # (p,) ticks that the device may idle between the start and the end of its frame
-    anchor: int  # the device whose frame starts at time 0; -1 when all frames do
+    anchor: int  # the device whose frame starts at time 0; -1 if all devices share one frame
 
 
 def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
-    """Return the arrays of `queues` under ``cost <= horizon``."""
+    """Return the queues as arrays; the horizon, in ticks, says how long each device may idle."""
     instance = queues.instance
     on = [queues.on(d) for d in range(instance.devices)]
     width = max(map(len, on))
@@ -87,7 +88,7 @@ def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
 
 
 def _closure(followers: list[list[tuple[int, int]]]) -> Bools:
-    """Return what follows from "its k-th precedes the other's k-th" by transitivity."""
+    """Return the transitive closure of "the k-th item of q precedes the k-th item of r", shape (Q, Q)."""
     reach = np.zeros((len(followers), len(followers)), np.bool_)
     for q, row in enumerate(followers):
         reach[q, [r for r, _ in row]] = True
@@ -97,13 +98,16 @@ def _closure(followers: list[list[tuple[int, int]]]) -> Bools:
 
 
 def _sources(queues: Queues, q: int) -> list[int]:
-    """Return the B queues of a pool; a W queue of one stage has its B among the precedences."""
+    """Return the B queues whose W's a pool holds; a W queue of one stage has its B among its leaders."""
     queue = queues.queues[q]
     return queues.backwards_of(q) if queue.kind is OpKind.W and len(queue.members) > 1 else []
 
 
 def _opening(queues: Queues, first: Ints, device: int) -> int:
-    """Return the first F of the device's lowest stage: all else there waits for it, on a single route."""
+    """Return the first F of the device's lowest stage, -1 if the device lies on two routes.
+
+    On a single route, everything else on the device waits for that F.
+    """
     held = [q for q in queues.on(device) if queues.queues[q].kind is OpKind.F]
     if len({queues.queues[q].members[0][0] for q in held}) > 1:
         return -1

@@ -1,5 +1,8 @@
 """Shaving, compiled: suppose one side of an open order, propagate, and keep the other side if that fails.
 
+*Shaving* proves a decision by contradiction. If no schedule lies in the windows once an item is supposed to
+precede another one, then it follows that item in every schedule of cost at most the horizon.
+
 References
 ----------
 P. Martin and D. B. Shmoys, "A new approach to computing optimal schedules for the job-shop scheduling
@@ -27,17 +30,20 @@ def shave(arrays: QueueArrays, state: WindowState, items: Ints, steps: int, frui
 
     Parameters
     ----------
+    arrays, state
+        The queues, and the windows, which are narrowed in place.
     items
-        Items in the sequence in which they are shaved.
+        The items, in the sequence in which they are shaved.
     steps
-        Items that the propagation of one supposition may work on: contradictions come early or never.
+        The number of items that the propagation of one supposition may work on. It can be small, because
+        most contradictions come early.
     fruitful
-        Shape (all items,), receives whether an order of the item was decided.
+        Shape (N,) for all N items; receives whether an order of each shaved item was decided.
 
     Returns
     -------
     bool
-        False on a contradiction: the windows hold no schedule.
+        False on a contradiction, when no schedule lies in the windows.
     """
     for item in items:
         fruitful[item] = False
@@ -56,9 +62,14 @@ def shave(arrays: QueueArrays, state: WindowState, items: Ints, steps: int, frui
 
 @compiled
 def _shave_side(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
-    """Shave the orders with the device's k-th queue from one side until a supposition stands.
+    """Shave the open orders of an item and the device's k-th queue until a supposition is not refuted.
 
-    Return how many orders that has decided, -1 on a contradiction.
+    Each supposition is that all open items of the queue follow the item, or that all of them precede it.
+
+    Returns
+    -------
+    int
+        The number of suppositions that were refuted; -1 if no schedule lies in the windows.
     """
     decided = 0
     while state.before[item, k] < state.after[item, k]:

@@ -1,4 +1,4 @@
-"""Shave windows on several threads until they are empty, nothing more follows, or time is up."""
+"""Shave windows on several threads until they are contradictory, nothing more follows, or time is up."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from .shave_kernel import shave
 from .window_state_kernel import copy_of, meet
 from .windows import Windows, settle, windows_of
 
-_FIRST_STEPS = 30
+_FIRST_STEPS = 30  # items that the propagation of one supposition may work on in the first sweep
 _LAST_STEPS = 2**14
-_CHUNK = 128  # items between two looks at the time
-_LITTLE = 0.01  # of the open orders: what a sweep has to decide for the next to be as shallow
+_CHUNK = 128  # items of one thread between two looks at the time
+_LITTLE = 0.01  # share of the open orders: after a sweep that decided no more, the next one goes deeper
 
 
 class Shaver:
-    """Narrow windows by shaving, more thoroughly from sweep to sweep.
+    """Narrows windows by shaving, in sweeps over all items that become more thorough.
 
     Parameters
     ----------
     windows
-        Narrowed in place.
+        The windows, which are narrowed in place.
     threads
-        Each shaves its own copy for a while; then the copies meet, as what holds in one holds in all.
+        The number of threads. Each shaves a copy of its own for a while. Then the copies are intersected,
+        because each of them holds.
 
     Attributes
     ----------
     feasible
-        False as soon as the windows are contradictory: no schedule keeps their horizon.
+        False as soon as the windows are contradictory, so that no schedule costs at most their horizon.
+    steps
+        The number of items that the propagation of one supposition may work on.
     """
 
     def __init__(self, windows: Windows, threads: int = 1) -> None:
@@ -46,14 +49,20 @@ class Shaver:
         self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 
     def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
-        """Shave until the deadline; True when refuted, False when nothing more follows, else None.
+        """Shave until the windows are contradictory, nothing more follows, or time is up.
 
         Parameters
         ----------
         budget
             Its deadline is looked at after every few hundred items.
         thorough
-            End as well before sweeps that work on more items for one supposition.
+            The most items that the propagation of one supposition may work on. No more thorough sweep
+            begins.
+
+        Returns
+        -------
+        bool or None
+            True if the windows are contradictory, False if no sweep finds more, None if time is up.
         """
         while self.feasible and self.steps <= thorough:
             open_before = self.windows.undecided
@@ -66,7 +75,15 @@ class Shaver:
         return not self.feasible
 
     def sweep(self, budget: Budget) -> bool:
-        """Shave every promising item once; whether that ended with windows that may hold a schedule."""
+        """Shave every promising item once.
+
+        An item is promising unless a sweep of the same thoroughness has decided none of its orders.
+
+        Returns
+        -------
+        bool
+            True if the sweep came to its end and the windows may hold a schedule.
+        """
         with ThreadPoolExecutor(self.threads) as pool:
             for parts in self._parts():
                 if budget.left <= 0:
@@ -82,20 +99,20 @@ class Shaver:
         return True
 
     def _parts(self) -> Iterator[list[Ints]]:
-        """Yield one part per thread of the items that were fruitful the last time.
+        """Yield lists of arrays, one array for each thread, that together hold the promising items.
 
-        Late items come first: cool-downs are the tightest.
+        Late items come first, because windows are tightest in the cool-down.
         """
         order = np.argsort(-self.windows.earliest, kind="stable")
         order = order[self._fruitful[order]]
         size = _CHUNK * self.threads
         for begin in range(0, len(order), size):
             chunk = order[begin : begin + size]
-            # contiguous, as strides would be another type, for which the loops are not compiled
+            # The loops are compiled for contiguous arrays only; an array with strides has another type.
             yield [np.ascontiguousarray(chunk[t :: self.threads]) for t in range(self.threads)]
 
     def _meet(self, budget: Budget) -> bool:
-        """Give every copy what the others have found; False on a contradiction."""
+        """Give every copy what the others have found; return False on a contradiction."""
         if self.threads == 1:
             return True
         first, *others = self._states
@@ -115,22 +132,27 @@ def shaved_windows(
     thorough: int = 60,
     wider: Windows | None = None,
 ) -> Windows:
-    """Return windows of "cost <= horizon" after shaving; infeasible when no schedule has such a cost.
+    """Return the windows under a horizon after propagation and shaving.
 
     Parameters
     ----------
+    queues, horizon, wider
+        As in `windows_of`.
     budget
-        Its deadline ends the work; windows hold whenever it ends.
+        Its deadline ends the work. The windows hold even then.
     thorough
-        As for `Shaver.run`.
-    wider
-        As for `windows_of`.
+        As in `Shaver.run`.
+
+    Returns
+    -------
+    Windows
+        Not feasible if it is proven that no schedule costs at most the horizon.
     """
     return shaved(windows_of(queues, horizon, budget, wider), budget, thorough)
 
 
 def shaved(windows: Windows, budget: Budget, thorough: int) -> Windows:
-    """Return windows after shaving, which narrows them in place; budget and thorough as for `Shaver`."""
+    """Shave windows in place, and return them; the other parameters are those of `shaved_windows`."""
     shaver = Shaver(windows, budget.threads)
     shaver.run(budget, thorough)
     return replace(windows, feasible=shaver.feasible)

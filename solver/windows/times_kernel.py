@@ -1,4 +1,8 @@
-"""The rules that narrow the start of an item and of its device's frame, compiled."""
+"""The rules that narrow the start of an item and the start of its device's frame, compiled.
+
+Here `early` and `late` are the least and the largest start of an item, in ticks, as far as the rules applied
+so far have narrowed them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from .queue_arrays import QueueArrays
 from .window_state_kernel import WindowState, lower_latest, narrow_frame, raise_earliest
 
 _FAR = 2**60
-_DEEP = 16  # predecessors looked at: all take 15 times as long at 24 x 192, and decide 0.02 % more
+_DEEP = 16  # predecessors looked at: looking at all takes 15 times as long at 24 x 192, decides 0.02 % more
 
 
 @compiled_inline
 def narrow_times(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Narrow the start of an item and of its device's frame; return False on a contradiction."""
+    """Narrow the start of an item and that of its device's frame; return False on a contradiction."""
     early = _after_leaders(arrays, state, item)
     late = _before_followers(arrays, state, item)
     if arrays.link[arrays.queue[item]] >= 0:
@@ -34,7 +38,7 @@ def narrow_times(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _after_leaders(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return from when on an item can start after the previous of its queue and what it waits for."""
+    """Return the least start that the previous item of its queue and the items it waits for leave an item."""
     queue = arrays.queue[item]
     rank, early = item - arrays.first[queue], state.earliest[item]
     if rank > 0:
@@ -51,7 +55,7 @@ def _after_leaders(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def _before_followers(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return until when an item must start before the next of its queue and what waits for it."""
+    """Return the largest start that the next item of its queue and the items waiting for it leave an item."""
     queue = arrays.queue[item]
     rank, late = item - arrays.first[queue], state.latest[item]
     if item + 1 < arrays.first[queue + 1]:
@@ -65,9 +69,9 @@ def _before_followers(arrays: QueueArrays, state: WindowState, item: int) -> int
 
 @compiled_inline
 def _sent_in_time(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return until when an item must start for its message, which may wait for its link, to be in time.
+    """Return the largest start of an item whose message, which may wait for its link, arrives in time.
 
-    The receiver has to look at its own start again where the message leaves later than it knew.
+    Where the message arrives later than the receiver's least start, the receiver is put on the agenda.
     """
     queue = arrays.queue[item]
     receiver = arrays.first[arrays.receiver[queue]] + item - arrays.first[queue]
@@ -79,7 +83,7 @@ def _sent_in_time(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def _work_before(arrays: QueueArrays, state: WindowState, item: int) -> tuple[int, int]:
-    """Return the least and most work of the device before the item."""
+    """Return the least and the most ticks that the device works before the item."""
     queue = arrays.queue[item]
     device = arrays.device[queue]
     least, most = 0, -arrays.duration[queue]  # `after` counts the item itself
@@ -94,18 +98,20 @@ def _work_before(arrays: QueueArrays, state: WindowState, item: int) -> tuple[in
 def _fit_frame(
     arrays: QueueArrays, state: WindowState, item: int, early: int, late: int, least: int, most: int
 ) -> bool:
-    """Narrow the start of the device's frame by a window of an item; return False on a contradiction.
+    """Narrow the start of the device's frame by the window of an item; return False on a contradiction.
 
-    The frame starts no later than what surely precedes the item needs before it, and no earlier than what
-    may precede it and the idle time that the device has fill the time until the item. It starts with the
-    item that opens the device.
+    Between the start of the frame and that of the item lies at least the work that surely precedes the item,
+    and at most the work that may precede it plus all idle time of the device. If the item opens the device,
+    the frame starts with it.
 
     Parameters
     ----------
+    arrays, state, item
+        The queues, the windows, and the item.
     early, late
-        The least and largest start of the item.
+        The least and the largest start of the item, in ticks.
     least, most
-        The least and most work of the device before the item, in ticks.
+        The least and the most ticks that the device works before the item.
     """
     device = arrays.device[arrays.queue[item]]
     earliest = early if arrays.opening[device] == item else early - arrays.idle[device] - most
@@ -121,13 +127,13 @@ def _fit_frame(
 
 @compiled_inline
 def _in_frame_from(arrays: QueueArrays, state: WindowState, item: int, early: int, least: int) -> int:
-    """Return from when on an item can start: the frame's start and the least work before it."""
+    """Return the least start of an item: that of the frame plus the work that surely precedes the item."""
     return int(max(early, state.frame_earliest[arrays.device[arrays.queue[item]]] + least))
 
 
 @compiled_inline
 def _in_frame_until(arrays: QueueArrays, state: WindowState, item: int, late: int, most: int) -> int:
-    """Return until when an item must start: all work that may precede it and all idle time are over then."""
+    """Return the largest start of an item: that of the frame plus the idle time and all that may precede."""
     device = arrays.device[arrays.queue[item]]
     if arrays.opening[device] == item:
         return int(min(late, state.frame_latest[device]))
@@ -136,9 +142,11 @@ def _in_frame_until(arrays: QueueArrays, state: WindowState, item: int, late: in
 
 @compiled_inline
 def _busy_until(arrays: QueueArrays, state: WindowState, item: int, enough: int) -> int:
-    """Return when the device can have run what surely precedes the item; `enough` where that is no later.
+    """Return the least tick by which the device can have run all items that surely precede the item.
 
-    For every set of a few latest predecessors: the earliest start among them plus their work.
+    For every set of predecessors, the item starts no earlier than the least start among them plus their work.
+    The rule looks at the set of the latest predecessor, at that of the latest two, and so on up to `_DEEP`.
+    It returns `enough` if these sets give nothing larger.
     """
     device, cursor = arrays.device[arrays.queue[item]], state.cursor
     work, left, bottom = 0, 0, _FAR
@@ -154,7 +162,7 @@ def _busy_until(arrays: QueueArrays, state: WindowState, item: int, enough: int)
                 start = state.earliest[arrays.first[arrays.on[device, k]] + cursor[k] - 1]
                 if start > latest:
                     latest, at = start, k
-        bottom = min(bottom, latest)  # starts rise along a queue at the fixed point only
+        bottom = min(bottom, latest)  # starts may fall along a queue as long as rules are still to be applied
         if bottom + work + left <= enough:
             break
         cursor[at] -= 1
@@ -167,7 +175,11 @@ def _busy_until(arrays: QueueArrays, state: WindowState, item: int, enough: int)
 
 @compiled_inline
 def _busy_from(arrays: QueueArrays, state: WindowState, item: int, enough: int) -> int:
-    """Return the latest start before what surely follows the item: the mirror image of `_busy_until`."""
+    """Return the largest start that the items which surely follow leave the item.
+
+    This is the mirror image of `_busy_until`: it looks at the ends of the followers that must end first, and
+    returns `enough` if they give nothing smaller.
+    """
     device, cursor = arrays.device[arrays.queue[item]], state.cursor
     work, left, top = arrays.duration[arrays.queue[item]], 0, -_FAR
     for k in range(arrays.held[device]):
@@ -197,7 +209,7 @@ def _busy_from(arrays: QueueArrays, state: WindowState, item: int, enough: int) 
 
 @compiled_inline
 def _keep(arrays: QueueArrays, state: WindowState, item: int, early: int, late: int) -> bool:
-    """Write down when the item can start; return False if it cannot."""
+    """Write the least and the largest start of the item into the windows; return False if they cross."""
     if early > late:
         return False
     if early > state.earliest[item]:

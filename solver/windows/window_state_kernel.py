@@ -1,11 +1,11 @@
-"""The state of windows that rules narrow in place, with a trail by which a supposition is taken back.
+"""The windows as arrays that rules narrow in place, with a trail by which a supposition is taken back.
 
-All values lie in one flat array, so that the trail knows each by its position; the fields that rules read
-are views of it. Its first half holds the lower values: the least start of each item, how many elements of
-each queue of its device surely precede it, and the least start of each device's frame. The second half
-holds the upper values in the same sequence: the largest start, the first element of each queue that surely
-follows, and the largest start of the frame. Lower values only rise and upper values only fall, so two
-states that both hold meet in their maxima and minima.
+All values lie in one flat array, so that the trail can name each by its position. The fields that rules read
+are views of that array. Its first half holds the lower values: the least start of each item, the number of
+items of each queue of its device that surely precede it, and the least start of each device's frame. The
+second half holds the upper values in the same sequence: the largest start of each item, the least rank in
+each queue that surely follows it, and the largest start of each frame. Lower values only rise and upper
+values only fall. Where two states hold, so do the maxima of their lower and the minima of their upper values.
 """
 
 from __future__ import annotations
@@ -19,35 +19,47 @@ from tightpipe.kernels.compiled import compiled_inline
 
 from .queue_arrays import QueueArrays
 
-RECORDING, RECORDED = 0, 1  # of WindowState.counter: whether changes are recorded, entries of the trail
-STEPS = 2  # of WindowState.counter: items worked on
-HEAD, LENGTH = 3, 4  # of WindowState.counter: the agenda is a ring
+# Positions in WindowState.counter:
+RECORDING, RECORDED = 0, 1  # 1 while changes are recorded on the trail, and the number of its entries
+STEPS = 2  # number of items whose rules were applied
+HEAD, LENGTH = 3, 4  # where the agenda begins in its ring, and how many items are on it
 
 
 class WindowState(NamedTuple):
-    """N items, at most M queues on one of p devices; all arrays are changed in place."""
+    """Windows, their trail and their agenda, as arrays that the compiled rules change in place.
+
+    N is the number of items, p that of devices, and M the largest number of queues on one device.
+    """
 
     value: Ints  # (2 (N + N M + p),) the six fields that follow, one after the other
     earliest: Ints  # (N,) least start of each item, in ticks
-    before: Ints  # (N, M) how many elements of its device's k-th queue surely precede each item
-    frame_earliest: Ints  # (p,) least start of each device's frame
-    latest: Ints  # (N,) largest start of each item
-    after: Ints  # (N, M) the first element of its device's k-th queue that surely follows each item
-    frame_latest: Ints  # (p,) largest start of each device's frame
-    trail: Ints  # (entries, 2) position in `value`, and what was there before
+    before: Ints  # (N, M) number of items of its device's k-th queue that surely precede each item
+    frame_earliest: Ints  # (p,) least start of each device's frame, in ticks
+    latest: Ints  # (N,) largest start of each item, in ticks
+    after: Ints  # (N, M) least rank in its device's k-th queue of an item that surely follows each item
+    frame_latest: Ints  # (p,) largest start of each device's frame, in ticks
+    trail: Ints  # (entries, 2) positions in `value`, and what was there before the supposition
     agenda: Ints  # (N,) items whose rules have to be applied, as a ring
-    waiting: Bools  # (N,) whether an item is on the agenda
-    low: Ints  # (M,) room for one item's orders: as a row of `before`, while rules narrow it
-    high: Ints  # (M,) as a row of `after`
-    cursor: Ints  # (M,) room for one element of each queue, where a rule walks through them
-    counter: Ints  # (5,)
+    waiting: Bools  # (N,) whether each item is on the agenda
+    low: Ints  # (M,) working copy of one item's row of `before`, while rules narrow it
+    high: Ints  # (M,) working copy of one item's row of `after`
+    cursor: Ints  # (M,) one position in each queue, for rules that walk through all of them
+    counter: Ints  # (5,) at the positions that are named above
 
 
 def open_state(arrays: QueueArrays, horizon: int) -> WindowState:
-    """Return the state in which only the sequence within each queue and of one microbatch is decided.
+    """Return the windows before any rule is applied.
 
-    Microbatch 0 of route 0 starts and ends on the anchor within a frame of length `horizon` and passes
-    every device meanwhile, whose frames thus start at most a horizon before or after the anchor's.
+    They decide the sequence within each queue and of the operations of one microbatch. Each frame starts at
+    most a horizon before or after the anchor's, because microbatch 0 of route 0 starts and ends on the anchor
+    within the anchor's frame, and passes every device meanwhile.
+
+    Parameters
+    ----------
+    arrays
+        The queues.
+    horizon
+        The length of every frame, in ticks.
     """
     devices = len(arrays.on)
     frames = np.full(devices, horizon if arrays.anchor >= 0 else 0)
@@ -66,14 +78,14 @@ def copy_of(state: WindowState) -> WindowState:
 
 
 def meet(state: WindowState, other: WindowState) -> None:
-    """Narrow `state` to what lies in `other` as well."""
+    """Narrow the windows `state` in place to their intersection with the windows `other`."""
     half, mine, theirs = len(state.value) // 2, state.value, other.value
     np.maximum(mine[:half], theirs[:half], out=mine[:half])
     np.minimum(mine[half:], theirs[half:], out=mine[half:])
 
 
 def _first_orders(arrays: QueueArrays) -> tuple[Ints, Ints]:
-    """Return what precedes and follows each item in every schedule, by the precedences alone."""
+    """Return the values of `before` and `after` that follow from the precedences alone, shape (N, M) each."""
     mine, on_device = arrays.queue[:, None], arrays.on[arrays.device[arrays.queue]]
     exists = on_device >= 0
     items = np.arange(len(mine))
@@ -89,7 +101,7 @@ def _first_orders(arrays: QueueArrays) -> tuple[Ints, Ints]:
 
 
 def _state_of(value: Ints, items: int, width: int) -> WindowState:
-    """Return the state of the values, with nothing on the trail and the agenda."""
+    """Return the state with these values, an empty trail and an empty agenda."""
     return WindowState(
         value,
         *_views(value[: len(value) // 2], items, width),
@@ -105,38 +117,38 @@ def _state_of(value: Ints, items: int, width: int) -> WindowState:
 
 
 def _views(half: Ints, items: int, width: int) -> tuple[Ints, Ints, Ints]:
-    """Return the starts, the orders and the frames in one half of the values."""
+    """Return views of the starts, the orders and the frames in one half of the values."""
     orders = items * (1 + width)
     return half[:items], half[items:orders].reshape(items, width), half[orders:]
 
 
 @compiled_inline
 def raise_earliest(state: WindowState, item: int, time: int) -> None:
-    """Let the item start at `time` or later."""
+    """Set the least start of the item, in ticks."""
     _write(state, item, time)
 
 
 @compiled_inline
 def lower_latest(state: WindowState, item: int, time: int) -> None:
-    """Let the item start at `time` or earlier."""
+    """Set the largest start of the item, in ticks."""
     _write(state, _half(state) + item, time)
 
 
 @compiled_inline
 def raise_before(state: WindowState, item: int, k: int, count: int) -> None:
-    """Let the first `count` elements of the device's k-th queue precede the item."""
+    """Set how many items of the device's k-th queue surely precede the item."""
     _write(state, len(state.agenda) + item * len(state.low) + k, count)
 
 
 @compiled_inline
 def lower_after(state: WindowState, item: int, k: int, count: int) -> None:
-    """Let the elements of the device's k-th queue from `count` on follow the item."""
+    """Set the rank in the device's k-th queue from which on all items surely follow the item."""
     _write(state, _half(state) + len(state.agenda) + item * len(state.low) + k, count)
 
 
 @compiled_inline
 def narrow_frame(state: WindowState, device: int, earliest: int, latest: int) -> None:
-    """Let the device's frame start between two times."""
+    """Set the least and the largest start of the device's frame, in ticks."""
     at = len(state.agenda) * (1 + len(state.low)) + device
     _write(state, at, earliest)
     _write(state, _half(state) + at, latest)
@@ -144,7 +156,7 @@ def narrow_frame(state: WindowState, device: int, earliest: int, latest: int) ->
 
 @compiled_inline
 def undo(state: WindowState) -> None:
-    """Take back everything since recording began, and stop recording."""
+    """Take back every change since recording began, and stop recording."""
     for entry in range(state.counter[RECORDED] - 1, -1, -1):
         state.value[state.trail[entry, 0]] = state.trail[entry, 1]
     state.counter[RECORDED] = 0
@@ -153,13 +165,13 @@ def undo(state: WindowState) -> None:
 
 @compiled_inline
 def _half(state: WindowState) -> int:
-    """Return where the upper values begin."""
+    """Return the position in `value` at which the upper values begin."""
     return len(state.value) // 2
 
 
 @compiled_inline
 def _write(state: WindowState, at: int, value: int) -> None:
-    """Write a value, recorded if a supposition is being tried."""
+    """Write a value at a position, and record the old one on the trail while a supposition is tried."""
     if state.counter[RECORDING] == 1:
         entry = state.counter[RECORDED]
         state.trail[entry, 0] = at

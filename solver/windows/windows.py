@@ -1,8 +1,15 @@
-"""Windows of start times and orders that hold in every schedule of cost at most a horizon.
+"""Windows: what start times and orders the items can have in a schedule of at most a given cost.
 
-A *frame* is the interval of length T in which the operations of a device lie: one per device for
-`device_span`, one for all for `makespan`. Times count from the start of the anchor's frame (the device
-where route 0 begins); the frames of other devices float, within what follows for them.
+`queues` defines queues, items and ranks. The cost T that is supposed is the *horizon*. The *window* of an
+item consists of the least and the largest start that the item can have in a schedule of cost at most T. It
+also says, for each other queue of the device, how many items surely precede the item, and from which rank on
+they surely follow it. Windows hold if every schedule of cost at most T lies in them; they need not be as
+narrow as possible.
+
+A *frame* is an interval of length T in which all operations of a device lie. For `device_span` every device
+has a frame of its own; for `makespan` all devices share one. Times count from the start of the frame of the
+*anchor*, which is the device where route 0 begins. The frames of the other devices float: their starts have
+windows, too.
 """
 
 from __future__ import annotations
@@ -21,23 +28,23 @@ from .propagate_kernel import propagate
 from .queue_arrays import QueueArrays, arrays_of
 from .window_state_kernel import LENGTH, WindowState, copy_of, meet, open_state
 
-_SLICE = 20_000  # items between two looks at the time
+_SLICE = 20_000  # items that are worked on between two looks at the time
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What holds in every schedule of cost at most `horizon`.
+    """The windows of all items under one horizon.
 
     Parameters
     ----------
     horizon
-        T, in ticks.
+        The supposed cost T, in ticks.
     arrays
-        The queues; items are numbered queue after queue.
+        The queues of the instance.
     feasible
-        False when it is proven that no schedule has such a cost; the state means nothing then.
+        False if it is proven that no schedule costs at most T. The state means nothing then.
     state
-        The windows, for the compiled rules.
+        The windows as arrays that the compiled rules narrow.
     """
 
     horizon: int
@@ -47,12 +54,12 @@ class Windows:
 
     @property
     def earliest(self) -> Ints:
-        """Least start of each item, shape (items,)."""
+        """Least start of each item in ticks, shape (items,)."""
         return self.state.earliest
 
     @property
     def latest(self) -> Ints:
-        """Largest start of each item, shape (items,)."""
+        """Largest start of each item in ticks, shape (items,)."""
         return self.state.latest
 
     @property
@@ -62,11 +69,14 @@ class Windows:
 
     @property
     def frames(self) -> tuple[Ints, Ints]:
-        """Least and largest start of each device's frame, shape (devices,) each."""
+        """Least and largest start of each device's frame in ticks, shape (devices,) each."""
         return self.state.frame_earliest, self.state.frame_latest
 
     def from_frame(self) -> tuple[Ints, Ints]:
-        """Return the least and largest distance of each item from its frame's start, shape (items,) each."""
+        """Return the least and the largest ticks from the start of a frame to that of each of its items.
+
+        Both arrays have the shape (items,).
+        """
         device = self.arrays.device[self.arrays.queue]
         early, late = (frame[device] for frame in self.frames)
         least, most = self.work_before()
@@ -74,7 +84,7 @@ class Windows:
         return np.maximum(self.earliest - late, least), np.minimum(self.latest - early, most + idle)
 
     def work_before(self) -> tuple[Ints, Ints]:
-        """Return the least and most work of the device before each item, shape (items,) each."""
+        """Return the least and the most ticks that the device works before each item, shape (items,) each."""
         queue = self.arrays.queue
         on_device = self.arrays.on[self.arrays.device[queue]]
         duration = np.where(on_device >= 0, self.arrays.duration[on_device], 0)
@@ -82,7 +92,7 @@ class Windows:
         return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
 
     def origin(self, start: Sequence[int]) -> int:
-        """Return the start of the anchor's frame in a schedule, from the start of each item."""
+        """Return when the anchor's frame starts in a schedule, given the start of each item in ticks."""
         if not self.floating:
             return min(start)
         on_anchor = self.arrays.device[self.arrays.queue] == self.arrays.anchor
@@ -90,32 +100,40 @@ class Windows:
 
     @property
     def before(self) -> Ints:
-        """How many elements of each queue of its device surely precede each item, shape (items, queues)."""
+        """Number of items of each queue that surely precede each item, shape (items, queues).
+
+        Column k stands for the k-th queue of the item's device.
+        """
         return self.state.before
 
     @property
     def after(self) -> Ints:
-        """The first element of each queue of its device that surely follows each item, as `before`."""
+        """Least rank in each queue that surely follows each item, with the shape and columns of `before`."""
         return self.state.after
 
     @property
     def undecided(self) -> int:
-        """Number of pairs of items whose order is open."""
+        """Number of pairs of items whose order the windows leave open."""
         return int((self.after - self.before).sum() - len(self.arrays.queue)) // 2
 
 
 def windows_of(
     queues: Queues, horizon: int, budget: Budget = UNLIMITED, wider: Windows | None = None
 ) -> Windows:
-    """Propagate the rules of the model under ``cost <= horizon`` until nothing more follows or time is up.
+    """Return the windows that the rules of the model give under a horizon.
 
     Parameters
     ----------
+    queues
+        The problem.
+    horizon
+        The supposed cost, in ticks.
     budget
-        Its deadline ends the work; windows hold whenever it ends.
+        Its deadline ends the work. The windows hold even then; they are only wider than they could be.
     wider
-        Feasible windows of these queues under a horizon that is no shorter: a start that saves most of the
-        work. A frame lies in the longer one that starts with it, so what holds there holds here.
+        Feasible windows of the same queues under a horizon that is no shorter; starting from them saves most
+        of the work. A frame lies in the longer frame that starts at the same time, so what holds under the
+        longer horizon holds under the shorter one.
     """
     arrays = arrays_of(queues, horizon)
     state = open_state(arrays, horizon)
@@ -128,16 +146,18 @@ def windows_of(
 def windows_where(
     windows: Windows, device: int, soonest: int, latest: int, budget: Budget = UNLIMITED
 ) -> Windows:
-    """Return what follows where the frame of `device` starts within a range.
+    """Return the windows of all schedules in which the frame of one device starts within a range.
 
     Parameters
     ----------
     windows
-        Windows that may hold a schedule; they stay as they are.
+        Feasible windows, which stay as they are.
+    device
+        The device.
     soonest, latest
-        Start of the device's frame, in ticks.
+        The range of the start of the device's frame, in ticks.
     budget
-        As for `windows_of`.
+        Its deadline ends the work, as in `windows_of`.
     """
     part = replace(windows, state=copy_of(windows.state))
     least, most = part.frames
@@ -147,7 +167,10 @@ def windows_where(
 
 
 def settle(arrays: QueueArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
-    """Propagate from every item until nothing more follows or time is up; False on a contradiction."""
+    """Apply all rules to all items until nothing more follows or time is up; return False on a contradiction.
+
+    A contradiction means that no schedule lies in the windows.
+    """
     push_all(state)
     while state.counter[LENGTH] > 0 and budget.left > 0:
         if not propagate(arrays, state, _SLICE):

@@ -67,6 +67,14 @@ def test_a_word_is_used_where_the_page_says(row: list[str]) -> None:
     assert any(re.search(pattern, text, flags=re.I) for text in texts), place
 
 
+@pytest.mark.parametrize("row", [row for row in WORDS if "`solver/" in row[2]], ids=lambda row: row[0])
+def test_a_word_of_the_solver_is_explained_where_the_page_says_and_nowhere_else(row: list[str]) -> None:
+    word, _, where = row
+    emphasised = re.compile(rf"(?<!\*)\*{word.strip('*')}s?\*(?!\*)", flags=re.I)
+    explaining = [path for path in (ROOT / "solver").rglob("*.py") if emphasised.search(path.read_text())]
+    assert [path.relative_to(ROOT).as_posix() for path in explaining] == codes(where)
+
+
 def test_no_word_is_explained_twice() -> None:
     words = [word for word, *_ in WORDS]
     assert len(words) == len(set(words))

@@ -1,4 +1,4 @@
-"""Proven lower bounds of the cost by closed formulas, which take no noticeable time."""
+"""Proven lower bounds of the cost by closed formulas, which are computed in no noticeable time."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     ramps_bound,
     two_times_bound,
 )
-"""The bounds that take no noticeable time, weakest argument first."""
+"""All bounds by closed formulas, the one with the simplest argument first."""
 
 
 def all_bounds(instance: Instance) -> list[Bound]:
@@ -27,7 +27,7 @@ def all_bounds(instance: Instance) -> list[Bound]:
 
 
 def best_bound(instance: Instance) -> Bound:
-    """Return the largest bound of `BOUNDS`; the simplest argument where several are equal."""
+    """Return the largest bound of `BOUNDS`; of several equal ones, the one with the simplest argument."""
     return max(all_bounds(instance), key=lambda bound: bound.value)
 
 

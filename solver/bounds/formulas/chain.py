@@ -1,4 +1,4 @@
-"""The bound of a single microbatch's path."""
+"""The bound by the path of a single microbatch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def chain_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    A device starts no later than F of a microbatch at its first stage of the route, and ends no
-    earlier than the W that follows the microbatch's B there; all that lies between runs in sequence.
-    For the makespan the path reaches from F0 to the W of stage 0.
+    A device starts no later than the F of a microbatch at the device's first stage of the route, and ends no
+    earlier than the W that follows the B of the microbatch there. All operations of the microbatch between
+    these two run one after another. For the makespan the path reaches from F0 to the W of stage 0.
     """
     begun = perf_counter()
     value, device = max(

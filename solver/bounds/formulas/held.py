@@ -1,4 +1,4 @@
-"""The most work that a device's memory lets it do before its first B, and leaves it after its last F."""
+"""The most work that the memory of a device allows before its first B, and after its last F has begun."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .routes import visits
 def most_forwards(instance: Instance, device: int) -> int:
     """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
 
-    Nothing is freed until then, so all of them are held at once.
+    No memory is freed until then, so the device holds all of them at once.
     """
     choices = [
         Choice(visit.microbatches, ((instance.memory_delta(OpKind.F, s), instance.duration(OpKind.F, s)),))
@@ -25,8 +25,8 @@ def most_forwards(instance: Instance, device: int) -> int:
 def most_held(instance: Instance, device: int) -> int:
     """Return an upper bound on the work that is left on `device` when all its F's have begun, in ticks.
 
-    A microbatch whose F has begun holds the memory of F and leaves B and W to do; one whose B is done holds
-    what W frees and leaves W.
+    A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
+    done holds the memory that W frees, and leaves W to do.
     """
     choices = [
         Choice(visit.microbatches, _forms(instance, s))

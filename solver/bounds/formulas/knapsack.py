@@ -1,4 +1,4 @@
-"""How much work fits into a memory limit: upper bounds by linear relaxation."""
+"""Upper bounds on the work that fits into a memory limit, by linear relaxation of a knapsack problem."""
 
 from __future__ import annotations
 
@@ -10,24 +10,32 @@ from math import gcd
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`count` equal items, of each of which at most one of several forms (memory, work) is taken."""
+    """Some equal things, each of which may be taken in at most one of several forms.
+
+    Parameters
+    ----------
+    count
+        Number of things.
+    forms
+        The memory and the work, in ticks, of each form.
+    """
 
     count: int
     forms: tuple[tuple[int, int], ...]
 
 
 def most_work(choices: list[Choice], limit: int | None) -> int:
-    """Return an upper bound on the work of forms whose memory sums to at most `limit`.
+    """Return an upper bound on the work, in ticks, of forms whose memory sums to at most `limit`.
 
-    The linear relaxation, with the limit rounded down to a multiple of the memories' greatest
-    common divisor; exact when all forms need the same memory.
+    The bound is the value of the linear relaxation, with the limit rounded down to a multiple of the greatest
+    common divisor of all memories. It is exact if all forms need the same memory.
 
     Parameters
     ----------
     choices
-        Memory and work of every form are at least 0.
+        What can be taken. Memory and work of every form are at least 0.
     limit
-        None for no limit.
+        The memory limit; None for no limit.
     """
     if limit is None:
         return sum(c.count * max(work for _, work in c.forms) for c in choices)
@@ -59,5 +67,5 @@ def _increments(forms: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
 
 
 def _left_of(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
-    """Whether b lies on or below the line from a to c."""
+    """Return whether b lies on or below the line from a to c."""
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])

@@ -1,9 +1,10 @@
-"""Bounds from the two ends of a device's span: warm-up and cool-down.
+"""Bounds from the two ends of a device's span: the warm-up and the cool-down.
 
-Operations that run together change neither argument. No F is in a pair before the device's first B starts,
-and no B is in one after its last F ends, so within the two windows every operation of the device takes its
-own duration; elsewhere paths count the least time (`routes`), and the work of the device is what is left
-when as many pairs as pay are made (`Instance.work`).
+Pairs, which are operations that run together, change neither argument. No F is in a pair before the device's
+first B starts, and no B is in a pair after the device's last F ends. So within these two parts of the span
+every operation of the device takes its own duration. Elsewhere, paths count each operation with its least
+time (`routes`), and the work of the device is what is left when as many pairs as pay are made
+(`Instance.work`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ def warmup_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    A device's first operation is F of the lowest stage of a route (lo), at t0; its first B is of the
-    route's highest stage there (hi), at tB. The microbatch of that B ran F at lo no earlier than t0, so
-    tB - t0 is at least the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB
-    the device can only run F's, and as nothing is freed they are all held at once: their durations
-    sum to at most what the memory limit admits (`most_forwards`). The rest of the window is idle time.
-    With two directions the shorter of the two paths is taken. For one stage per device this is the
-    published n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f), k = min(n, limit // forward memory).
+    The first operation of a device is an F at the lowest stage of a route there (lo); let t0 be its start.
+    The first B of the device is at the highest stage of a route there (hi); let tB be its start. The
+    microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at least the length of the path F lo,
+    ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the device can only run F's, and as no
+    memory is freed, it holds all of them at once: their durations sum to at most what the memory limit admits
+    (`most_forwards`). The rest of the time from t0 to tB is idle time. With two directions the shorter of the
+    two paths is taken. For one stage per device this is the published bound n (f+b+w) + max(0, (p-1)(b+2c) +
+    (p-k) f) with k = min(n, limit // forward memory).
 
     For the makespan, the time until F of the device's lowest stage can first arrive is added.
     """
@@ -42,11 +44,12 @@ def cooldown_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    A device's last F is of a route's highest stage there. After its end the same microbatch still
-    takes F hi+1, ..., F S-1, B S-1, ..., B lo and W lo. In that window the device can only run B's and W's
-    of microbatches that it holds when that last F starts: a microbatch whose F is done holds the memory
-    of F and leaves B and W to do, one whose B is done holds what W frees and leaves W. Their work is at
-    most `most_held`; the rest is idle time. For the makespan, the path goes on to W of stage 0.
+    The last F of a device is at the highest stage of a route there (hi). After the end of that F its
+    microbatch still takes F hi+1, ..., F S-1, B S-1, ..., B lo and W lo, where lo is the route's lowest stage
+    there. In that time the device can only run B's and W's of microbatches that it holds when the last F
+    starts. A microbatch whose F is done holds the memory of F and leaves B and W to do; a microbatch whose B
+    is done holds the memory that W frees and leaves W to do. The work of these B's and W's is at most
+    `most_held`, and the rest of that time is idle time. For the makespan, the path goes on to W of stage 0.
     """
     return _largest("cool-down", instance, lambda d: _cooldown(instance, d))
 
@@ -56,9 +59,9 @@ def ramps_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    The windows of `warmup_bound` (until the first B) and `cooldown_bound` (from the last F on) are
-    disjoint unless all F's of the device run before its first B. That needs memory for all of them;
-    where there is that much, only the longer idle time counts.
+    The warm-up of `warmup_bound`, until the first B, and the cool-down of `cooldown_bound`, from the last F
+    on, do not overlap in time unless all F's of the device run before its first B. That needs memory for all
+    of them. Where there is that much memory, only the longer of the two idle times counts.
     """
     return _largest("ramps", instance, lambda d: _ramps(instance, d))
 
@@ -78,7 +81,7 @@ def _ramps(instance: Instance, device: int) -> int:
 
 
 def _head(instance: Instance, device: int) -> int:
-    """Ticks before the device's first operation that count for the objective."""
+    """Return the ticks before the device's first operation that count for the objective."""
     if instance.objective is Objective.DEVICE_SPAN:
         return 0
     return min(visit.arrival for visit in visits(instance, device))
@@ -102,7 +105,7 @@ def _after_last_forward(instance: Instance, visit: Visit) -> int:
 
 
 def _holds_all(instance: Instance, device: int) -> bool:
-    """Whether the device has memory for all its F's at once."""
+    """Return whether the device has memory for all its F's at once."""
     limit = instance.memory_limit(device)
     needed = sum(
         visit.microbatches * instance.memory_delta(OpKind.F, s)

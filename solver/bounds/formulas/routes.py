@@ -1,7 +1,7 @@
-"""Paths of one microbatch through its route: how long it is away from a device.
+"""Paths of one microbatch through its route, and how long they keep it away from a device.
 
 On a path every operation counts with the least time that any schedule can give it. That is its own duration,
-unless the device may run an F together with a BW in less than that: then it is the pair's.
+unless the device may run an F together with a BW in a shorter time; then it is the time of that pair.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Visit:
     Parameters
     ----------
     microbatches
-        How many take this route.
+        Number of microbatches that take this route.
     stages
-        The device's stages on the route, ascending; the first is called lo, the last hi.
+        The device's stages on the route, ascending; the first one is called lo, the last one hi.
     arrival
         Ticks from the start of F0 to the earliest start of F at lo.
     until_highest
@@ -34,7 +34,7 @@ class Visit:
     backward_and_weight
         Ticks from the start of B at lo to the earliest end of W at lo.
     departure
-        Ticks from the start of B at lo to the earliest end of both B0 and W0.
+        Ticks from the start of B at lo to the earliest time at which both B0 and W0 have ended.
     """
 
     microbatches: int
@@ -48,7 +48,7 @@ class Visit:
 
 
 def visits(instance: Instance, device: int) -> list[Visit]:
-    """Return one visit per route that has a stage on `device`."""
+    """Return one visit for each route that has a stage on `device`."""
     count = instance.microbatches // len(instance.placement.routes)
     found = []
     for route in instance.placement.routes:
@@ -76,7 +76,10 @@ def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], 
 
 
 def earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
-    """Return the start times of one microbatch alone: all F's, stage by stage, then all B's back."""
+    """Return the starts, in ticks, of the F's and B's of one microbatch that runs alone on a route.
+
+    The F's come first, from stage 0 up, then the B's, from the last stage down.
+    """
     stages = range(instance.stages)
     steps = [(OpKind.F, s) for s in stages] + [(OpKind.B, s) for s in reversed(stages)]
     start = [0]
@@ -87,9 +90,9 @@ def earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
 
 
 def least_time(instance: Instance, kind: OpKind, stage: int, route: tuple[int, ...]) -> int:
-    """Return the least time from the start of an operation to its end, alone or in a pair.
+    """Return the least time, in ticks, from the start of an operation to its end, alone or in a pair.
 
-    BW stands for a B and the W that follows it, fused or not.
+    The kind BW stands for a B and the W that follows it, fused or not.
     """
     alone, together = instance.duration(kind, stage), instance.overlapped(route[stage])
     return alone if together is None else min(alone, together)

@@ -1,9 +1,11 @@
-"""The bound of two times: what a device can do between its first B and its last F, as another one sees it.
+"""The bound of two times: how much a device has to do between its first B and its last F.
+
+A time limit for another device's span says from when on the first B, and until when the last F, can run here.
 
 References
 ----------
-In the V placement with equal stages this is a closed formula; with memory for 2p activations, more than p
-microbatches, and W's that hold at least their share of an activation, it says
+In the V placement with equal stages the bound is a closed formula. With memory for 2p activations, more than
+p microbatches, and W's that hold at least their share of an activation, it says
 
     cost >= 2n (f + b + w) + (p - 1) (f + b + 6c) - (2p - 1) w,
 
@@ -32,26 +34,25 @@ def two_times_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    Take any device, the worker, and the frame of length T = cost in which all operations of another device
-    lie (of any device: for the makespan it is the frame of all). Two times follow from paths of single
-    microbatches, on which every operation takes at least its least time:
+    A frame is an interval of length T = cost in which all operations of a device lie; for the makespan all
+    devices share one. Take any device, called the worker, and the frame of any device. Two times follow from
+    paths of single microbatches, on which every operation takes at least its least time:
 
-    - No B starts on the worker before t1, counted from the start of the frame: before it lie an F of the same
-      microbatch in the frame, the F's of all later stages, and the B's of all stages above the worker's
-      highest. Until t1 the worker only runs F's, and nothing is freed, so the F's that have begun fit into
-      its memory together: that is the most work it can have done by then (`most_forwards`).
-    - All F's have ended on the worker by t2 = T - u: after the last F of a microbatch there come the F's
+    - No B starts on the worker before t1, counted from the start of the frame. For before that B lie an F of
+      the same microbatch in the frame, the F's of all later stages, and the B's of all stages above the
+      worker's highest. Until t1 the worker only runs F's, and no memory is freed, so the F's that have begun
+      fit into its memory together. That limits the work that it can have done by then (`most_forwards`).
+    - All F's have ended on the worker by t2 = T - u. For after the last F of a microbatch there come the F's
       of later stages, the B's down to a stage of the frame's device, and its W, all within the frame. What
       the worker still has to do at t2 are B's and W's of microbatches that it holds, and these fit into
-      its memory together: that is the most work that can be left (`most_held`).
+      its memory together. That limits the work that can be left (`most_held`).
 
-    The rest of the worker's work lies between t1 and t2. Where there is any, t2 - t1 is at least as
-    long as that, so T >= t1 + u + work - most_forwards - most_held. Where there is none, nothing follows but
-    that T is no less than the work.
-    With two directions the shorter of the paths counts.
+    The rest of the worker's work lies between t1 and t2. Where there is any, t2 - t1 is at least as long as
+    that work takes, so T >= t1 + u + work - most_forwards - most_held. Where there is none, nothing follows
+    but that T is at least the work. With two directions the shorter of the paths counts.
 
-    No F runs together with a B before t1 or after t2, so operations that run together only shorten paths and
-    the worker's work; flushes and busy links only add constraints.
+    No F runs together with a B before t1 or after t2, so pairs only shorten the paths and the worker's work.
+    Flushes and busy links only add constraints.
     """
     begun = perf_counter()
     costs = _costs(instance)
@@ -65,7 +66,7 @@ def two_times_bound(instance: Instance) -> Bound:
 
 
 def _costs(instance: Instance) -> Ints:
-    """Return the least cost that each worker proves by each frame, shape (frames, workers)."""
+    """Return the bound, in ticks, that each worker proves with each frame, shape (frames, workers)."""
     first_b = np.array([_until_first_backward(instance, route) for route in instance.placement.routes])
     last_f = np.array([_after_last_forward(instance, route) for route in instance.placement.routes])
     work = np.array([instance.work(d) for d in range(instance.devices)])
@@ -94,7 +95,7 @@ def _after_last_forward(instance: Instance, route: Route) -> Ints:
 
 
 def _whole(instance: Instance) -> bool:
-    """Whether there is one frame for all devices."""
+    """Return whether all devices share one frame."""
     return instance.objective is Objective.MAKESPAN
 
 

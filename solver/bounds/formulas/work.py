@@ -1,4 +1,4 @@
-"""The work bound."""
+"""The bound by the work of a device."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ def work_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    A device runs one operation at a time, so its span is at least the sum of their durations; a
-    fused backward takes as long as its two parts.
+    A device runs one operation at a time, or an F together with a BW, and its work already counts what such
+    pairs can save. So the span of a device is at least its work. A fused backward takes as long as its two
+    parts.
     """
     begun = perf_counter()
     value = largest_work(instance)

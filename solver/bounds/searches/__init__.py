@@ -1,6 +1,7 @@
-"""Lower bounds by search: the largest cost that is proven, within a time limit, to be that of no schedule.
+"""Lower bounds by search: refute one cost after another, each larger than the last, within a time limit.
 
-Each search asks costs ("targets") above the best of the closed formulas, and leaves the proof to windows of
-start times (`shaving`), to the work that a device has to do between two times (`energetic`), or to linear
-programs of its progress (`fluid`). The search that asks CP-SAT is `cpsat.refutation`: it lies above.
+Such a supposed cost is a target. The proofs that no schedule costs at most a target come from windows of
+start times (`shaving`), from the work that a device has to do between two times (`energetic`), or from linear
+programs of its progress (`fluid`). The search that refutes targets with CP-SAT is `cpsat.refutation`, which
+imports this package.
 """

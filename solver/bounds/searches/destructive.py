@@ -1,4 +1,9 @@
-"""Destructive bounds: raise a bound target by target, as long as targets are refuted."""
+"""Destructive bounds: raise a bound by refuting one target after another.
+
+A *target* is a cost that a search supposes. It is refuted where it is proven that no schedule costs at most
+the target. Then every schedule costs at least one tick more, as costs are integers. A bound that is raised in
+this way is called *destructive*.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +19,22 @@ from tightpipe.core.result import Bound, LogEntry, Proof
 from ..formulas import best_bound
 
 Refute = Callable[[int, Budget], Proof | None]
-"""Prove within a budget that no schedule costs at most a target; None where that stays open."""
+"""Takes a target in ticks and a budget; returns how it was refuted, None if it stays open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How the targets go up.
+    """How far one target lies above the other, and how much time each gets.
 
     Parameters
     ----------
     first, last
-        First and last step of the target, as shares of the first gap. Steps double as long as targets are
-        refuted, up to half of the gap that is left; a first step of 1/2 makes a bisection.
+        The first and the least step from the bound to the next target, as shares of the gap, cost less bound,
+        at the beginning. Steps double as long as targets are refuted, up to half of the gap that is left, and
+        halve otherwise. A first step of 1/2 makes a bisection.
     share
-        Of the time left for one target: a hard one leaves time for easier ones.
+        The share of the remaining time that one target gets, so that a hard target leaves time for easier
+        ones.
     """
 
     first: float
@@ -46,31 +53,33 @@ def destructive_bound(
     lower: int,
     progress: Progress,
 ) -> Bound:
-    """Return the largest bound for which a target was refuted; the best formula where none was.
+    """Return the bound by the largest target that was refuted; the best closed formula if none was.
 
     Parameters
     ----------
-    name, argument
-        Of the bound; "{target}" in the argument stands for the largest cost that is refuted.
+    name
+        Name of the bound.
+    argument
+        Sentence that says what is proven; "{target}" in it stands for the largest target that was refuted.
     refute
-        Refutes one target.
+        Tries to refute one target.
     steps
-        How the targets go up.
+        The steps between targets, and the time for each.
     instance
         A problem that has a schedule.
     upper
-        The cost of a known schedule: no target needs to be larger than upper - 1.
+        The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
-        For all targets together; a search without a deadline ends after ten minutes.
+        The limits for all targets together; a search without a deadline ends after ten minutes.
     lower
-        A proven bound of the cost: no smaller target is asked.
+        A proven bound of the cost in ticks; no target is smaller.
     progress
         Called with each better bound.
 
     Notes
     -----
     Where no schedule costs at most T, every schedule costs at least T + 1, as costs are integers. A target
-    that stays open counts as too large.
+    that stays open counts as too large: the next ones are smaller.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)

@@ -1,4 +1,4 @@
-"""A destructive lower bound by energetic reasoning: targets under which a device has too much to do."""
+"""A destructive lower bound by energetic reasoning: below it, some device would have too much to do."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .energetic_kernel import overload_of
 def energetic_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
-    """Bound the cost by targets T under which a device has more to do between two times than it can.
+    """Bound the cost by targets under which a device has more work between two times than it has time.
 
     Parameters
     ----------
     instance
-        A problem that has a schedule, without overlapped operations or flushed iterations.
+        A problem that has a schedule, without operations that overlap and without flushes.
     upper
-        The cost of a known schedule: no target needs to be larger than upper - 1.
+        The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
-        For all targets together; a search without a deadline ends after ten minutes.
+        The limits for all targets together; a search without a deadline ends after ten minutes.
     lower
-        A proven bound of the cost: no smaller target is asked.
+        A proven bound of the cost in ticks; no target is smaller.
     progress
         Called with each better bound.
 
     Notes
     -----
-    Every schedule of cost at most T lies inside the windows of T, where `overload_of` proves that there is
-    none; then every schedule costs at least T + 1. An overload mostly shrinks by one tick with
-    each tick of T, so the next target is where it would end, and further on each time that it does not;
-    after a target that stays open, it is the middle of what is left. Fused backwards are dominated
-    (`queues`); busy links only add constraints.
+    Every schedule of cost at most a target T lies inside the windows of T. Where `overload_of` proves that no
+    schedule lies there, every schedule costs at least T + 1. The excess that it returns mostly shrinks by one
+    tick with each tick of T. So the next target is where the excess would vanish, and each time that it does
+    not, the next step is longer. After a target that stays open, the next one is the middle of what is left.
+    Fused backwards are dominated (`queues`), and busy links only add constraints.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)
@@ -65,7 +65,11 @@ def energetic_bound(
 
 
 def _excess(queues: Queues, windows: Windows, devices: list[int]) -> int:
-    """Return the excess of a device that is overloaded, which is asked first next time; 0 if none is."""
+    """Return the excess, in ticks, of the first overloaded device, and 0 if no device is overloaded.
+
+    That device moves to the front of `devices`, so that it is asked first the next time. Windows that are not
+    feasible count as an excess of 1.
+    """
     if not windows.feasible:
         return 1
     for device in devices:

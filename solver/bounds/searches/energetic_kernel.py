@@ -1,4 +1,4 @@
-"""How much more a device has to work between two times than they are apart."""
+"""*Energetic* reasoning: how much more a device has to work between two times than they are apart."""
 
 from __future__ import annotations
 
@@ -21,29 +21,32 @@ _NONE = -1  # where no operation runs
 
 
 class DeviceArrays(NamedTuple):
-    """The queues of one device; Q queues, N items."""
+    """The Q queues of one device. Its items are numbered from 0, queue after queue."""
 
-    kind: Ints  # (Q,)
-    duration: Ints  # (Q,)
-    delta: Ints  # (Q,) memory
-    first: Ints  # (Q + 1,) the items of queue q are first[q] to first[q + 1] - 1
-    shortest: Ints  # (3,) duration of each kind
-    longest: Ints  # (3,)
-    least_delta: Ints  # (3,)
-    limit: int
+    kind: Ints  # (Q,) 0 for F, 1 for B, 2 for W
+    duration: Ints  # (Q,) ticks of each item of a queue
+    delta: Ints  # (Q,) memory that each item of a queue adds
+    first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
+    shortest: Ints  # (3,) least duration of each kind
+    longest: Ints  # (3,) largest duration of each kind
+    least_delta: Ints  # (3,) least memory that an item of each kind adds
+    limit: int  # memory limit of the device, `_NO_LIMIT` for none
 
 
 class Counts(NamedTuple):
-    """How many items of each queue, shape (Q,)."""
+    """How many items of each queue have ended by a time, and have begun before it; shape (Q,) each."""
 
-    ended: Ints  # surely
-    may_end: Ints
-    begun: Ints  # surely, before now
-    may_begin: Ints
+    ended: Ints  # items that have surely ended
+    may_end: Ints  # items that can have ended
+    begun: Ints  # items that have surely begun
+    may_begin: Ints  # items that can have begun
 
 
 class Ranges(NamedTuple):
-    """How many operations of each kind have ended, and the work and memory of those that surely have."""
+    """The least and the most operations of each kind that can have ended by a time.
+
+    `work` and `memory` belong to those that surely have ended.
+    """
 
     least_f: int
     most_f: int
@@ -51,8 +54,8 @@ class Ranges(NamedTuple):
     most_b: int
     least_w: int
     most_w: int
-    work: int
-    memory: int  # with the one that runs
+    work: int  # ticks
+    memory: int  # the memory of an F that runs counts too
 
 
 def overload_of(queues: Queues, windows: Windows, device: int) -> int:
@@ -61,39 +64,39 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     Parameters
     ----------
     queues
-        The queues.
+        The problem.
     windows
-        Windows of the queues that may hold a schedule.
+        Feasible windows of these queues.
     device
         The device.
 
     Returns
     -------
     int
-        The largest such excess over all pairs of times at which the windows change; more than 0 proves
-        that no schedule lies in the windows.
+        The largest such excess over all pairs of times at which the windows change, in ticks. An excess of
+        more than 0 proves that no schedule lies in the windows.
 
     Notes
     -----
     At a time t every operation of a device has ended by t, has not begun before t, or runs; at most one runs.
-    The windows say how many of each queue surely and possibly have ended and begun. What has begun of the
-    F's is held, only what has ended of the B's and W's is freed, and that fits into memory; each W that has
-    begun follows a B that has ended. Over all counts that satisfy this, let least(t) and most(t) be the
-    smallest and the largest work of the device until t, where an operation that runs counts in
-    `least` not at all and in `most` in full. As the device works on one operation at a time,
-    least(t2) - most(t1) <= work between t1 and t2 <= t2 - t1 in every schedule within the windows.
+    The windows say how many items of each queue surely have ended and begun, and how many can have. F's that
+    have begun hold their memory, only B's and W's that have ended have freed theirs, and the sum is within
+    the limit. Each W that has begun follows a B that has ended. Over all counts that satisfy this, let
+    least(t) and most(t) be the smallest and the largest work of the device until t, where an operation that
+    runs at t counts in least(t) not at all and in most(t) in full. As the device works on one operation at a
+    time, least(t2) - most(t1) <= work between t1 and t2 <= t2 - t1 in every schedule within the windows.
 
     That is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, chapter 3) with
-    the least and most work taken from what memory allows. Counts of several queues of a kind are
-    summed, with the smallest or largest duration and memory that bounds all of them.
+    the least and the most work taken from what memory allows. Counts of several queues of a kind are summed,
+    with the smallest or the largest duration and memory that bounds all of them.
     """
     mine, first = queues.on(device), windows.arrays.first
     items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
     earliest, latest = windows.earliest[items], windows.latest[items]
     arrays = _arrays_of(queues, device)
     duration = np.repeat(arrays.duration, np.diff(arrays.first))
-    # most(t) - t is smallest just before something may begin or end, least(t) - t largest once
-    # something must have
+    # most(t) - t is smallest just before an item can begin or end, and least(t) - t is largest once an item
+    # must have begun or ended.
     events = earliest, earliest + duration - 1, latest + 1, latest + duration
     times = np.unique(np.concatenate(events))
     counts = Counts(*np.zeros((len(Counts._fields), len(mine)), np.int64))
@@ -127,7 +130,7 @@ def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, c
             if ranges.work >= 0:
                 least = min(least, _least_work(arrays, ranges, running))
                 most = max(most, _most_work(arrays, ranges, running))
-        if most < 0:  # the device cannot be in any state
+        if most < 0:  # no counts satisfy the conditions, so no schedule lies in the windows
             return _NEVER
         excess = max(excess, least - t - least_ahead)
         least_ahead = min(least_ahead, most - t)
@@ -136,7 +139,7 @@ def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, c
 
 @compiled
 def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
-    """Count what has ended until t and begun before t."""
+    """Set the counts to those of the items that have ended by t and begun before t."""
     for q in range(len(arrays.kind)):
         duration = arrays.duration[q]
         counts.ended[q] = _passed(arrays, q, counts.ended[q], latest, t - duration)
@@ -147,7 +150,7 @@ def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, lates
 
 @compiled
 def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> int:
-    """Return how many items from the head of a queue start until t, from a count that do."""
+    """Return how many items at the head of a queue start until t, given that the first `count` do."""
     first, end = arrays.first[q], arrays.first[q + 1]
     while first + count < end and start[first + count] <= t:
         count += 1
@@ -156,7 +159,10 @@ def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> in
 
 @compiled
 def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
-    """Return the ranges while an operation of queue `running` runs, or none; work -1 if there are none."""
+    """Return the ranges while an item of queue `running` runs, or no item if it is `_NONE`.
+
+    Their `work` is -1 if the counts do not allow that.
+    """
     least_f = most_f = least_b = most_b = least_w = most_w = work = 0
     memory = arrays.delta[running] if running >= 0 and arrays.kind[running] == _F else 0
     for q in range(len(arrays.kind)):
@@ -178,7 +184,11 @@ def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
 
 @compiled
 def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
-    """Return the least work: no F more than must be, and B's and W's until that fits into memory."""
+    """Return the least work in ticks, `_NEVER` if no counts are possible.
+
+    Only the F's that surely have ended count, with as many B's and W's as have to end so that these F's fit
+    into memory.
+    """
     least = _NEVER
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
     for b in range(ranges.most_b - ranges.least_b + 1):
@@ -195,7 +205,10 @@ def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
 
 @compiled
 def _most_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
-    """Return the most work, -1 if no counts are possible: all W's that may be, and the F's that then fit."""
+    """Return the most work in ticks, -1 if no counts are possible.
+
+    For each number of B's, that is all W's that can have ended and as many F's as then fit into memory.
+    """
     most = -1
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
     full = ranges.work + (arrays.duration[running] if running >= 0 else 0)

@@ -1,4 +1,4 @@
-"""A destructive lower bound by linear programs: the largest target that no device's progress meets."""
+"""A destructive lower bound by linear programs that let the queues of a device progress in fractions."""
 
 from __future__ import annotations
 
@@ -20,47 +20,50 @@ from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
 _STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
-_GRIDS = (3.2, 0.8, 0.4)  # hops between two times: the coarse one refutes most, in a tenth of a second
-_FINE_GRIDS = (0.2, 0.1, 0.05)  # seconds to a minute at 16 x 48, so for one device only
-_MOST_TIMES = 10_000  # of a grid: minutes
-_SHARE_OF_WINDOWS = 0.5  # of a target's time
+# A grid is the set of times at which progress is a variable. Distances between these times are in hops, the
+# mean time from one stage to the next (`_hop`).
+_GRIDS = (3.2, 0.8, 0.4)  # the coarse one refutes most targets, in a tenth of a second
+_FINE_GRIDS = (0.2, 0.1, 0.05)  # they take seconds to a minute at 16 x 48, so only one device is asked
+_MOST_TIMES = 10_000  # a grid of so many times takes minutes
+_SHARE_OF_WINDOWS = 0.5  # of the time that a target gets
 _SHARE_OF_SHAVING = 0.1
-_THOROUGH = 30  # deeper shaving takes longer than it brings here
-_NARROW = 1 / 8  # hops: a frame that starts within so little is not split
-_SMALLEST_PART = 1 / 8  # of a frame's window, that is tried before another device is
-_WITNESSES = 2  # devices, those that refuted last, whose progress is looked at before that of all others
+_THOROUGH = 30  # more thorough shaving takes longer than it is worth here
+_NARROW = 1 / 8  # hops: the window of a frame's start is not cut if it is narrower
+_SMALLEST_PART = 1 / 8  # of the window of a frame's start: a smaller part is not supposed
+_WITNESSES = 2  # number of devices, those that refuted last, that are asked before all others
 
 
 def fluid_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
-    """Bound the cost by targets T that even fractional progress of a device's queues cannot meet.
+    """Bound the cost by targets that even fractional progress of a device's queues cannot meet.
 
     Parameters
     ----------
     instance
-        A problem that has a schedule, without overlapped operations or flushed iterations.
+        A problem that has a schedule, without operations that overlap and without flushes.
     upper
-        The cost of a known schedule: no target needs to be larger than upper - 1.
+        The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
-        For all targets together; a search without a deadline ends after ten minutes.
+        The limits for all targets together; a search without a deadline ends after ten minutes.
     lower
-        A proven bound of the cost: no smaller target is asked.
+        A proven bound of the cost in ticks; no target is smaller.
     progress
         Called with each better bound.
 
     Notes
     -----
-    Every schedule of cost at most T lies inside the windows of T, and the progress of each device
-    satisfies the inequalities of `fluid_rows`. Where those of one device have no solution, every schedule
-    costs at least T + 1; the multipliers that show it come from an interior point method and are checked in
-    integers (`infeasible`), so that no tolerance enters. Any grid of times will do.
+    Every schedule of cost at most a target T lies inside the windows of T, and the progress of each device
+    satisfies the inequalities of `fluid_rows`. Where the inequalities of one device have no solution, every
+    schedule costs at least T + 1. The multipliers that show this come from an interior point method and are
+    checked in integers (`infeasible`), so that no tolerance enters. The proof holds for any grid of times.
 
-    When a device starts, relative to the others, is open within a wide window, and the inequalities are weak
-    there. So a part of the window is supposed, with what follows for all others: where that is refuted, the
-    device starts in the rest of it in every schedule of cost at most T.
+    The start of a device, relative to the other devices, may lie in a wide window, and the inequalities are
+    weak there. So the search supposes that the device starts in a part of its window, and propagates what
+    follows for the other devices. Where that is refuted, the device starts in the rest of its window in every
+    schedule of cost at most T.
 
-    Busy links only add constraints, fused backwards are dominated (`queues`).
+    Busy links only add constraints, and fused backwards are dominated (`queues`).
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
     refuter = Refuter(instance)
@@ -72,7 +75,7 @@ def fluid_bound(
 
 
 class Refuter:
-    """Refutes targets by windows, else by linear programs.
+    """Refutes targets by windows, or else by linear programs, and remembers what helps with the next target.
 
     Parameters
     ----------
@@ -83,13 +86,13 @@ class Refuter:
     def __init__(self, instance: Instance) -> None:
         self.queues = queues_of(instance)
         self.hop = _hop(self.queues)
-        # the device that refuted last comes first; at the beginning those far from the anchor
+        # The device that refuted last comes first; at the beginning those far from the anchor do.
         self.devices = list(reversed(range(instance.devices)))
-        self.open: Windows | None = None  # of the last target that stayed open: lower ones start there
-        self.passed: dict[float, int] = {}  # the least target that each grid did not refute, time left
+        self.open: Windows | None = None  # of the last target that stayed open; lower targets start from them
+        self.passed: dict[float, int] = {}  # of each grid, the least target that it did not refute
 
     def refuted(self, target: int, budget: Budget) -> bool:
-        """Whether it is proven, within a budget, that no schedule costs at most a target."""
+        """Return whether it is proven, within a budget, that no schedule costs at most `target` ticks."""
         windows = windows_of(self.queues, target, budget.part(_SHARE_OF_WINDOWS), self.open)
         for grid in _GRIDS:
             if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, budget):
@@ -105,7 +108,10 @@ class Refuter:
         return False
 
     def _refuted_on(self, grid: float, windows: Windows, budget: Budget) -> bool:
-        """Whether any other device refutes windows on a grid, where no smaller target has passed it."""
+        """Return whether a device other than the witnesses refutes windows on a grid.
+
+        A grid that has not refuted a smaller target, though there was time, is not tried again.
+        """
         if windows.horizon >= self.passed.get(grid, inf):
             return False
         if self._refuted_by(self.devices[_WITNESSES:], grid, windows, budget):
@@ -115,7 +121,11 @@ class Refuter:
         return False
 
     def narrowed(self, windows: Windows, grid: float, budget: Budget) -> Windows:
-        """Cut off parts of frames' windows, of the widest one first, until one has no part to cut off."""
+        """Return windows after cutting off ranges in which frames are proven not to start.
+
+        The frame whose start has the widest window comes first. The work ends as soon as a frame has no range
+        that can be cut off.
+        """
         while windows.feasible and budget.left > 0:
             device, before = self._widest(windows), _width(windows).sum()
             for late in (True, False):
@@ -129,7 +139,11 @@ class Refuter:
         return next(device for device in self.devices if width[device] >= 0.9 * width.max())
 
     def _cut(self, windows: Windows, device: int, grid: float, budget: Budget, *, late: bool) -> Windows:
-        """Cut off late or early starts of a device's frame as long as a part of them is refuted."""
+        """Return windows after cutting off late, or early, starts of a device's frame where that is possible.
+
+        The frame is supposed to start in a part of the window of its start. Where that is refuted, the part
+        is cut off; where it is not, a part of half the size is tried next.
+        """
         share = 1 / 2
         while windows.feasible and share >= _SMALLEST_PART and budget.left > 0:
             low, high = (int(frames[device]) for frames in windows.frames)
@@ -147,7 +161,7 @@ class Refuter:
         return windows
 
     def _refuted_by(self, devices: list[int], grid: float, windows: Windows, budget: Budget) -> bool:
-        """Whether the progress of one of these devices has no solution."""
+        """Return whether the inequalities of one of these devices have no solution on a grid."""
         with ThreadPoolExecutor(budget.threads) as pool:
             for begin in range(0, len(devices), budget.threads):
                 batch = devices[begin : begin + budget.threads]
@@ -171,13 +185,13 @@ class Refuter:
 
 
 def _width(windows: Windows) -> Ints:
-    """Return the width of the window of each frame's start, in ticks."""
+    """Return how wide the window of each frame's start is, in ticks, shape (devices,)."""
     soonest, latest = windows.frames
     return latest - soonest
 
 
 def _hop(queues: Queues) -> float:
-    """Return the mean time from the start of an F or B to that of the next stage's."""
+    """Return the hop: the mean ticks from the start of an F or B to that of the next stage's F or B."""
     instance = queues.instance
     stages = range(instance.stages)
     kinds = OpKind.F, OpKind.B

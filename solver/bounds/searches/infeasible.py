@@ -1,4 +1,4 @@
-"""Linear inequalities over a box, and a proof in integers that they have no solution."""
+"""Linear inequalities over a box of bounds, and a proof in integers that they have no solution."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from tightpipe.core.budget import Budget
 
 from .interior_point import LinearProgram, duals_of, merged
 
-UNIT = 2**20  # of a variable: its bounds are integers in these parts
+UNIT = 2**20  # the bounds of a variable are integer multiples of 1 / UNIT
 _FINE = 2**40  # the largest multiplier of a proof
 _SECONDS_PER_ENTRY = 1e-5  # HiGHS forgets a time limit that ends during its presolve
 
 
 @dataclass(slots=True)
 class Inequalities:
-    """Rows "sum of coefficient times variable is at least a number" over a box; all of it integers.
+    """Rows "the sum of coefficient times variable is at least a number", with bounds for each variable.
+
+    All numbers are integers.
 
     Parameters
     ----------
     lower, upper
-        Bounds of the variables, in parts of `UNIT`.
+        The bounds of each variable, as multiples of 1 / `UNIT`.
     least
-        The number of each row.
+        The number on the right-hand side of each row.
     row, column, coefficient
-        The entries; those of one place add up.
+        The entries of the matrix; entries of the same row and column add up.
     """
 
     lower: list[int] = field(default_factory=list)
@@ -38,12 +40,12 @@ class Inequalities:
     coefficient: list[int] = field(default_factory=list)
 
     def add_variable(self, lower: int, upper: int) -> None:
-        """Add a variable with bounds in parts of `UNIT`."""
+        """Add a variable whose bounds are given as multiples of 1 / `UNIT`."""
         self.lower.append(lower)
         self.upper.append(upper)
 
     def at_least(self, terms: Iterable[tuple[int, int]], number: int) -> None:
-        """Add a row of (variable, coefficient) terms."""
+        """Add the row that says: the sum of these (variable, coefficient) terms is at least `number`."""
         for column, coefficient in terms:
             self.row.append(len(self.least))
             self.column.append(column)
@@ -51,17 +53,21 @@ class Inequalities:
         self.least.append(number)
 
     def shortfall(self, point: list[int]) -> list[int]:
-        """Return by how much a point misses each row, both in parts of `UNIT`; at most 0 where it holds."""
+        """Return by how much a point misses each row, at most 0 where the row holds.
+
+        The point and the result are multiples of 1 / `UNIT`.
+        """
         missing = [number * UNIT for number in self.least]
         for row, column, coefficient in zip(self.row, self.column, self.coefficient, strict=True):
             missing[row] -= coefficient * point[column]
         return missing
 
     def refuted_by(self, multiplier: list[int]) -> bool:
-        """Whether the rows, added up with these multipliers, are more than any point of the box gives.
+        """Return whether these multipliers of the rows prove that no point of the box satisfies all rows.
 
-        Negative multipliers count as 0. Then no point of the box satisfies all rows (Farkas' lemma); the
-        arithmetic is exact, wherever the multipliers come from.
+        They do if the sum of the rows times their multipliers asks for more than any point of the box gives
+        (Farkas' lemma). Negative multipliers count as 0. The arithmetic is exact, wherever the multipliers
+        come from.
         """
         factor = [max(0, value) for value in multiplier]
         total = [0] * len(self.lower)
@@ -72,13 +78,13 @@ class Inequalities:
 
 
 def is_infeasible(system: Inequalities, budget: Budget) -> bool:
-    """Whether a proof is found before the deadline that the system has no solution.
+    """Return whether a proof is found before the deadline that the system has no solution.
 
     Notes
     -----
-    A variable e loosens every row by as much as its multiple of what the box's lower corner misses, so
-    that e = 1 has a solution. HiGHS minimises e by interior points; the duals, scaled and rounded,
-    are tried as multipliers. What they prove does not rest on floating point.
+    A variable e loosens every row by e times what the lower corner of the box misses there, so that e = 1 has
+    a solution. HiGHS minimises e by an interior point method, and the duals, scaled and rounded, are tried as
+    multipliers. What they prove does not rest on floating point.
     """
     if budget.left < _SECONDS_PER_ENTRY * len(system.row):
         return False

@@ -15,16 +15,16 @@ from tightpipe.kernels.arrays import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class LinearProgram:
-    """Minimise the last variable of a box, with rows that are at least a number.
+    """Minimise the last variable, subject to bounds of all variables and rows with a least value.
 
     Parameters
     ----------
     lower, upper
-        Bounds of the variables.
+        The bounds of each variable.
     least
-        The number of each row.
+        The least value of each row.
     row, column, value
-        The entries, in the sequence of rows and columns, one of each place.
+        The entries of the matrix, sorted by row and column, at most one for each place.
     """
 
     lower: Floats
@@ -36,7 +36,10 @@ class LinearProgram:
 
 
 def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, Ints, Floats]:
-    """Return the entries in the sequence of rows and columns, those of one place added up."""
+    """Return the entries of a matrix with so many columns, sorted by row and column.
+
+    Entries of one place are added up, and those that become 0 are left out.
+    """
     place, index = np.unique(row * columns + column, return_inverse=True)
     total = np.bincount(index, value, len(place))
     keep = total != 0
@@ -44,7 +47,7 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
 
 
 def duals_of(program: LinearProgram, budget: Budget) -> Floats | None:
-    """Return the duals of the rows, None where there are none before the deadline."""
+    """Return the dual values of the rows, None if HiGHS finds none before the deadline."""
     model = mathopt.Model.from_model_proto(_model(program))
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=budget.seconds_for_solver),
@@ -53,7 +56,7 @@ def duals_of(program: LinearProgram, budget: Budget) -> Floats | None:
     parameters.highs.string_options["run_crossover"] = "off"
     try:
         result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters)
-    except (RuntimeError, AttributeError):  # HiGHS gave up; OR-Tools 9.15 stumbles over its own message
+    except (RuntimeError, AttributeError):  # HiGHS gave up; OR-Tools 9.15 fails on its own message about that
         return None
     if not result.has_dual_feasible_solution():
         return None

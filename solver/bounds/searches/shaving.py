@@ -1,4 +1,4 @@
-"""A destructive lower bound by shaving: the largest target whose windows come out empty."""
+"""A destructive lower bound by shaving: a target is refuted where shaving leaves no schedule."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ...windows import shaved_windows
 from .destructive import Steps, destructive_bound
 
 _STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)
-_THOROUGH = 240  # deeper sweeps take longer than they bring
+_THOROUGH = 240  # more thorough sweeps take longer than they are worth
 
 
 def shaving_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
-    """Bound the cost by targets T for which propagation and shaving leave no schedule.
+    """Bound the cost by targets for which propagation and shaving leave no schedule.
 
     Parameters
     ----------
     instance
-        A problem that has a schedule, without overlapped operations or flushed iterations.
+        A problem that has a schedule, without operations that overlap and without flushes.
     upper
-        The cost of a known schedule: no target needs to be larger than upper - 1.
+        The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
-        For all targets together; a search without a deadline ends after ten minutes.
+        The limits for all targets together; a search without a deadline ends after ten minutes.
     lower
-        A proven bound of the cost: no smaller target is asked.
+        A proven bound of the cost in ticks; no target is smaller.
     progress
         Called with each better bound.
 
     Notes
     -----
-    Every rule of `windows` holds for every schedule of cost at most T; when one side of an order leads
-    to a contradiction, the other side holds; when both do, no schedule costs at most T, so every
-    schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`). Low targets take
-    little time at any size, so the first step is a small one.
+    Every rule of `windows` holds for every schedule of cost at most a target T. Where supposing one side of
+    an order leads to a contradiction, the other side holds. Where both sides do, no schedule costs at most T,
+    so every schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`). Low
+    targets take little time at any size, so the first step is a small one.
     """
     queues = queues_of(instance)
     wider = None

@@ -1,1 +1,1 @@
-"""The lattice formulation: queues, and booleans for the order of their elements."""
+"""The lattice model: start times of items, and booleans for the orders of items of different queues."""

@@ -1,4 +1,4 @@
-"""The constraint families of the lattice model."""
+"""The constraints of the lattice model, one method for each family."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ Times = Sequence[cp_model.IntVar] | Mapping[int, cp_model.IntVar]
 
 
 class Constraints:
-    """Adds the constraints of the model, one method per family.
+    """Adds the constraints of the model, one method for each family.
+
+    `queues` defines items, queues and pools, `windows.windows` frames and windows.
 
     Parameters
     ----------
     model
-        Receives the constraints.
+        The CP-SAT model that receives the constraints.
     queues
-        The problem.
+        The queues of the instance.
     variables
-        Its variables.
+        The variables of the CP-SAT model.
     cost
-        What no frame is longer than.
+        The largest length of a frame: the variable that is minimised, or the horizon in ticks.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class Constraints:
         self.start = variables.start
 
     def add_constraints(self) -> None:
-        """Add all families."""
+        """Add the constraints of all families."""
         self.sequence()
         self.precedence()
         self.busy_links()
@@ -50,20 +52,24 @@ class Constraints:
         self.idle_time()
 
     def sequence(self) -> None:
-        """Elements of a queue run one after another."""
+        """Require that the items of a queue run one after another."""
         for q, queue in enumerate(self.queues.queues):
             for i, j in pairwise(self.variables.items(q)):
                 self.model.add(self.start[j] >= self.start[i] + queue.duration)
 
     def precedence(self) -> None:
-        """An item starts after the item that it waits for, plus communication."""
+        """Require that an item starts after the item that it waits for, plus communication."""
         for q, r, lag in self.queues.precedences():
             least = self.queues.queues[q].duration + lag
             for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
                 self.model.add(self.start[j] >= self.start[i] + least)
 
     def busy_links(self) -> None:
-        """A message leaves after its item, `occupancy` after the one before on its link, then arrives."""
+        """Require that a message waits for its link, where it may have to.
+
+        It leaves no earlier than its item ends and `occupancy` ticks after the message before it on the link,
+        and the receiving item starts after it has arrived.
+        """
         v, busy = self.variables, self.variables.occupancy
         for link in v.links:
             for q, r, lag in link:
@@ -76,13 +82,16 @@ class Constraints:
                 self._in_turn(x, y, v.departure, (busy, busy))
 
     def order_in_time(self) -> None:
-        """What runs first ends before the other starts."""
+        """Require that of two items of different queues the first ends before the other starts."""
         for x, y in self.variables.pairs():
             least = self.queues.queues[x].duration, self.queues.queues[y].duration
             self._in_turn(x, y, self.start, least)
 
     def lattice(self) -> None:
-        """Who precedes an element precedes the next one; who follows an element follows the one before."""
+        """Require that what precedes an item precedes the next one of its queue, and likewise backwards.
+
+        What follows an item follows the one before it in its queue.
+        """
         v = self.variables
         for x, y in v.pairs():
             for k, i in enumerate(v.items(x)):
@@ -95,7 +104,7 @@ class Constraints:
                         self.model.add_implication(literal, v.precedes(x, k - 1, y, rank))
 
     def no_overlap(self) -> None:
-        """A device runs one item at a time."""
+        """Require that a device runs one item at a time."""
         for on in self.variables.on:
             self.model.add_no_overlap(
                 [
@@ -108,7 +117,7 @@ class Constraints:
             )
 
     def weight_after_backward(self) -> None:
-        """The k-th W of a pool has k + 1 of the pool's B's before it."""
+        """Require that k + 1 of a pool's B's come before the W of rank k; `queues` defines pools."""
         for q, queue in enumerate(self.queues.queues):
             if queue.kind is OpKind.W and len(queue.members) > 1:
                 sources = self.queues.backwards_of(q)
@@ -118,7 +127,7 @@ class Constraints:
                         self.model.add(ready >= k + 1)
 
     def memory(self) -> None:
-        """When an F has started, the device's memory is within its limit."""
+        """Require that the device's memory is within its limit whenever an F has started."""
         for device, on in enumerate(self.variables.on):
             limit = self.queues.instance.memory_limit(device)
             if limit is None:
@@ -128,7 +137,10 @@ class Constraints:
                     self._memory_at(x, on, limit)
 
     def spans(self) -> None:
-        """A device starts with an F and ends with a W, both within its frame."""
+        """Require that every F and every W of a device lies in the device's frame.
+
+        That is enough, because every device starts with an F and ends with a W.
+        """
         for device, on in enumerate(self.variables.on):
             frame = self.variables.frame[device]
             for q in on:
@@ -139,10 +151,10 @@ class Constraints:
                     self.model.add(self.start[items[-1]] + queue.duration <= frame + self.cost)
 
     def idle_time(self) -> None:
-        """What precedes an F fills the time before it, but for what the device may idle.
+        """Require that what precedes an F fills the time before it, but for what the device may idle.
 
-        Follows from no overlap once all orders are fixed; before that it ties a start to what is known of
-        many orders at once. For B's and W's too it would cost more than it saves.
+        This follows from `no_overlap` and `spans` once all orders are fixed. Before that it ties a start to
+        what is known of many orders at once. Rows for B's and W's would cost more time than they save.
         """
         for device, on in enumerate(self.variables.on):
             durations = {q: self.queues.queues[q].duration for q in on}
@@ -164,7 +176,11 @@ class Constraints:
                 self.model.add((k + 1) * queues[x].delta + others <= limit)
 
     def _in_turn(self, x: int, y: int, time: Times, least: tuple[int, int]) -> None:
-        """Keep the times of queues x and y in the sequence of their items: `least` apart, by who is first."""
+        """Require that the times of queues x and y keep the sequence of their items.
+
+        The two times of a pair of items are at least ``least[0]`` ticks apart if the item of x runs first,
+        and at least ``least[1]`` ticks if the item of y does.
+        """
         v = self.variables
         for k, i in enumerate(v.items(x)):
             ranks = v.open_ranks(i, y)

@@ -1,10 +1,8 @@
-"""The lattice model: queues, open order booleans, windows from a horizon.
+"""The lattice model: start times of items, and booleans for the orders that the windows leave open.
 
-References
-----------
-The start-time model of a job shop with its order booleans made a distributive lattice: two queues on
-one device interleave along a monotone staircase, so "the k-th of x before the l-th of y" implies the
-same for every earlier k and later l.
+This is the start-time model of a job shop, whose order booleans here form a distributive *lattice*. Two
+queues x and y of one device interleave along a monotone staircase: "the k-th item of x before the l-th item
+of y" implies the same for every smaller k and every larger l.
 """
 
 from __future__ import annotations
@@ -19,28 +17,29 @@ from ...windows import Windows
 from .constraints import Constraints
 from .variables import Variables
 
-_MUCH_IDLE = 0.13  # of the horizon
+_MUCH_IDLE = 0.13  # share of the horizon
 
 
 class LatticeModel:
-    """Find a schedule of cost at most the horizon of `windows`, or the cheapest one.
+    """A CP-SAT model whose solutions are the schedules of cost at most a horizon.
 
     Parameters
     ----------
     queues
-        The problem.
+        The queues of the instance.
     windows
-        Feasible windows.
+        Feasible windows, whose horizon is that of the model.
     lower_bound
-        A proven bound of the cost.
+        A proven bound of the cost, in ticks.
     minimise
-        Whether to minimise the cost, or to look for any schedule within the horizon.
+        Whether the model minimises the cost; otherwise any schedule within the horizon is a solution.
     """
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int, *, minimise: bool = True) -> None:
         self.queues, self.instance, self.horizon = queues, queues.instance, windows.horizon
-        # where little may idle, what precedes an F says when it starts (`idle_time`), and searches without
-        # CP-SAT's own reasoning about it take half of the time; where much may, ten times as many conflicts
+        # Where devices may idle little, the items before an F say when it starts (`idle_time`), and without
+        # CP-SAT's own reasoning about that a search takes half of the time. Where devices may idle much, a
+        # search without that reasoning has ten times as many conflicts.
         idle = windows.horizon - largest_work(queues.instance)
         self.with_precedences = idle > _MUCH_IDLE * windows.horizon
         self.model = cp_model.CpModel()
@@ -52,7 +51,10 @@ class LatticeModel:
         Constraints(self.model, queues, self.variables, most).add_constraints()
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Hint a complete schedule in queue order, backwards split; it may cost more than the horizon."""
+        """Hint a schedule with split backwards and microbatches first in, first out, and its cost in ticks.
+
+        It may cost more than the horizon.
+        """
         start = starts_of(self.queues, schedule)
         origin = self.variables.windows.origin(start)
         self.variables.add_hint(self.model, [time - origin for time in start])
@@ -60,11 +62,11 @@ class LatticeModel:
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """Start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence that `order` takes."""
         return self.variables.start
 
     def order(self, start: list[int]) -> Order:
-        """Return the order of the items from their start times."""
+        """Return the order of the items, given their start times in ticks."""
         return order_of(self.queues, [self._word(on, start) for on in self.variables.on])
 
     def _word(self, on: list[int], start: list[int]) -> Word:

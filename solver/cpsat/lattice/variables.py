@@ -1,4 +1,4 @@
-"""Variables: a start per item, a boolean per open pair, a frame per device, departures of messages."""
+"""The variables of the lattice model: starts of items and frames, order booleans, departures of messages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Literal = cp_model.BoolVarT | bool
 
 
 class Variables(OpenOrders):
-    """The variables of the lattice model, and the linear expressions that constraints speak of.
+    """The variables of the lattice model, and linear expressions of them that several constraints need.
 
     Parameters
     ----------
     model
-        Receives the variables.
+        The CP-SAT model that receives the variables.
     queues
-        The problem.
+        The queues of the instance.
     windows
-        What is decided already: no variable is made for it.
+        Feasible windows. An order that they decide needs no variable.
     """
 
     def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:
@@ -37,7 +37,10 @@ class Variables(OpenOrders):
         self.departure = self._departures(model)
 
     def precedes(self, x: int, k: int, y: int, rank: int) -> Literal:
-        """Return the literal of "the k-th of queue x runs before the rank-th of queue y"."""
+        """Return the literal "the item of rank k in queue x runs before the item of rank `rank` in queue y".
+
+        It is True or False where the windows decide the order.
+        """
         if x > y:
             literal = self.precedes(y, rank, x, k)
             return (not literal) if isinstance(literal, bool) else ~literal
@@ -49,12 +52,12 @@ class Variables(OpenOrders):
         return self._order[x, y, k][rank - ranks.start]
 
     def count_before(self, x: int, k: int, y: int) -> cp_model.LinearExpr | int:
-        """Return how many elements of queue y run before the k-th of queue x."""
+        """Return the number of items of queue y that run before the item of rank k in queue x."""
         ranks = self.open_ranks(self.first[x] + k, y)
         return ranks.start + sum(self.precedes(y, rank, x, k) for rank in ranks)
 
     def add_hint(self, model: cp_model.CpModel, start: list[int]) -> None:
-        """Hint all variables with the start times of a feasible schedule, per item."""
+        """Hint the value that each variable has in a schedule, given the start of each item in ticks."""
         for i, var in enumerate(self.start):
             model.add_hint(var, start[i])
         for (x, y, k), literals in self._order.items():
@@ -71,7 +74,7 @@ class Variables(OpenOrders):
                 model.add_hint(self.departure[i], leaves)
 
     def _starts(self, model: cp_model.CpModel) -> list[cp_model.IntVar]:
-        """Times run from the start of the anchor's frame."""
+        """Return a variable for the start of each item; times count from the start of the anchor's frame."""
         earliest, latest = self.windows.earliest.tolist(), self.windows.latest.tolist()
         return [
             model.new_int_var(earliest[i], latest[i], f"s{q}.{i - self.first[q]}")
@@ -80,7 +83,11 @@ class Variables(OpenOrders):
         ]
 
     def _frame(self, model: cp_model.CpModel, device: int) -> cp_model.IntVar | int:
-        """Return when the frame of `device` starts: with its first F, whose queue may be open."""
+        """Return when the frame of `device` starts, in ticks or as a variable.
+
+        It starts with the first F of the device. A new variable is needed only where it is open which queue
+        has that F.
+        """
         if not self.windows.floating:
             return 0
         heads = [q for q in self.on[device] if self.queues[q].kind is OpKind.F]
@@ -91,7 +98,7 @@ class Variables(OpenOrders):
         return self._open_frames.setdefault(device, model.new_int_var(earliest, latest, f"frame{device}"))
 
     def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
-        """Return when the message of each item leaves, for the links on which one may have to wait."""
+        """Return for each item whose message may have to wait for a link when that message leaves."""
         return {
             i: model.new_int_var(
                 self.start[i].proto.domain[0] + self.queues[q].duration,

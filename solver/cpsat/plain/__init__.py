@@ -1,1 +1,1 @@
-"""The plain formulation: start times and intervals."""
+"""The plain model: start times and intervals of operations."""

@@ -1,4 +1,4 @@
-"""The constraint families of the plain formulation."""
+"""The constraints of the plain model, one method for each family."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .variables import KINDS, Variables, receiver
 
 
 class Constraints:
-    """Adds the constraints of the model, one method per family.
+    """Adds the constraints of the model, one method for each family.
 
     Parameters
     ----------
     model
-        Receives the constraints.
+        The CP-SAT model that receives the constraints.
     instance
         The problem.
     variables
-        Its variables.
+        The variables of the CP-SAT model.
     fifo
-        Whether microbatches of one route may be run in sequence at every stage.
+        Whether to require that microbatches of one route run in sequence at every stage.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Constraints:
         self.variables, self.start, self.interval = variables, variables.start, variables.interval
 
     def add_constraints(self) -> None:
-        """Add all families."""
+        """Add the constraints of all families."""
         self.forward_dependency()
         self.backward_dependency()
         self.weight_dependency()
@@ -45,13 +45,13 @@ class Constraints:
             self.first_in_first_out()
 
     def forward_dependency(self) -> None:
-        """F follows F of the previous stage."""
+        """Require that F follows the F of the previous stage."""
         for m in range(self.instance.microbatches):
             for s in range(1, self.instance.stages):
                 self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
 
     def backward_dependency(self) -> None:
-        """B follows B of the next stage, and at the last stage its F."""
+        """Require that B follows the B of the next stage, and at the last stage its F."""
         last = self.instance.stages - 1
         for m in range(self.instance.microbatches):
             self._follows(Operation(OpKind.F, last, m), Operation(OpKind.B, last, m))
@@ -59,13 +59,17 @@ class Constraints:
                 self._follows(Operation(OpKind.B, s + 1, m), Operation(OpKind.B, s, m))
 
     def weight_dependency(self) -> None:
-        """W follows its own B."""
+        """Require that W follows its own B."""
         for m in range(self.instance.microbatches):
             for s in range(self.instance.stages):
                 self._follows(Operation(OpKind.B, s, m), Operation(OpKind.W, s, m))
 
     def busy_links(self) -> None:
-        """Messages leave in the sequence of their operations, `occupancy` apart on one link, then arrive."""
+        """Require that messages on one link leave in the sequence of their operations, one occupancy apart.
+
+        A message leaves no earlier than its operation ends, and the receiving operation starts after the
+        message has arrived.
+        """
         departure = self.variables.departure
         for op, leaves in departure.items():
             self.model.add(leaves >= self.start[op] + self.instance.duration(op.kind, op.stage))
@@ -77,12 +81,12 @@ class Constraints:
             self._leave_in_turn(second, first, ~literal)
 
     def no_overlap(self) -> None:
-        """A device runs one operation at a time."""
+        """Require that a device runs one operation at a time."""
         for device in range(self.instance.devices):
             self.model.add_no_overlap(self.interval[op] for op in self._on(device))
 
     def memory(self) -> None:
-        """Memory is within the device's limit at every instant."""
+        """Require that the memory of a device is within its limit at every time."""
         for device in range(self.instance.devices):
             limit = self.instance.memory_limit(device)
             if limit is None:
@@ -96,7 +100,7 @@ class Constraints:
             )
 
     def first_in_first_out(self) -> None:
-        """Microbatches of one route keep their sequence in every kind and stage."""
+        """Require that microbatches of one route run in sequence in every kind and stage."""
         for kind in KINDS:
             for s in range(self.instance.stages):
                 took = self.instance.duration(kind, s)
@@ -129,10 +133,10 @@ class Constraints:
         return self.instance.memory_delta(op.kind, op.stage)
 
     def _change_time(self, op: Operation) -> cp_model.LinearExprT:
-        """F takes memory at its start, B and W give it back at their end."""
+        """Return when an operation changes memory: an F at its start, a B or W at its end."""
         start = self.start[op]
         return start if op.kind is OpKind.F else start + self.instance.duration(op.kind, op.stage)
 
     def _least(self, held: list[Operation]) -> int:
-        """No level is lower; the reservoir wants a number."""
+        """Return a number that the memory never falls below, as CP-SAT's reservoirs need one."""
         return sum(min(0, self._delta(op)) for op in held)

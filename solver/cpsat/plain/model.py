@@ -1,4 +1,4 @@
-"""The plain model: start times, no-overlap, reservoirs."""
+"""The *plain* model: start times and intervals of operations, whose memory CP-SAT tracks as reservoirs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from .variables import Variables
 
 
 class PlainModel:
-    """Find the cheapest schedule of cost at most `horizon`.
+    """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
     Parameters
     ----------
     instance
         The problem.
     horizon
-        The cost of a known schedule.
+        The cost of a known schedule, in ticks.
     lower_bound
-        A proven bound of the cost.
+        A proven bound of the cost, in ticks.
     fifo
-        Whether microbatches of one route may be run in sequence at every stage.
+        Whether to require that microbatches of one route run in sequence at every stage.
 
     Notes
     -----
-    Where each device has its own span, times need not exceed twice the horizon: the device that starts
-    first ends within it; the last B of a microbatch there follows its F's on all devices, so every
-    device starts within the horizon, and ends within the next.
+    Where each device has a span of its own, times need not exceed twice the horizon. The device that starts
+    first ends within one horizon. The last B of a microbatch there follows the F's of that microbatch on all
+    devices. So every device starts within the first horizon, and ends within the second.
     """
 
     def __init__(self, instance: Instance, horizon: int, lower_bound: int, *, fifo: bool) -> None:
@@ -47,11 +47,11 @@ class PlainModel:
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """Start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence that `order` takes."""
         return list(self.variables.start.values())
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Hint a complete schedule whose backwards are split."""
+        """Hint a complete schedule whose backwards are split, and its cost in ticks."""
         origin = int(schedule.start.min())
         for device, operations in enumerate(schedule.order.to_lists()):
             times = (schedule.start[schedule.order.rows(device)] - origin).tolist()
@@ -75,7 +75,7 @@ class PlainModel:
             self.model.add_hint(literal, end[first] < end[second])
 
     def order(self, start: list[int]) -> Order:
-        """Return the order of the operations from their start times."""
+        """Return the order of the operations, given their start times in ticks."""
         devices: list[list[tuple[int, Operation]]] = [[] for _ in range(self.instance.devices)]
         for op, time in zip(self.variables.start, start, strict=True):
             devices[self.instance.device(op.stage, op.microbatch)].append((time, op))

@@ -1,4 +1,4 @@
-"""The objective of the plain formulation."""
+"""The objective of the plain model: the cost, which no span is longer than."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .variables import Variables
 def bound_spans(
     model: cp_model.CpModel, instance: Instance, variables: Variables, cost: cp_model.LinearExprT
 ) -> None:
-    """Keep the makespan, or the span of every device, at most `cost`.
+    """Require that the makespan, or the span of every device, is at most `cost`.
 
-    A device's first operation is an F and its last one a W. The makespan counts from time 0.
+    Rows for F's and W's are enough, because the first operation of a device is an F and its last one a W. The
+    makespan counts from time 0.
     """
     for op, start in variables.start.items():
         begin = variables.begin[instance.device(op.stage, op.microbatch)]

@@ -1,4 +1,4 @@
-"""Variables of the plain formulation: start times, intervals, and departures over busy links."""
+"""The variables of the plain model: start times and intervals of operations, and departures of messages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
 
 class Variables:
-    """Start times and intervals by operation, and the time at which each device begins.
+    """The variables of the plain model.
 
-    Where messages may have to wait for a link: the operations that send over each such link, when their
-    messages leave, and for each two of them whether the first runs before the second.
+    They are the start time and the interval of each operation, and the time at which each device begins. For
+    links on which messages may have to wait, they are also the times at which messages leave, and for each
+    two operations that send over such a link whether the first runs before the second.
 
     Parameters
     ----------
     model
-        Receives the variables.
+        The CP-SAT model that receives the variables.
     instance
         The problem.
     latest
-        No operation needs to end later than this.
+        A time in ticks by which all operations can have ended.
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance, latest: int) -> None:
