@@ -36,6 +36,11 @@ class Shaver:
     ----------
     feasible
         False as soon as the windows are contradictory: no schedule keeps their horizon.
+    steps
+        How many items the propagation of one supposition may work on in the next sweep.
+    exhausted
+        Shape (items,), true for items about which every supposition stands after propagation to the end.
+        More steps say nothing new about such an item until a window changes, so sweeps pass it over.
     """
 
     def __init__(self, windows: Windows, threads: int = 1) -> None:
@@ -43,10 +48,13 @@ class Shaver:
         self.feasible = windows.feasible
         self.steps = _FIRST_STEPS
         self._fruitful = np.ones(len(windows.arrays.queue), np.bool_)
+        self.exhausted = ~self._fruitful
         self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 
     def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
         """Shave until the deadline; True when refuted, False when nothing more follows, else None.
+
+        Nothing more follows when all items are exhausted, or when the most thorough sweep has ended.
 
         Parameters
         ----------
@@ -55,7 +63,7 @@ class Shaver:
         thorough
             End as well before sweeps that work on more items for one supposition.
         """
-        while self.feasible and self.steps <= thorough:
+        while self.feasible and self.steps <= thorough and not self.exhausted.all():
             open_before = self.windows.undecided
             if not self.sweep(budget):
                 return None if self.feasible else True
@@ -72,13 +80,17 @@ class Shaver:
                 if budget.left <= 0:
                     return False
                 jobs = [
-                    pool.submit(shave, self.windows.arrays, state, part, self.steps, self._fruitful)
+                    pool.submit(
+                        shave, self.windows.arrays, state, part, self.steps, self._fruitful, self.exhausted
+                    )
                     for state, part in zip(self._states, parts, strict=True)
                 ]
                 stand = [job.result() for job in jobs]
                 if not all(stand) or not self._meet(budget):
                     self.feasible = False
                     return False
+                if any(self._fruitful[part].any() for part in parts):
+                    self.exhausted[:] = False
         return True
 
     def _parts(self) -> Iterator[list[Ints]]:
