@@ -188,6 +188,17 @@ def test_what_is_exhausted_is_passed_over_without_loss(threads: int) -> None:
     assert worked[Shaver] < 0.6 * worked[Forgetful]
 
 
+def test_a_decision_ends_what_is_known_of_other_items() -> None:
+    instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+    shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + 8))
+    before = shaver.windows.undecided
+    assert shaver.sweep(UNLIMITED)
+    assert shaver.windows.undecided < before
+    assert not shaver.exhausted.any()
+    assert shaver.run(UNLIMITED) is False
+    assert shaver.exhausted.all()
+
+
 def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:
     queues = queues_of(v_instance(3, 4, (10, 12, 8, 1), table_memory(3)))
     arrays = arrays_of(queues, 500)
