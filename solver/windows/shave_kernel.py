@@ -19,13 +19,15 @@ from .agenda_kernel import clear
 from .decide_kernel import exclude, suppose
 from .propagate_kernel import propagate
 from .queue_arrays import QueueArrays
-from .window_state_kernel import RECORDING, WindowState, undo
+from .window_state_kernel import LENGTH, RECORDING, WindowState, undo
 
 _ALL = 2**60
 
 
 @compiled
-def shave(arrays: QueueArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools) -> bool:
+def shave(
+    arrays: QueueArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools, exhausted: Bools
+) -> bool:
     """Shave the open orders of some items.
 
     Parameters
@@ -39,29 +41,41 @@ def shave(arrays: QueueArrays, state: WindowState, items: Ints, steps: int, frui
         most contradictions come early.
     fruitful
         Shape (N,) for all N items; receives whether an order of each shaved item was decided.
+    exhausted
+        Shape (all items,), true where every supposition about the item is known to stand in these windows,
+        whatever `steps` is. Such an item is passed over as long as no order is decided here. Receives what
+        is known of the items looked at; a decision about a later item makes that out of date.
 
     Returns
     -------
     bool
         False on a contradiction, when no schedule lies in the windows.
     """
+    changed = False
     for item in items:
         fruitful[item] = False
+        if exhausted[item] and not changed:
+            continue
+        exhausted[item] = True
         queue = arrays.queue[item]
         for k in range(arrays.held[arrays.device[queue]]):
             if k == arrays.local[queue]:
                 continue
             for follows in (True, False):
-                found = _shave_side(arrays, state, item, k, follows, steps)
+                found, ended = _shave_side(arrays, state, item, k, follows, steps)
                 if found < 0:
                     return False
                 if found > 0:
-                    fruitful[item] = True
+                    changed = fruitful[item] = True
+                if found > 0 or not ended:
+                    exhausted[item] = False
     return True
 
 
 @compiled
-def _shave_side(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
+def _shave_side(
+    arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int
+) -> tuple[int, bool]:
     """Shave the open orders of an item and the device's k-th queue until a supposition is not refuted.
 
     Each supposition is that all open items of the queue follow the item, or that all of them precede it.
@@ -70,12 +84,16 @@ def _shave_side(arrays: QueueArrays, state: WindowState, item: int, k: int, foll
     -------
     int
         The number of suppositions that were refuted; -1 if no schedule lies in the windows.
+    bool
+        Whether the propagation of the supposition that stands came to its end: no larger number of steps
+        refutes it then.
     """
-    decided = 0
+    decided, ended = 0, True
     while state.before[item, k] < state.after[item, k]:
         state.counter[RECORDING] = 1
         suppose(arrays, state, item, k, follows)
         stands = propagate(arrays, state, steps)
+        ended = state.counter[LENGTH] == 0
         clear(state)
         undo(state)
         if stands:
@@ -83,5 +101,5 @@ def _shave_side(arrays: QueueArrays, state: WindowState, item: int, k: int, foll
         decided += 1
         exclude(arrays, state, item, k, follows)
         if not propagate(arrays, state, _ALL):
-            return -1
-    return decided
+            return -1, ended
+    return decided, ended

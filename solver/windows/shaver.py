@@ -38,7 +38,10 @@ class Shaver:
     feasible
         False as soon as the windows are contradictory, so that no schedule costs at most their horizon.
     steps
-        The number of items that the propagation of one supposition may work on.
+        The number of items that the propagation of one supposition may work on in the next sweep.
+    exhausted
+        Shape (items,), true for items about which every supposition stands after propagation to the end.
+        More steps say nothing new about such an item until a window changes, so sweeps pass it over.
     """
 
     def __init__(self, windows: Windows, threads: int = 1) -> None:
@@ -46,10 +49,13 @@ class Shaver:
         self.feasible = windows.feasible
         self.steps = _FIRST_STEPS
         self._fruitful = np.ones(len(windows.arrays.queue), np.bool_)
+        self.exhausted = ~self._fruitful
         self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 
     def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
         """Shave until the windows are contradictory, nothing more follows, or time is up.
+
+        Nothing more follows when all items are exhausted, or when the most thorough sweep has ended.
 
         Parameters
         ----------
@@ -64,7 +70,7 @@ class Shaver:
         bool or None
             True if the windows are contradictory, False if no sweep finds more, None if time is up.
         """
-        while self.feasible and self.steps <= thorough:
+        while self.feasible and self.steps <= thorough and not self.exhausted.all():
             open_before = self.windows.undecided
             if not self.sweep(budget):
                 return None if self.feasible else True
@@ -89,13 +95,17 @@ class Shaver:
                 if budget.left <= 0:
                     return False
                 jobs = [
-                    pool.submit(shave, self.windows.arrays, state, part, self.steps, self._fruitful)
+                    pool.submit(
+                        shave, self.windows.arrays, state, part, self.steps, self._fruitful, self.exhausted
+                    )
                     for state, part in zip(self._states, parts, strict=True)
                 ]
                 stand = [job.result() for job in jobs]
                 if not all(stand) or not self._meet(budget):
                     self.feasible = False
                     return False
+                if any(self._fruitful[part].any() for part in parts):
+                    self.exhausted[:] = False
         return True
 
     def _parts(self) -> Iterator[list[Ints]]:

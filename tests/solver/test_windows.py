@@ -1,5 +1,9 @@
 """Windows hold: every schedule lies inside the windows of its own cost, however they were shaved."""
 
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
 import numpy as np
 import pytest
 from brute_force import optimum
@@ -14,9 +18,10 @@ from exact_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
-from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import DeadlockError, NoScheduleError
 from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
@@ -25,7 +30,7 @@ from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
 from tightpipe.solver.windows.queue_arrays import arrays_of
-from tightpipe.solver.windows.window_state_kernel import STEPS, open_state
+from tightpipe.solver.windows.window_state_kernel import STEPS, copy_of, open_state
 
 
 def item_starts(schedule: Schedule) -> np.ndarray:
@@ -56,14 +61,20 @@ def assert_contains(windows: Windows, schedule: Schedule) -> None:
                 assert windows.before[item, k] <= preceding <= windows.after[item, k]
 
 
-def check(instance: Instance, schedule: Schedule, threads: int = 1) -> None:
-    assert validate(instance, schedule) == []
-    windows = windows_of(queues_of(instance), cost(schedule))
+@lru_cache(maxsize=64)
+def narrowed(instance: Instance, horizon: int) -> tuple[Windows, Windows]:
+    """Windows before and after shaving, once for all schedules of an instance that cost the same."""
+    windows = windows_of(queues_of(instance), horizon)
     assert windows.feasible
-    assert_contains(windows, schedule)
-    shaver = Shaver(windows, threads)
-    assert shaver.run(UNLIMITED) is False
-    assert_contains(windows, schedule)
+    shaved = replace(windows, state=copy_of(windows.state))
+    assert Shaver(shaved).run(UNLIMITED) is False
+    return windows, shaved
+
+
+def check(instance: Instance, schedule: Schedule) -> None:
+    assert validate(instance, schedule) == []
+    for windows in narrowed(instance, cost(schedule)):
+        assert_contains(windows, schedule)
 
 
 @settings(max_examples=150, deadline=None)
@@ -150,6 +161,42 @@ def test_shaving_alone_proves_optima(devices: int, microbatches: int, bubble: in
     instance = v_instance(devices, microbatches, (3, 3, 2, 0), table_memory(devices))
     shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + bubble - 1))
     assert shaver.run(UNLIMITED) is True
+
+
+class Forgetful(Shaver):
+    """Looks at every item again in each sweep, to the last one, whatever is known of it."""
+
+    def sweep(self, budget: Budget) -> bool:
+        ended = super().sweep(budget)
+        self.exhausted[:] = False
+        return ended
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_exhausted_is_passed_over_without_loss(threads: int) -> None:
+    worked, ended_early = {Shaver: 0, Forgetful: 0}, 0
+    for line, room in product(known_optima()[5::200], (-1, 0, 3)):
+        queues, found = queues_of(small_instance(line.seed)), []
+        for kind in worked:
+            windows = windows_of(queues, line.optimum + room)
+            shaver = kind(windows, threads)
+            found.append((shaver.run(UNLIMITED), windows.state.value.tolist()))
+            worked[kind] += windows.state.counter[STEPS]
+            ended_early += shaver.feasible and shaver.exhausted.all()
+        assert found[0] == found[1], (line, room)
+    assert ended_early
+    assert worked[Shaver] < 0.6 * worked[Forgetful]
+
+
+def test_a_decision_ends_what_is_known_of_other_items() -> None:
+    instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+    shaver = Shaver(windows_of(queues_of(instance), instance.work(0) + 8))
+    before = shaver.windows.undecided
+    assert shaver.sweep(UNLIMITED)
+    assert shaver.windows.undecided < before
+    assert not shaver.exhausted.any()
+    assert shaver.run(UNLIMITED) is False
+    assert shaver.exhausted.all()
 
 
 def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:
