@@ -134,6 +134,8 @@ def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
     counted = json.loads(done.stdout)
     assert counted["loops"] > 50
     assert counted["misses"] == {}
+    (stamp,) = cache.rglob("complete.json")
+    assert counted["called"] == json.loads(stamp.read_text())  # none was left out, so that none missed unseen
 
 
 def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
