@@ -156,6 +156,18 @@ print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures)
     assert late == "[]"
 
 
+def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
+    code = """
+from tightpipe.cli import filling
+from tightpipe.kernels.compiled import LOOPS
+called = filling.compile_ahead()
+print(len(called), sum(len(loop.signatures) for loop in LOOPS))
+"""
+    called, loaded = map(int, python(code).split())
+    assert called > 10
+    assert loaded == 0
+
+
 DEPARTURE = """
 import numpy as np
 from tightpipe.explain.arrivals_kernel import departures

@@ -23,7 +23,7 @@ from typing import IO
 
 import psutil
 
-from ...solving.ensure_compiled import ensure_compiled
+from ...solving.ensure_compiled import compile_ahead
 from .row import Value
 
 _GIB = 2**30
@@ -135,7 +135,7 @@ def run_guarded(
     idle
         Where to take a process from, and to keep it after a heuristic; None for a process of its own.
     """
-    ensure_compiled()  # here, so that a solve on a new machine does not spend its hard limit on it
+    compile_ahead()  # here, so that a solve on a new machine does not spend its hard limit on it
     answers = _Answers()
     with _process(idle, answers, limits) as process:
         popen = process.popen
