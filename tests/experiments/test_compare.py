@@ -27,7 +27,7 @@ TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SETTINGS = "toy-4x8,6.2B-8x24,1.5B-8x24,6.2B-8x24-swapped"
 
 
-def command(output: Path, *more: str, seconds: str = "2") -> list[str]:
+def command(output: Path, *more: str, seconds: str = "1") -> list[str]:
     chosen = ["--settings", SETTINGS, "--time-limit", seconds, "--workers", "1"]
     return [TIGHTPIPE, "compare", *chosen, "-o", str(output), *more]
 
@@ -59,14 +59,14 @@ def test_a_killed_run_continues_without_loss_or_duplicates(tmp_path: Path) -> No
     assert 3 <= len(kept) < 8
     with table.open("a") as file:
         file.write("6.2B-8x24,8,24,29")  # a row that the kill tore
-    done = subprocess.run(command(table, "--json"), capture_output=True, text=True)
+    done = call(*command(table, "--json")[1:])
     assert done.returncode == 0, done.stderr
     rows = read(table)
     assert rows[: len(kept)] == kept
     expected = [(s, m) for s in SETTINGS.split(",") for m in ("greedy-v", "best")]
     assert [(r["setting"], r["method"]) for r in rows] == expected
     assert len(json.loads(done.stdout)["rows"]) == 8
-    again = subprocess.run(command(table), capture_output=True, text=True)
+    again = call(*command(table)[1:])
     assert "8 rows, 8 of them already in" in again.stderr
     assert read(table) == rows
 
@@ -74,7 +74,7 @@ def test_a_killed_run_continues_without_loss_or_duplicates(tmp_path: Path) -> No
 def test_rows_hold_together(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = ["--settings", "toy-4x8", "--memory", "2p,3p", "--time-limit", "5", "-o", str(table)]
-    done = subprocess.run([TIGHTPIPE, "compare", *arguments], capture_output=True, text=True)
+    done = call("compare", *arguments)
     assert done.returncode == 0, done.stderr
     rows = read(table)
     assert [(r["method"], r["m_offset"], r["bubble"]) for r in rows[:2]] == [
@@ -101,7 +101,7 @@ def test_busy_links_show_what_contention_costs(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = ["--settings", "toy-4x8", "--methods", "greedy-v,list", "-o", str(table)]
     for more in ([], ["--link-occupancy", "9"]):
-        subprocess.run([TIGHTPIPE, "compare", *arguments, *more], check=True, capture_output=True)
+        assert call("compare", *arguments, *more).returncode == 0
     rows = read(table)
     assert [r["setting"] for r in rows] == ["toy-4x8"] * 2 + ["toy-4x8 link 9"] * 2
     assert int(rows[2]["cost"]) > int(rows[0]["cost"])
@@ -112,7 +112,7 @@ def test_every_heuristic_is_compared_on_the_same_model(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     names = [name for name, method in METHODS.items() if method.kind == "heuristic"]
     arguments = ["--settings", "toy-4x8", "--memory", "5p", "--methods", ",".join(names), "-o", str(table)]
-    done = subprocess.run([TIGHTPIPE, "compare", *arguments], capture_output=True, text=True)
+    done = call("compare", *arguments)
     assert done.returncode == 0, done.stderr
     rows = read(table)
     assert [r["method"] for r in rows] == names
@@ -124,7 +124,7 @@ def test_fresh_keeps_the_old_rows_aside(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = ["--settings", "toy-4x8", "--methods", "greedy-v", "-o", str(table)]
     for more in ([], ["--fresh"]):
-        subprocess.run([TIGHTPIPE, "compare", *arguments, *more], check=True, capture_output=True)
+        assert call("compare", *arguments, *more).returncode == 0
     assert len(read(table)) == len(read(tmp_path / "table.csv.bak")) == 1
 
 

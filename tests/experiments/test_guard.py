@@ -16,7 +16,7 @@ from experiments.sweeps import INSTANCE, wait_until
 
 from tightpipe.core.validate import validate
 from tightpipe.experiments.sweep import guarded_process
-from tightpipe.experiments.sweep.guarded_process import Limits, run_guarded
+from tightpipe.experiments.sweep.guarded_process import Limits, idle_processes, run_guarded
 from tightpipe.experiments.sweep.schedule_bytes import unpack
 
 GENEROUS = Limits(seconds=300, memory=None, threads=1)
@@ -67,6 +67,64 @@ def test_limits_kill_the_solve(limits: Limits, said: str) -> None:
     assert values["state"] == "failed"
     assert said in str(values["error"])
     assert children() == []
+
+
+def test_a_process_runs_one_heuristic_after_another() -> None:
+    with idle_processes() as idle:
+        outcomes, processes = [], set()
+        for method in ("greedy-v", "list", "no-such-method", "list"):
+            outcomes.append(run_guarded(payload(method), GENEROUS, idle=idle))
+            processes.add(tuple(process.popen.pid for process in idle))
+        assert len(processes) == 3  # that of the first two, none after a fault, and another one
+        assert outcomes[3].schedule == outcomes[1].schedule == run_guarded(payload("list"), GENEROUS).schedule
+        assert [outcome.values["state"] for outcome in outcomes] == ["done", "done", "failed", "done"]
+        assert len(children()) == 1
+    assert children() == []
+
+
+@pytest.mark.parametrize(
+    ("solve", "limits"),
+    [
+        (payload("cpsat", time_limit=0.0), GENEROUS),
+        (payload("greedy-v", shown=INSTANCE), GENEROUS),  # a solver judges it
+        (payload("greedy-v"), Limits(seconds=300, memory=0.25, threads=1)),  # half of the limit is in use
+    ],
+)
+def test_a_process_that_may_hold_something_is_not_used_again(solve: str, limits: Limits) -> None:
+    with idle_processes() as idle:
+        assert run_guarded(solve, limits, idle=idle).values["state"] == "done"
+        assert idle == []
+
+
+def test_an_idle_process_that_has_died_is_replaced() -> None:
+    with idle_processes() as idle:
+        run_guarded(payload("list"), GENEROUS, idle=idle)
+        idle[0].popen.kill()
+        idle[0].popen.wait()
+        assert run_guarded(payload("list"), GENEROUS, idle=idle).values["state"] == "done"
+
+
+def test_a_heuristic_loads_no_solver_and_nothing_to_show_results() -> None:
+    heavy = (
+        "ortools",
+        "highspy",
+        "pulp",
+        "pandas",
+        "scipy",
+        "matplotlib",
+        "rich",
+        "click",
+        "psutil",
+        "sqlite3",
+    )
+    code = f"""
+import sys
+from tightpipe.experiments.sweep import child
+child._answer({json.loads(payload("greedy-v"))}, lambda **_: None)
+print([name for name in {heavy} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_a_crash_is_an_outcome() -> None:

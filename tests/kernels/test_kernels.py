@@ -134,6 +134,8 @@ def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
     counted = json.loads(done.stdout)
     assert counted["loops"] > 50
     assert counted["misses"] == {}
+    (stamp,) = cache.rglob("complete.json")
+    assert counted["called"] == json.loads(stamp.read_text())  # none was left out, so that none missed unseen
 
 
 def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
@@ -152,6 +154,18 @@ print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures)
     loaded, late = python(code, NUMBA_CACHE_DIR=str(cache)).split(maxsplit=1)
     assert int(loaded) > 10
     assert late == "[]"
+
+
+def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
+    code = """
+from tightpipe.cli import filling
+from tightpipe.kernels.compiled import LOOPS
+called = filling.compile_ahead()
+print(len(called), sum(len(loop.signatures) for loop in LOOPS))
+"""
+    called, loaded = map(int, python(code).split())
+    assert called > 10
+    assert loaded == 0
 
 
 DEPARTURE = """

@@ -13,7 +13,7 @@ from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.store import Store, open_store
 from ..experiments.sweep.task import Task
 from ..experiments.table import Solve, Table
-from ..solving.ensure_compiled import ensure_compiled
+from ..solving.ensure_compiled import compile_ahead
 from .sweep_bar import sweep_bar
 
 
@@ -38,7 +38,7 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[s
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {table.path}", file=sys.stderr)
     if not todo:
         return []
-    ensure_compiled()  # here, so that no solve has to wait for it
+    compile_ahead()  # here, so that no solve has to wait for it
     with open_store(None) as store:
         store.enrol(todo)
         _run(store, table, hard_limit)

@@ -32,7 +32,7 @@ from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
-from ..solving.ensure_compiled import ensure_compiled
+from ..solving.ensure_compiled import compile_ahead
 from ..terminal.console import show_json, show_pairs
 from .common import cli, json_option
 from .sweep_bar import duration, sweep_bar, title
@@ -101,7 +101,7 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
             if engine == "local":
-                ensure_compiled()  # otherwise the first solves would spend their time limit on it
+                compile_ahead()  # otherwise the first solves would spend their time limit on it
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:

@@ -25,7 +25,7 @@ def ensure_compiled() -> None:
     Whatever is timed must come after this call. Of several processes that find the cache empty at the same
     time, the first compiles and the others wait for it.
     """
-    for name in _called() - _loaded:
+    for name in compile_ahead() - _loaded:
         loop = _loops().get(name)
         if loop is not None:
             _load(loop)
@@ -42,8 +42,14 @@ def _load(loop: Loop) -> None:
 
 
 @cache
-def _called() -> frozenset[str]:
-    """Return the names of the loops that are called from Python, after all of them have been compiled."""
+def compile_ahead() -> frozenset[str]:
+    """Compile all inner loops unless the cache has them, for processes that are started later.
+
+    Returns
+    -------
+    frozenset of str
+        The names of the loops that are called from Python; empty where numba is told not to compile.
+    """
     from ..kernels.cache import cache_folder, is_disabled, remove_old_folders  # imported late: loads numba
 
     if is_disabled():

@@ -1,7 +1,9 @@
-"""This program runs one solve: it reads a task from standard input and writes JSON lines to standard output.
+"""This program runs solves: it reads tasks from standard input and writes JSON lines to standard output.
 
-Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end, ``{"values": ..., "schedule": ...,
-"cpu_seconds": ...}``.
+Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values": ...,
+"schedule": ..., "cpu_seconds": ..., "ready": ...}``. After a heuristic the process is ready for another task,
+because starting Python and loading compiled loops takes much longer than most heuristics. Any other method
+may leave threads and memory behind, so the process ends after it.
 Standard input stays open while the parent lives; when it closes, this process ends itself and all
 that it has started, so that a killed sweep leaves nothing behind.
 """
@@ -14,7 +16,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import IO, Any
 
 from ...core.errors import InputError
@@ -47,26 +51,44 @@ _RESULTS = (
 
 
 def main() -> None:
-    """Run the task that is read from standard input, and write its progress and its result."""
+    """Run the tasks of standard input, up to the first that is no heuristic."""
+    tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
     with _answers() as answers:
-        data = json.loads(sys.stdin.readline())
-        threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
         def tell(**line: Any) -> None:
             answers.write(json.dumps(line) + "\n")
             answers.flush()
 
         try:
-            _load(data["method"])
-            before = _cpu_seconds()
-            result = _run(data, lambda entry: tell(trace=_entry(entry)))
-            spent = _cpu_seconds() - before
-            raise_again(result.reason)  # a solve that a signal to this process ended early has no result
+            while _answer(tasks.get(), tell):
+                pass
         except InputError as error:  # the parent takes the last line of standard error as the reason
             sys.exit(str(error))
         except KeyboardInterrupt:
             sys.exit("ended by a signal")
-        tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent)
+
+
+def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:
+    """Read tasks until the parent is gone, and then end this process and all that it has started."""
+    # not sys.stdin, which Python could not close at its end while this thread reads it
+    with os.fdopen(os.dup(0)) as lines:
+        for line in lines:
+            tasks.put(json.loads(line))
+    os.killpg(0, signal.SIGKILL)  # the parent made this process the leader of a group
+
+
+def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
+    """Run a task, tell what comes of it, and return whether the process is ready for another one."""
+    _load(data["method"])
+    before = _cpu_seconds()
+    result = _run(data, lambda entry: tell(trace=_entry(entry)))
+    spent = _cpu_seconds() - before
+    raise_again(result.reason)  # what a signal ended early, sent to this process alone, is no result
+    # what is shown other costs than the true ones is judged by a solver
+    ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
+    tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent, ready=ready)
+    return ready
 
 
 def _load(method: str) -> None:
@@ -85,12 +107,6 @@ def _answers() -> IO[str]:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers
-
-
-def _end_with_the_parent() -> None:
-    while os.read(0, 1024):
-        pass
-    os.killpg(0, signal.SIGKILL)  # the parent made this process the leader of a group
 
 
 def _run(data: dict[str, Any], progress: Any) -> Result:

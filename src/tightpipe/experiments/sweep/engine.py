@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import InputError, StoppedError
-from .guarded_process import Limits, Outcome, run_guarded
+from .guarded_process import Limits, Outcome, idle_processes, run_guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ def local_engine(workers: int | None) -> EngineContext:
     def start(limits: Limits) -> Iterator[Engine]:
         count = workers or workers_that_fit(limits.threads)
         stop = threading.Event()
-        with ThreadPoolExecutor(count) as executor:
+        with idle_processes() as idle, ThreadPoolExecutor(count) as executor:
             try:
                 yield Engine(
-                    lambda payload: executor.submit(run_guarded, payload, limits, stop), lambda: count
+                    lambda payload: executor.submit(run_guarded, payload, limits, stop, idle), lambda: count
                 )
             finally:
                 stop.set()  # ends the solves, so that leaving the executor does not take long

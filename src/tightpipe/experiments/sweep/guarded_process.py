@@ -1,4 +1,7 @@
-"""A solve runs in a process of its own, which is killed when it takes too much memory or time."""
+"""A solve in a process apart that is killed when it takes too much memory or time.
+
+A process that has run a heuristic waits for the next solve, if there is somewhere to keep it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from typing import IO
 
 import psutil
 
-from ...solving.ensure_compiled import ensure_compiled
+from ...solving.ensure_compiled import compile_ahead
 from .row import Value
 
 _GIB = 2**30
@@ -73,9 +76,11 @@ class _Answers:
     values: dict[str, Value] | None = None
     schedule: bytes | None = None
     cpu_seconds: float | None = None
+    ready: bool = False  # whether the process waits for another task
 
     def read(self, stream: IO[str]) -> None:
-        for line in stream:
+        """Read up to the last answer of a task, or to the end of the process."""
+        while not self.ready and (line := stream.readline()):
             answer = json.loads(line)
             if "trace" in answer:
                 self.trace.append(answer["trace"])
@@ -83,23 +88,64 @@ class _Answers:
             self.values, self.cpu_seconds = answer["values"], answer["cpu_seconds"]
             packed = answer["schedule"]
             self.schedule = None if packed is None else base64.b64decode(packed)
+            self.ready = answer["ready"]
 
 
-def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = None) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process for solves, and the file of what it writes to standard error."""
+
+    popen: subprocess.Popen[str]
+    complaints: IO[str]
+
+    def end(self) -> None:
+        """Leave none of its group behind."""
+        with self.popen, self.complaints:
+            _kill(self.popen)
+
+
+Idle = list[_Process]
+"""Processes that have run heuristics and wait for another solve."""
+
+
+@contextmanager
+def idle_processes() -> Iterator[Idle]:
+    """Keep processes for the solves of the block, and end them with it."""
+    idle: Idle = []
+    try:
+        yield idle
+    finally:
+        for process in idle:
+            process.end()
+
+
+def run_guarded(
+    payload: str, limits: Limits, stop: threading.Event | None = None, idle: Idle | None = None
+) -> Outcome:
     """Run a task's payload in a new process; whatever happens to the process becomes an outcome.
 
-    The process is killed at the limits, or when `stop` is set.
+    Parameters
+    ----------
+    payload
+        The task, as one line of JSON.
+    limits
+        When its process is killed.
+    stop
+        Setting it kills the process.
+    idle
+        Where to take a process from, and to keep it after a heuristic; None for a process of its own.
     """
-    ensure_compiled()  # here, so that on a new machine compiling is not within the hard limit
+    compile_ahead()  # here, so that on a new machine compiling is not within the hard limit
     answers = _Answers()
-    with tempfile.TemporaryFile("w+", errors="replace") as complaints, _process(complaints) as process:
-        assert process.stdout is not None
-        reader = threading.Thread(target=answers.read, args=(process.stdout,))
+    with _process(idle, answers, limits) as process:
+        popen = process.popen
+        assert popen.stdout is not None
+        reader = threading.Thread(target=answers.read, args=(popen.stdout,))
         reader.start()
-        _tell(process, payload)
-        killed = _watch(process, limits, stop)
+        _tell(popen, payload)
+        killed = _watch(popen, reader, answers, limits, stop)
         reader.join()
-        error = killed or _fault(process.returncode, complaints)
+        error = killed or (None if answers.ready else _fault(popen.returncode, process.complaints))
     where: dict[str, Value] = {
         "trace": json.dumps(answers.trace) if answers.trace else None,
         "host": platform.node(),
@@ -114,9 +160,37 @@ def run_guarded(payload: str, limits: Limits, stop: threading.Event | None = Non
 
 
 @contextmanager
-def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start the process as the leader of a process group, all of which is killed in the end."""
-    process = subprocess.Popen(
+def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_Process]:
+    """Take an idle process or start one; keep it if it is ready for another solve, else end it."""
+    process = _waiting(idle) or _started()
+    home: Idle | None = None
+    try:
+        yield process
+        # what the process still holds must not bring the next solve to its memory limit
+        if answers.ready and _memory(process.popen.pid) < limits.bytes / 2:
+            home = idle
+    finally:
+        if home is None:
+            process.end()
+        else:
+            home.append(process)
+
+
+def _waiting(idle: Idle | None) -> _Process | None:
+    """Return an idle process that is still alive; None if there is none."""
+    with suppress(IndexError):  # another thread may take the last one
+        while idle:
+            process = idle.pop()
+            if process.popen.poll() is None:
+                return process
+            process.end()
+    return None
+
+
+def _started() -> _Process:
+    """Start a process as the leader of a group."""
+    complaints = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by _Process.end
+    popen = subprocess.Popen(
         [sys.executable, "-m", "tightpipe.experiments.sweep.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -124,11 +198,7 @@ def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
         text=True,
         start_new_session=True,  # Ctrl-C in the terminal is for the sweep, which ends its solves itself
     )
-    with process:
-        try:
-            yield process
-        finally:
-            _kill(process)
+    return _Process(popen, complaints)
 
 
 def _tell(process: subprocess.Popen[str], payload: str) -> None:
@@ -145,15 +215,20 @@ def _tell(process: subprocess.Popen[str], payload: str) -> None:
             process.stdin.close()
 
 
-def _watch(process: subprocess.Popen[str], limits: Limits, stop: threading.Event | None) -> str | None:
-    """Wait until the process has ended; return why it had to be killed, or None if it ended by itself."""
+def _watch(
+    process: subprocess.Popen[str],
+    reader: threading.Thread,
+    answers: _Answers,
+    limits: Limits,
+    stop: threading.Event | None,
+) -> str | None:
+    """Wait for the end of the solve; kill its process where it must be, and say why."""
     deadline, most = time.monotonic() + limits.seconds, limits.bytes
     while True:
-        try:
-            process.wait(_LOOK)
+        reader.join(_LOOK)
+        if not reader.is_alive() and (answers.ready or _has_ended(process)):
             return None
-        except subprocess.TimeoutExpired:
-            reason = None
+        reason = None
         if stop is not None and stop.is_set():
             reason = "stopped"
         elif time.monotonic() > deadline:
@@ -164,6 +239,13 @@ def _watch(process: subprocess.Popen[str], limits: Limits, stop: threading.Event
             _kill(process)
             process.wait()
             return reason
+
+
+def _has_ended(process: subprocess.Popen[str]) -> bool:
+    """Return whether a process that has closed its answers ends within one look."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LOOK)
+    return process.returncode is not None
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
