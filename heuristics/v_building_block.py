@@ -140,7 +140,7 @@ def _earliest_leg(block: Ints, lengths: Sequence[int], leg: int, forms: list[Int
 
 
 def _meet(block: Ints, lengths: Sequence[int]) -> bool:
-    """Return whether two passes of a device take the same time unit when they are repeated every period."""
+    """Return whether two passes of any device collide when the block repeats every `PERIOD` time units."""
     taken = np.vstack(
         [row + part for row, length in zip(block, lengths, strict=False) for part in range(length)]
     )

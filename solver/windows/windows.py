@@ -100,15 +100,18 @@ class Windows:
 
     @property
     def before(self) -> Ints:
-        """Number of items of each queue that surely precede each item, shape (items, queues).
+        """For each item, how many items of each queue of its device precede it at a cost within the horizon.
 
-        Column k stands for the k-th queue of the item's device.
+        The shape is (items, queues of a device); column k stands for the k-th queue of the item's device.
         """
         return self.state.before
 
     @property
     def after(self) -> Ints:
-        """Least rank in each queue that surely follows each item, with the shape and columns of `before`."""
+        """For each item, the least rank in each queue that follows it in every schedule within the horizon.
+
+        The shape and the columns are those of `before`.
+        """
         return self.state.after
 
     @property

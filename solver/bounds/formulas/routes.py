@@ -48,7 +48,7 @@ class Visit:
 
 
 def visits(instance: Instance, device: int) -> list[Visit]:
-    """Return one visit for each route that has a stage on `device`."""
+    """Return a `Visit` for each route that has stages on `device`: these stages and the path times."""
     count = instance.microbatches // len(instance.placement.routes)
     found = []
     for route in instance.placement.routes:

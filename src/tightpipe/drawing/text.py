@@ -115,7 +115,7 @@ Bar = tuple[str, int, int, int, bool]
 
 
 def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:
-    """Yield the bars of each device, in sequence."""
+    """Yield for each device the list of its bars, in the sequence in which they run."""
     kind, _, microbatch = schedule.order.operations.T.tolist()
     letters = [_letter(OpKind(k), v) for k, v in zip(kind, visits(schedule).tolist(), strict=True)]
     begin = ((schedule.start - first) // scale).tolist()

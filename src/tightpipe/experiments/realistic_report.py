@@ -48,8 +48,8 @@ def realistic_markdown(rows: Sequence[Cells]) -> str:
         shares = list(avoided(rows, method).values())
         if shares:
             lines.append(
-                f"Of the greedy's avoidable bubble (above the best bound) {method} avoids "
-                f"{mean(shares):.1%} on average over {len(shares)} instances."
+                f"Of what the greedy costs above the best bound, which is the most that can be avoided, "
+                f"{method} avoids {mean(shares):.1%} on average over {len(shares)} instances."
             )
     instances = _by_instance(rows).values()
     proven = sum(any(row["status"] == "optimal" for row in by_method.values()) for by_method in instances)

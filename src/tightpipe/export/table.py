@@ -31,7 +31,7 @@ def _write(schedule: Schedule) -> str:
 
 
 def _read(text: str) -> Order:
-    """Return the order of a table; operations of a device that have the same times run together."""
+    """Return the `Order` in the text of a CSV table; neighbouring rows with the same times are a pair."""
     rows = list(csv.reader(io.StringIO(text)))
     if not rows or rows[0] != _HEADER:
         shown = ",".join(rows[0]) if rows else ""

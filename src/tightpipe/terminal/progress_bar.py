@@ -80,9 +80,10 @@ class _Bar:
 
 @contextmanager
 def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show the progress of `total` steps until the block ends.
+    """Show the progress of `total` steps on stderr until the block of the `with` statement ends.
 
-    The steps take at most `seconds` together; None means that this is unknown.
+    Yields a bar, whose `begin` and `finish` are called for each step. The steps are expected to take at most
+    `seconds` together; None means that this is unknown.
     """
     with _Bar(total, seconds) as bar:
         yield bar
