@@ -19,11 +19,21 @@ settings.load_profile("tightpipe")
 TESTS = Path(__file__).parent
 IS_CHECKOUT = (TESTS.parent / "src/tightpipe").is_dir()  # a copy of the tests has no source beside it
 BY_NAME = {"browser", "torch"}  # need a browser or PyTorch: make test-browser, make test-torch
+ABOUT_SOURCE = {
+    "docs",
+    "test_exact.py",
+    "test_prose.py",
+}  # read pages, benchmarks or sources when they are imported
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     asked = {part for arg in config.args for part in Path(arg.split("::")[0]).parts}
-    return True if collection_path.name in BY_NAME - asked else None
+    left_out = BY_NAME - asked if IS_CHECKOUT else ABOUT_SOURCE | (BY_NAME - asked)
+    return True if collection_path.name in left_out else None
+
+
+def pytest_report_header() -> list[str]:
+    return [] if IS_CHECKOUT else [f"not collected without the source: {', '.join(sorted(ABOUT_SOURCE))}"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
