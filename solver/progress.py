@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import RLock
 from time import perf_counter
 
 from tightpipe.core.contradiction import refuse_contradiction
@@ -14,6 +15,8 @@ from tightpipe.core.schedule import Schedule
 
 class Incumbent:
     """The *incumbent*: the cheapest valid schedule and the largest bound so far, with a log of improvements.
+
+    Several threads may offer schedules and prove bounds at the same time.
 
     Parameters
     ----------
@@ -36,6 +39,7 @@ class Incumbent:
         self.log: list[LogEntry] = []
         self._begun, self._tell = begun, tell
         self._cost = cost(schedule)
+        self._lock = RLock()
         self._write()
 
     @property
@@ -81,15 +85,17 @@ class Incumbent:
 
     def offer(self, schedule: Schedule | None) -> None:
         """Keep the schedule if there is one and it is cheaper than the incumbent's."""
-        if schedule is not None and cost(schedule) < cost(self.schedule):
-            self.schedule = schedule
-            self.hear(cost(schedule))
+        with self._lock:
+            if schedule is not None and cost(schedule) < cost(self.schedule):
+                self.schedule = schedule
+                self.hear(cost(schedule))
 
     def hear(self, new_cost: int | None) -> None:
         """Log the cost in ticks of a schedule that a search will offer later, if it is the lowest so far."""
-        if new_cost is not None and new_cost < self._cost:
-            self._cost = new_cost
-            self._write()
+        with self._lock:
+            if new_cost is not None and new_cost < self._cost:
+                self._cost = new_cost
+                self._write()
 
     def prove(self, bound: int | None, proof: Proof | None) -> None:
         """Keep and log a proven bound, in ticks, if it is larger than the bound so far.
@@ -99,9 +105,10 @@ class Incumbent:
         contradicts the schedule, because `closed` runs in the thread that solves, whereas this method may
         run in a thread of the backend.
         """
-        if bound is not None and bound > self.bound:
-            self.bound, self.proof = bound, proof
-            self._write()
+        with self._lock:
+            if bound is not None and bound > self.bound:
+                self.bound, self.proof = bound, proof
+                self._write()
 
     def follow(self, entry: LogEntry) -> None:
         """Log the cost and the bound that a solver which started from here reports, where they are better."""

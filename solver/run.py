@@ -21,8 +21,15 @@ from .start import checked_start
 
 Search = Callable[[Incumbent], str]
 
+FAILURES = (MemoryError, RuntimeError)
+"""Errors by which CP-SAT may fail."""
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
 _SHARE_OF_BOUND = 0.15  # of the time, for the energetic bound, which takes seconds at 32 devices
+
+
+def failure(error: Exception, program: str = "CP-SAT") -> str:
+    """Return the reason that a result gives where a solver program has failed by this error."""
+    return f"{program} failed: {str(error) or type(error).__name__}"
 
 
 def run_search(
@@ -35,8 +42,8 @@ def run_search(
     search: Search,
     *,
     energetic: bool = False,
-    program: str = "",
-    failures: tuple[type[Exception], ...] = (),
+    program: str = "CP-SAT",
+    failures: tuple[type[Exception], ...] = FAILURES,
 ) -> Result:
     """Search from a start until the gap is closed, time is up, or a signal ends the search.
 
@@ -91,5 +98,5 @@ def run_search(
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
     except failures as error:
-        reason = f"{program} failed: {str(error) or type(error).__name__}"
+        reason = failure(error, program)
     return incumbent.result(method, reason)

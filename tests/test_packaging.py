@@ -118,6 +118,7 @@ SOLVER_FLOORS = [
     {"windows", "progress", "start"},
     {"orders", "bounds.searches"},
     {"run"},
+    {"side_by_side"},
     {"cpsat", "milp"},
     {"improve"},
     {"best"},

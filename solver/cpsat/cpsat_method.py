@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Literal
 
@@ -17,11 +18,12 @@ from ..memory import MemoryCap
 from ..progress import Incumbent
 from ..queues import queues_of
 from ..run import TOO_LARGE, run_search
+from ..side_by_side import Side, Turns, alone
 from ..start import in_queue_order
 from ..windows import shaved_windows
 from .lattice.model import LatticeModel
 from .plain.model import PlainModel
-from .search import SearchModel, search
+from .search import SECONDS_OF_EFFORT, SearchModel, search
 from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
@@ -60,7 +62,6 @@ def solve_cpsat(
     *,
     formulation: Formulation = "lattice",
     fifo: bool | None = None,
-    minimise: bool = True,
 ) -> Result:
     """Find the cheapest schedule that CP-SAT can find and prove within the limits.
 
@@ -82,38 +83,47 @@ def solve_cpsat(
     fifo
         Whether the plain model requires microbatches of one route to run in sequence. None to require it
         where `fifo_is_valid` says that it costs nothing.
-    minimise
-        Whether the method with the lattice model first minimises the cost, before it asks for targets.
 
     Raises
     ------
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * budget.left)
+    in_sequence = fifo_is_valid(instance) if fifo is None else fifo
 
-    def search_plain(incumbent: Incumbent) -> str:
-        in_sequence = fifo_is_valid(instance) if fifo is None else fifo
-        return _minimise(instance, budget, incumbent, _plain(in_sequence), inf)
-
-    def search_lattice(incumbent: Incumbent) -> str:
-        reason = _minimise(instance, budget, incumbent, _lattice, effort) if minimise else ""
-        return reason or ask_targets(instance, budget, incumbent, _EFFORT_PER_TARGET)
+    def search(incumbent: Incumbent) -> str:
+        if formulation == "lattice":
+            return alone(budget, incumbent, partial(cpsat_turns, instance, incumbent))
+        return alone(budget, incumbent, partial(_minimise, instance, incumbent, _plain(in_sequence), inf))
 
     return run_search(
-        *("cpsat", instance, budget, warm_start, lower_bound, progress),
-        search_plain if formulation == "plain" else search_lattice,
+        *("cpsat", instance, budget, warm_start, lower_bound, progress, search),
         energetic=formulation == "lattice",
-        program="CP-SAT",
-        failures=(MemoryError, RuntimeError),
     )
+
+
+def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Minimise the cost with the lattice model for a while, and then decide targets until the gap is closed.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    incumbent
+        The schedule and the bound to improve.
+    side
+        The limits of each turn.
+    """
+    effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * side.budget.left)
+    reason = yield from _minimise(instance, incumbent, _lattice, effort, side)
+    return reason or (yield from ask_targets(instance, incumbent, _EFFORT_PER_TARGET, side))
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
 """Returns a model, or why none was built: the empty string if the incumbent has turned out to be optimal."""
 
 
-def _minimise(instance: Instance, budget: Budget, incumbent: Incumbent, build: Build, effort: float) -> str:
+def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: float, side: Side) -> Turns:
     """Minimise the cost with one model after another, each with a shorter horizon.
 
     A shorter horizon decides more orders before the search begins. So a schedule that closes a good part of
@@ -121,34 +131,42 @@ def _minimise(instance: Instance, budget: Budget, incumbent: Incumbent, build: B
 
     Parameters
     ----------
-    instance, budget, incumbent
-        The problem, the limits, and the schedule and bound to improve.
+    instance, incumbent
+        The problem, and the schedule and the bound to improve.
     build
         Builds a model from the incumbent.
     effort
         The limit of each search in CP-SAT's deterministic time.
+    side
+        The limits of each model.
 
     Returns
     -------
-    str
-        Why the work ended early; empty if it did not, or if the limits of time or effort ended it.
+    Turns
+        Each model is a turn.
     """
 
     def report(found: int | None, bound: int | None) -> None:
         incumbent.hear(found)
         incumbent.prove(bound, Proof.CP_SAT)
 
-    while not incumbent.closed and budget.left > 0:
-        model = build(instance, budget, incumbent)
+    while not incumbent.closed and side.budget.left > 0:
+        model = build(instance, side.budget, incumbent)
         if isinstance(model, str):
             return model
         horizon = cost(incumbent.schedule)
         enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
-        found = search(model, budget, report, enough=enough, effort=effort)
+        found = search(
+            *(model, side.budget, report),
+            enough=enough,
+            effort=effort,
+            moot=lambda: cost(incumbent.schedule) <= enough,  # noqa: B023  # it is called before the next turn
+        )
         incumbent.offer(found.schedule)
         incumbent.prove(found.bound, Proof.CP_SAT)
         if found.reason or cost(incumbent.schedule) > enough:
             return found.reason
+        yield min(effort, _EFFORT_TO_MINIMISE) * SECONDS_OF_EFFORT
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -48,7 +49,12 @@ class Decision:
 
 
 def decide(
-    instance: Instance, target: int, budget: Budget, effort: float = inf, wider: Windows | None = None
+    instance: Instance,
+    target: int,
+    budget: Budget,
+    effort: float = inf,
+    wider: Windows | None = None,
+    moot: Callable[[], bool] = lambda: False,
 ) -> Decision:
     """Look for a schedule of cost at most `target`, or prove that there is none.
 
@@ -68,6 +74,8 @@ def decide(
     wider
         Feasible windows of this target or a higher one, to start from. Windows of this target are not shaved
         again.
+    moot
+        Ends the search as in `search`, and the question stays open.
     """
     queues = queues_of(instance)
     if wider is not None and wider.horizon == target:
@@ -77,11 +85,11 @@ def decide(
     if not windows.feasible:
         return Decision(False, proof=Proof.SHAVING)
     if refusal := lattice_refusal(windows, budget.left, MemoryCap(budget.max_memory)):
-        return Decision(None, reason=refusal)
+        return Decision(None, reason=refusal, windows=windows)
     model = LatticeModel(queues, windows, 0, minimise=False)
     if budget.left <= 0:
         return Decision(None)
-    found = search(model, budget, lambda *_: None, effort=effort)
+    found = search(model, budget, lambda *_: None, effort=effort, moot=moot)
     if found.schedule is not None:
         return Decision(True, found.schedule, found.reason)
     if found.exhausted:

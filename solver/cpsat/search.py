@@ -28,6 +28,8 @@ from tightpipe.core.validate import validate
 from ..memory import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
+SECONDS_OF_EFFORT = 30.0
+"""About how many seconds a unit of CP-SAT's deterministic time takes, without reasoning about precedences."""
 _WITH_PRECEDENCES = 6.0  # factor by which deterministic time runs faster with reasoning about precedences
 _PROBING = 0.03  # deterministic time for probing at some restarts; CP-SAT's default is 1
 _LOOK = 0.1  # seconds between two looks at the memory that the process takes
@@ -179,6 +181,7 @@ def search(
     *,
     enough: int = 0,
     effort: float = inf,
+    moot: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Run CP-SAT until the deadline; a signal or the memory cap ends the run early.
 
@@ -197,6 +200,8 @@ def search(
         The limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the same in
         every run. A tenth is about three seconds. For models with reasoning about precedences the limit is
         raised, so that it is about as many seconds.
+    moot
+        Looked up a few times a second; the run ends as soon as its answer is of no use any more.
     """
     lock = Lock()
 
@@ -205,7 +210,7 @@ def search(
             report(upper, lower)
 
     racers = [_Racer(model, budget.reseeded(k), effort, one_at_a_time, enough) for k in range(budget.threads)]
-    answers, stopped = _race(racers, MemoryCap(budget.max_memory))
+    answers, stopped = _race(racers, MemoryCap(budget.max_memory), lambda: moot() or budget.left <= 0)
     return _together(answers, stopped)
 
 
@@ -241,15 +246,17 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
     return schedule, ""
 
 
-def _race(racers: list[_Racer], cap: MemoryCap) -> tuple[list[Found], str]:
+def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tuple[list[Found], str]:
     """Return the outcomes of all racers, and the reason if a signal or the memory cap stopped the race.
+
+    The race also ends when `over` says so.
 
     The racers run in threads of their own, while this thread waits and can be interrupted.
     """
     with ThreadPoolExecutor(len(racers)) as pool:
         runs = {pool.submit(racer.run): racer for racer in racers}
         try:
-            stopped = _wait(runs, cap)
+            stopped = _wait(runs, cap, over)
         except KeyboardInterrupt as stop:
             stopped = reason_of(stop)
         finally:
@@ -265,8 +272,8 @@ def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
         wait(unfinished, timeout=0.05)
 
 
-def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap) -> str:
-    """Wait until a racer has won, all runs have ended, or the memory cap is hit.
+def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap, over: Callable[[], bool]) -> str:
+    """Wait until a racer has won, all runs have ended, the race is over, or the memory cap is hit.
 
     Return the reason if it is the cap, and the empty string otherwise.
     """
@@ -277,4 +284,6 @@ def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap) -> str:
             return ""
         if cap.hit():
             return cap.reason
+        if over():
+            return ""
     return ""

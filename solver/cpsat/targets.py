@@ -6,66 +6,110 @@ is better than the incumbent's. If not, target + 1 is a bound.
 
 from __future__ import annotations
 
-from tightpipe.core.budget import Budget
+from math import inf
+
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
 
 from ..progress import Incumbent
 from ..run import TOO_LARGE
+from ..side_by_side import Side, Turns
 from ..windows import Windows
-from .decide import decide
+from .decide import Decision, decide
+from .search import SECONDS_OF_EFFORT
 
-_LITTLE = 1 / 16  # of the gap: if no more lies between the bound and the open targets, the effort is raised
+_NEAR = 0.9  # of the gap: the first target of each effort lies so far above the bound
+_LITTLE = 1 / 8  # of the gap: if no more lies between the bound and the open targets, the effort is raised
+_LONG = 1 / 2  # of the time left, for the first target of each effort
+_SHORT = 1 / 6  # of the time left, for every other target
+_SHORTEST = 3.0  # seconds for a target
+_LAST = 1 / 64  # of the gap at the beginning: of what is left then, the next target is all
 
 
-def ask_targets(instance: Instance, budget: Budget, incumbent: Incumbent, effort: float) -> str:
+def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: Side) -> Turns:
     """Decide targets between the bound and the cost of the incumbent until they meet or time is up.
 
     Parameters
     ----------
     instance
         The problem.
-    budget
-        The limits for all targets together; the deadline ends the last question.
     incumbent
         The schedule and the bound to improve. A schedule within a target becomes its schedule, and a refuted
         target raises its bound.
     effort
         The limit of the first questions in CP-SAT's deterministic time, as in `search`.
+    side
+        The limits of each question.
 
     Returns
     -------
-    str
-        Why the work ended early; empty if it did not, or if time was up.
+    Turns
+        Each question is a turn.
 
     Notes
     -----
-    Each target lies halfway between the bound and the least cost that a schedule has or that was left open.
-    When little is left between these two, the open targets are asked again with twice the effort and other
-    seeds, because the time of a search varies by factors.
+    The first target of each effort lies just below the cost of the incumbent, because to refute such a target
+    takes only a few times as long as to refute one near the bound. Where it stays open, the next targets
+    bisect the range between the bound and the least target that was left open. When little is left between
+    these two, the open targets are asked again with twice the effort and other seeds, because the time of a
+    search varies by factors.
     """
-    ceiling = cost(incumbent.schedule)
-    asked = False
-    left_open: dict[int, Windows] = {}
-    while not incumbent.closed and budget.left > 0:
-        best, bound = cost(incumbent.schedule), incumbent.bound
-        if asked and min(ceiling, best) - bound <= _LITTLE * (best - bound):
-            ceiling, effort, budget = best, 2 * effort, budget.reseeded(budget.threads)
-        ceiling = min(ceiling, best)
-        target = bound + (ceiling - 1 - bound) // 2
-        wider = left_open.get(min((above for above in left_open if above >= target), default=target))
-        decision = decide(instance, target, budget, effort, wider)
-        if decision.schedule is not None:
-            incumbent.offer(decision.schedule)
-        elif decision.possible is False:
-            incumbent.prove(target + 1, decision.proof)
-        elif decision.windows is None or decision.reason:
-            # A model that is too large now, after others were not, only means that time is nearly up.
-            return "" if asked and decision.reason == TOO_LARGE else decision.reason
-        else:
-            ceiling, left_open[target] = target, decision.windows
-        if was_stopped(decision.reason):
-            return decision.reason
-        asked = True
+    questions = _Questions(instance, incumbent, effort)
+    while not incumbent.closed and side.budget.left > 0:
+        reason = questions.ask(side)
+        if reason is not None:
+            return reason
+        yield questions.effort * SECONDS_OF_EFFORT
     return ""
+
+
+class _Questions:
+    """What was asked, and which targets stayed open at the present effort."""
+
+    def __init__(self, instance: Instance, incumbent: Incumbent, effort: float) -> None:
+        self.instance, self.incumbent, self.effort = instance, incumbent, effort
+        self.ceiling: int | None = None  # the least target that the present effort has left open
+        self.left_open: dict[int, Windows] = {}
+        self.step = 0  # seeds differ from effort to effort
+        self.few = max(1, int(_LAST * (cost(incumbent.schedule) - incumbent.bound)))
+        self.refused = cost(incumbent.schedule)  # the least target whose model was too large
+
+    def ask(self, side: Side) -> str | None:
+        """Ask the next question; return why no more can be asked, None if they can."""
+        target, share = self._next_target()
+        timed = not side.whole.endless
+        budget = side.budget.within(max(_SHORTEST, share * side.left)) if timed else side.budget
+        wider = self.left_open.get(min((t for t in self.left_open if t >= target), default=target))
+        decision = decide(
+            *(self.instance, target, budget.reseeded(self.step), inf if timed else self.effort, wider),
+            lambda: cost(self.incumbent.schedule) <= target,
+        )
+        self.step += side.threads
+        return self._learn(target, decision)
+
+    def _next_target(self) -> tuple[int, float]:
+        """Return the next target, and the share of the time left for it if there is a deadline."""
+        best, bound = min(self.refused, cost(self.incumbent.schedule)), self.incumbent.bound
+        gap = best - bound
+        if self.ceiling is not None and min(self.ceiling, best) - bound <= _LITTLE * gap:
+            self.ceiling, self.effort = None, 2 * self.effort
+        if self.ceiling is not None and self.ceiling < best:
+            return bound + (self.ceiling - 1 - bound) // 2, _SHORT
+        near = best - 1 if gap <= self.few else bound + int(_NEAR * (gap - 1))
+        return near, _LONG
+
+    def _learn(self, target: int, decision: Decision) -> str | None:
+        if decision.schedule is not None:
+            self.incumbent.offer(decision.schedule)
+        elif decision.possible is False:
+            self.incumbent.prove(target + 1, decision.proof)
+        elif decision.reason == TOO_LARGE:
+            self.refused = target
+            few = self.refused - self.incumbent.bound <= self.few
+            return TOO_LARGE if few else None
+        elif decision.windows is None or decision.reason:
+            return decision.reason
+        elif cost(self.incumbent.schedule) > target:
+            self.ceiling, self.left_open[target] = target, decision.windows
+        return decision.reason if was_stopped(decision.reason) else None

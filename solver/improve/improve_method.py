@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from ..modelled import is_modelled
 from ..progress import Incumbent
 from ..queues import Queues, queues_of
 from ..run import run_search
+from ..side_by_side import Side, Turns, alone
 from ..start import in_queue_order
 from .anneal_kernel import anneal
 from .dispatch_kernel import dispatch, first_weights
@@ -54,6 +55,7 @@ _CONVERGED = 2000  # moves per item after which annealing has converged
 _MOVES_PER_ITEM = 2000  # of the whole search if there is no time limit
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
 _LEAST_BATCH = 25  # moves
+_SECONDS_PER_BATCH = 0.05
 
 
 class _Tuner:
@@ -143,25 +145,33 @@ def improve(
         If the start is not a valid schedule of the instance.
     """
     return run_search(
-        *("improve", instance, budget, start, lower_bound, progress, partial(_search, instance, budget)),
+        *("improve", instance, budget, start, lower_bound, progress),
+        lambda incumbent: alone(budget, incumbent, partial(improve_turns, instance, incumbent)),
         energetic=True,
-        program="CP-SAT",
-        failures=(MemoryError, RuntimeError),
     )
 
 
-def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    search = _Search(instance, budget, incumbent)
-    with ThreadPoolExecutor(budget.threads) as pool:
-        search.find_rule(pool)
-        if incumbent.closed:
-            return ""
+def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Search for cheaper schedules in turns of some hundredths of a second.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    incumbent
+        The schedule to improve; each round of annealing starts from it.
+    side
+        The limits of each turn. Every thread anneals on its own.
+    """
+    search = _Search(instance, incumbent, side)
+    with ThreadPoolExecutor(side.whole.threads) as pool:
+        yield from search.find_rule(pool)
         folded = fold(in_queue_order(incumbent.schedule))
         if folded is not None:
-            search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
-        converged = search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
+            yield from search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
+        converged = yield from search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
     if converged and is_modelled(instance, flushes=False):
-        return search_neighbourhoods(instance, budget, incumbent)
+        return (yield from search_neighbourhoods(instance, incumbent, side))
     return ""
 
 
@@ -211,29 +221,31 @@ def _folded_task(folded: Fold) -> _Task:
 class _Search:
     """One search of the method, with what its parts share."""
 
-    def __init__(self, instance: Instance, budget: Budget, incumbent: Incumbent) -> None:
-        self.incumbent, self.seeds = incumbent, _seeds(budget)
+    def __init__(self, instance: Instance, incumbent: Incumbent, side: Side) -> None:
+        self.incumbent, self.side, self.seeds = incumbent, side, _seeds(side.whole)
         self.task = _task(instance)
         items = len(self.task.graph.queue)
         self.unit = float(self.task.graph.duration[self.task.graph.queue].mean())
-        whole = incumbent.elapsed + budget.left
-        self.meter = _Meter(incumbent, whole, _MOVES_PER_ITEM * items / _batch(items))
+        self.meter = _Meter(side, _MOVES_PER_ITEM * items / _batch(items))
 
-    def find_rule(self, pool: ThreadPoolExecutor) -> None:
+    def find_rule(self, pool: ThreadPoolExecutor) -> Turns:
         """Search for a dispatching rule, and offer the schedules of the best rules to the incumbent."""
         task = self.task
         tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self.seeds]
         runs, best = max(1, _batch(len(task.graph.queue)) // _RUN_PER_MOVE), np.inf
-        while self.meter.spent < _RULES and not self.incumbent.closed:
-            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(self.meter.spent / _RULES)
-            list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners))
-            self.meter.batches += 1
+        while (spent := self.meter.spent) < _RULES:
+            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(spent / _RULES)
+            list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners[: self.side.threads]))
             leader = min(tuners, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
                 task.offer(leader.item(), self.incumbent)
+            yield self.meter.batch()
+        return ""
 
-    def anneal(self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float) -> bool:
+    def anneal(
+        self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float
+    ) -> Generator[float, None, bool]:
         """Anneal words in rounds, and return whether that has converged.
 
         Parameters
@@ -252,23 +264,26 @@ class _Search:
         best, since, warmth, moves = np.inf, self.meter.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:
-            if self.incumbent.closed or self.meter.spent >= since + left:
+            if self.meter.spent >= since + left:
                 break
+            if task is self.task and cost(self.incumbent.schedule) < best:  # another side may have found it
+                item = items_of(task.queues, in_queue_order(self.incumbent.schedule).order)
             for walker in walkers:
                 walker.begin(item)
             begun, lasts = self.meter.spent, part * left
-            while self.meter.spent < begun + lasts and not self.incumbent.closed:
-                cooled = warmth * _COOLING ** -((self.meter.spent - begun) / lasts)
-                list(pool.map(partial(_Walker.walk, moves=_batch(items), warmth=cooled), walkers))
-                self.meter.batches += 1
+            while (spent := self.meter.spent) < begun + lasts:
+                cooled = warmth * _COOLING ** -((spent - begun) / lasts)
+                walk = partial(_Walker.walk, moves=_batch(items), warmth=cooled)
+                list(pool.map(walk, walkers[: self.side.threads]))
                 moves += _batch(items)
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
                     best, item = leader.best, leader.item.copy()
                     if ceil(best - 1e-6) + task.saved < cost(self.incumbent.schedule):
                         task.offer(item, self.incumbent)
+                yield self.meter.batch()
             speed = moves / (self.meter.spent - since)
-            if not converged and self.meter.whole < inf and speed * left > _CONVERGED * items:
+            if not converged and self.meter.timed and speed * left > _CONVERGED * items:
                 left, converged = _ANNEALED * left, True
             warmth = self.unit * min(_WARMEST, _WARM * (speed * ROUNDS[-1] * left / items) ** 0.5)
         return converged
@@ -284,25 +299,35 @@ class _Meter:
 
     Parameters
     ----------
-    incumbent
-        Knows how long the search has run.
-    whole
-        Seconds that the search may take in all; infinite without a deadline.
+    side
+        Knows how long the search has run, and what share of the time that is left it will get.
     planned
         Number of batches of a search without a deadline.
     batches
         Number of batches that are done.
     """
 
-    incumbent: Incumbent
-    whole: float
+    side: Side
     planned: float
     batches: int = 0
 
     @property
+    def timed(self) -> bool:
+        """Whether the search is measured by time."""
+        return not self.side.whole.endless
+
+    @property
     def spent(self) -> float:
-        """The share of the search that is done, 0 to 1, or more if the last batch ends late."""
-        return self.batches / self.planned if self.whole == inf else self.incumbent.elapsed / self.whole
+        """The share of the search that is done, 0 to 1, or infinity when time is up."""
+        if not self.timed:
+            return self.batches / self.planned
+        left = self.side.left
+        return inf if left == 0 else self.side.seconds / (self.side.seconds + left)
+
+    def batch(self) -> float:
+        """Count a batch, and return about how many seconds it takes."""
+        self.batches += 1
+        return _SECONDS_PER_BATCH
 
 
 def _seeds(budget: Budget) -> list[int]:

@@ -21,9 +21,10 @@ from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Ints
 
 from ..cpsat.lattice.model import LatticeModel
-from ..cpsat.search import search
+from ..cpsat.search import SECONDS_OF_EFFORT, search
 from ..progress import Incumbent
 from ..queues import Queues, queues_of, starts_of
+from ..side_by_side import Side, Turns
 from ..start import in_queue_order
 from ..windows.queue_arrays import arrays_of
 from ..windows.window_state_kernel import open_state
@@ -35,32 +36,28 @@ _EFFORT = 0.03  # limit for one neighbourhood in CP-SAT's deterministic time, wh
 _GROW, _SHRINK = 1.1, 0.95  # factors of the share after a neighbourhood that was, or was not, exhausted
 
 
-def search_neighbourhoods(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Improve the incumbent with one neighbourhood after another until the deadline.
+def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Improve the incumbent with one neighbourhood after another until the deadline; each one is a turn.
 
     A neighbourhood consists of the operations that start within some time on some adjacent devices. It grows
     after neighbourhoods that CP-SAT could exhaust, and shrinks after others.
-
-    Returns
-    -------
-    str
-        Why the search ended early, the empty string if it did not.
     """
-    random = np.random.default_rng(budget.seed)
+    random = np.random.default_rng(side.budget.seed)
     queues = queues_of(instance)
-    share = _FIRST
-    while not incumbent.closed and budget.left > 0:
+    share, step = _FIRST, 0
+    while side.budget.left > 0:
         schedule = in_queue_order(incumbent.schedule)
-        windows = _windows(queues, schedule, _choose(queues, schedule, share, random), budget)
-        if not windows.feasible:
-            continue
-        model = LatticeModel(queues, windows, incumbent.bound)
-        budget = budget.reseeded(1)
-        found = search(model, budget, lambda *_: None, effort=_EFFORT)
-        incumbent.offer(found.schedule)
-        share = min(1.0, share * (_GROW if found.exhausted else _SHRINK))
-        if found.reason:
-            return found.reason
+        free = _choose(queues, schedule, share, random)
+        windows = _windows(queues, schedule, free, side.budget)
+        if windows.feasible:
+            step += 1
+            model = LatticeModel(queues, windows, incumbent.bound)
+            found = search(model, side.budget.reseeded(step), lambda *_: None, effort=_EFFORT)
+            incumbent.offer(found.schedule)
+            share = min(1.0, share * (_GROW if found.exhausted else _SHRINK))
+            if found.reason:
+                return found.reason
+        yield _EFFORT * SECONDS_OF_EFFORT
     return ""
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
 from tightpipe.solver.cpsat.search import Found, _together
 from tightpipe.solver.progress import Incumbent
+from tightpipe.solver.side_by_side import alone
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 HARD = Instance.uniform(
@@ -319,7 +321,8 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(targets, "decide", decide)
     incumbent = Incumbent(schedule, 1, None, time.perf_counter(), ignore)
-    assert targets.ask_targets(HARD, UNLIMITED.within(60), incumbent, 1.0) == TERMINATED
+    start = partial(targets.ask_targets, HARD, incumbent, 1.0)
+    assert alone(UNLIMITED.within(60), incumbent, start) == TERMINATED
     assert len(asked) == 1
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from tightpipe.solver.cpsat.search import Found, search
 from tightpipe.solver.cpsat.targets import ask_targets
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import order_of, queues_of, words_of
+from tightpipe.solver.side_by_side import alone
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
 from tightpipe.solving.starts import warm_starts
@@ -144,7 +146,7 @@ def test_targets_close_the_gap_without_minimising(effort: float) -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
     start = retime(instance, HEURISTICS["greedy-v"].make(instance))
     incumbent = Incumbent(start, best_bound(instance).value, Proof.FORMULA, time.perf_counter(), ignore)
-    assert ask_targets(instance, UNLIMITED.within(60), incumbent, effort) == ""
+    assert alone(UNLIMITED, incumbent, partial(ask_targets, instance, incumbent, effort)) == ""
     assert incumbent.closed
     assert cost(incumbent.schedule) - largest_work(instance) == 18
     assert validate(instance, incumbent.schedule) == []

@@ -1,5 +1,6 @@
 """Large neighbourhoods: what is not free stays in place, and what is free is searched to the end."""
 
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -22,6 +23,7 @@ from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
 from tightpipe.solver.progress import Incumbent
 from tightpipe.solver.queues import queues_of, words_of
+from tightpipe.solver.side_by_side import alone
 from tightpipe.solver.start import in_queue_order
 
 
@@ -86,7 +88,7 @@ def test_neighbourhoods_go_on_from_the_incumbent_until_the_gap_is_closed() -> No
     instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
     start, least = retime(instance, serial_order(instance)), instance.work(0) + 18  # proven by a prototype
     incumbent = Incumbent(start, least, None, perf_counter(), ignore)
-    search_neighbourhoods(instance, UNLIMITED.within(60), incumbent)
+    alone(UNLIMITED.within(60), incumbent, partial(search_neighbourhoods, instance, incumbent))
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) == least
 
@@ -95,5 +97,6 @@ def test_after_the_largest_seed_comes_another_neighbourhood() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
     start = retime(instance, serial_order(instance))
     incumbent = Incumbent(start, instance.work(0) + 18, None, perf_counter(), ignore)
-    assert search_neighbourhoods(instance, Budget(seed=2**31 - 1).within(60), incumbent) == ""
+    last = Budget(seed=2**31 - 1).within(60)
+    assert alone(last, incumbent, partial(search_neighbourhoods, instance, incumbent)) == ""
     assert cost(incumbent.schedule) < cost(start)

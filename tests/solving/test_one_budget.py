@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -12,15 +13,13 @@ from exact_cases import plain_memory, v_instance
 from tightpipe import solve
 from tightpipe.core import budget as budget_module
 from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import Budget
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.progress import Progress
 from tightpipe.core.result import Bound, Proof
-from tightpipe.core.schedule import Schedule
 from tightpipe.solver import best
-from tightpipe.solver.best import STEPS
-from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.side_by_side import Side, Turns
 from tightpipe.solving import bounds
 from tightpipe.solving.starts import warm_starts
 
@@ -105,23 +104,26 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
     assert deadlines == [1020.0, 1060.0, 1100.0]
 
 
-def test_the_steps_of_best_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step takes all of its time; together they take all that there is, and no more."""
-    now, deadlines = [1000.0], []
-    monkeypatch.setattr(budget_module, "perf_counter", lambda: now[0])
+def test_the_sides_of_best_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first improvement ends early, and both sides may go on until the deadline of the whole."""
+    deadlines = []
 
-    def step(instance: Instance, budget: Budget, start: Schedule, bound: int, progress: Progress) -> Any:
+    def first(instance: Instance, budget: Budget, *_: Any) -> Any:
         deadlines.append(budget.deadline)
-        now[0] = budget.deadline
         return solve(instance, "list")
 
-    monkeypatch.setattr(best, "STEPS", tuple(best.Step(step, s.share) for s in STEPS))
-    monkeypatch.setattr("tightpipe.solver.run.energetic_bound", lambda instance, *_: best_bound(instance))
-    start = warm_starts(HARD)[-1][1]
-    best.solve_best(HARD, Budget(deadline=1100.0), start)
-    assert deadlines == sorted(deadlines)
-    assert deadlines[0] == 1010.0
-    assert deadlines[-1] == 1100.0
+    def turns(_: Instance, __: Any, side: Side) -> Turns:
+        deadlines.append(side.budget.deadline)
+        yield 0.0
+        return ""
+
+    monkeypatch.setattr(best, "improve", first)
+    for name in ("improve_turns", "proof_turns"):
+        monkeypatch.setattr(best, name, turns)
+    begun = perf_counter()
+    best.solve_best(HARD, UNLIMITED.within(100), warm_starts(HARD)[-1][1])
+    assert begun < deadlines[0] < begun + 11
+    assert begun + 100 <= deadlines[1] == deadlines[2] < begun + 101
 
 
 @pytest.mark.parametrize("method", ["cpsat", "improve"])

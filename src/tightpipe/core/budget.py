@@ -7,8 +7,9 @@ spent on the way down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
+from threading import Event
 from time import perf_counter
 
 _UNENDING = 600.0  # seconds for a search that would not end by itself
@@ -30,12 +31,15 @@ class Budget:
         Seed of every random choice, 0 to 2**31 - 1.
     max_memory
         Resident GB (10**9 bytes) of this process and a backend's; None for no cap.
+    halt
+        Once this event is set, no time is left. Work in another thread is ended by it.
     """
 
     deadline: float = inf
     threads: int = 1
     seed: int = 0
     max_memory: float | None = None
+    halt: Event | None = field(default=None, compare=False)
 
     @property
     def endless(self) -> bool:
@@ -45,7 +49,8 @@ class Budget:
     @property
     def left(self) -> float:
         """Seconds until the deadline, at least 0; infinite where there is none."""
-        return max(0.0, self.deadline - perf_counter())
+        halted = self.halt is not None and self.halt.is_set()
+        return 0.0 if halted else max(0.0, self.deadline - perf_counter())
 
     @property
     def seconds_for_solver(self) -> float:
@@ -63,6 +68,14 @@ class Budget:
     def with_deadline(self, seconds: float = _UNENDING) -> Budget:
         """Return the same budget if it has a deadline, else one that ends in so many seconds."""
         return self.within(seconds) if self.endless else self
+
+    def on(self, threads: int) -> Budget:
+        """Return the budget with another number of threads, at least 1."""
+        return replace(self, threads=threads)
+
+    def halted_by(self, halt: Event) -> Budget:
+        """Return the budget that also ends when the event is set."""
+        return replace(self, halt=halt)
 
     def reseeded(self, step: int) -> Budget:
         """Return the budget with a seed so many further on; after the last seed comes the first."""

@@ -1,0 +1,192 @@
+"""Two sides of one solve share its threads: one searches for cheaper schedules, the other proves bounds.
+
+Each *side* is a generator that works for a *turn* between two yields, and keeps its state until its next turn.
+Both know the same incumbent: a cheaper schedule shortens the horizons of the proofs, and a better bound ends
+the search. With several threads both sides work at the same time. With one thread they take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from math import exp
+from threading import Event
+from time import perf_counter
+
+from tightpipe.core.budget import Budget
+from tightpipe.core.metrics import cost
+
+from .progress import Incumbent
+from .run import FAILURES, failure
+
+Turns = Generator[float, None, str]
+"""Yields after each turn how many seconds such a turn takes on one thread of a usual machine.
+
+That number is the same in every run. It stands in for the time where there is no deadline, so that a solve
+with one thread is reproducible. At its end the generator returns why it ended early, or the empty string.
+"""
+
+_NOTHING_MOVES = 0.02  # share of the gap; below it, what the sides have moved does not change their shares
+_MEMORY = 0.15  # of the time of a solve, over which what a side has moved is forgotten
+_LEAST = 0.25  # share of the threads' time that each side gets, whatever the other one moves
+_FORGETS = 60.0  # seconds over which it is forgotten where there is no deadline
+
+
+class Side:
+    """One side of a solve, with its threads and with what it has used and achieved.
+
+    Parameters
+    ----------
+    budget
+        The limits of the whole solve. The side never gets more than its threads.
+    start
+        Begins the turns of the side, which look up the attributes of the side before each turn.
+
+    Attributes
+    ----------
+    threads
+        The number of threads of the next turn.
+    share
+        The share of the time that is left, 0 to 1, in which the side is expected to take turns.
+    seconds
+        The time in which the side has taken turns, in seconds.
+    used
+        The same, multiplied by the number of threads of each turn.
+    moved
+        The shares of the gap that the side has closed, of which older ones count less.
+    ended
+        Whether the side has taken its last turn.
+    reason
+        Why the side ended early, the empty string if it did not.
+    """
+
+    def __init__(self, budget: Budget, start: Callable[[Side], Turns]) -> None:
+        self.whole, self.threads, self.share = budget, budget.threads, 1.0
+        self.seconds = self.used = self.moved = 0.0
+        self.ended, self.reason = False, ""
+        self._turns = start(self)
+
+    @property
+    def budget(self) -> Budget:
+        """The limits of the next turn."""
+        return self.whole.on(self.threads)
+
+    @property
+    def left(self) -> float:
+        """Seconds in which the side is expected to take turns; 0 where there is no deadline."""
+        return 0.0 if self.whole.endless else self.share * self.whole.left
+
+    def turn(self) -> None:
+        """Take the next turn."""
+        begun, threads = perf_counter(), self.threads
+        try:
+            nominal = next(self._turns)
+        except StopIteration as end:
+            self.ended, self.reason, nominal = True, str(end.value), 0.0
+        except FAILURES as error:
+            self.ended, self.reason, nominal = True, failure(error), 0.0
+        seconds = nominal if self.whole.endless else perf_counter() - begun
+        self.seconds += seconds
+        self.used += seconds * threads
+        self.moved *= exp(-seconds / self._forgets)
+
+    @property
+    def _forgets(self) -> float:
+        return _FORGETS if self.whole.endless else _MEMORY * (self.seconds + self.whole.left) + 1e-9
+
+
+Start = Callable[[Side], Turns]
+
+
+def alone(budget: Budget, incumbent: Incumbent, start: Start) -> str:
+    """Run one side with all threads until the gap is closed or its last turn; return why it ended early."""
+    side = Side(budget, start)
+    while not side.ended and not incumbent.closed:
+        side.turn()
+    return side.reason
+
+
+class SideBySide:
+    """Runs two sides until the gap is closed, time is up, or both have taken their last turns.
+
+    Parameters
+    ----------
+    budget
+        The limits of both sides together.
+    incumbent
+        The schedule and the bound that both sides improve.
+    search, proof
+        Begin the turns of the side that searches for schedules, and of the one that proves bounds.
+    """
+
+    def __init__(self, budget: Budget, incumbent: Incumbent, search: Start, proof: Start) -> None:
+        self.incumbent, self._halt = incumbent, Event()
+        self.budget = budget.halted_by(self._halt)
+        self.search, self.proof = Side(self.budget, search), Side(self.budget, proof)
+        self._running: Future[None] | None = None
+
+    def run(self) -> str:
+        """Run both sides, and return why one of them ended early, the empty string if none did.
+
+        The turns of the proofs run in a thread of their own. The search runs in the calling thread, where
+        signals arrive.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                while not (self._both_ended or self.incumbent.closed or self.budget.left <= 0):
+                    self._step(pool)
+            finally:
+                self._halt.set()
+        if self._running is not None:
+            self._running.result()
+        return self.search.reason or self.proof.reason
+
+    @property
+    def _both_ended(self) -> bool:
+        return self.search.ended and self.proof.ended and self._running is None
+
+    def _step(self, pool: Executor) -> None:
+        """Begin a turn of the proofs where one is due, and take a turn of the search or wait."""
+        share = self._share_of_proof()
+        if self._running is None and self._is_due(share):
+            self.proof.threads = self._threads_of_proof(share)
+            self.proof.share = 1.0 if self.budget.threads > 1 or self.search.ended else share
+            self._running = pool.submit(self._prove)
+        self._search(share)
+        if self._running is not None and self._running.done():
+            self._running.result()
+            self._running = None
+
+    def _share_of_proof(self) -> float:
+        """Return the share of the threads' time that the proofs should have: the more they move, the more."""
+        if self.search.ended or self.proof.ended:
+            return float(self.search.ended)
+        moved = self.proof.moved + _NOTHING_MOVES, self.search.moved + _NOTHING_MOVES
+        return min(1 - _LEAST, max(_LEAST, moved[0] / sum(moved)))
+
+    def _is_due(self, share: float) -> bool:
+        return not self.proof.ended and self.proof.used <= share * (self.proof.used + self.search.used)
+
+    def _threads_of_proof(self, share: float) -> int:
+        most = self.budget.threads
+        return min(most, max(1, round(share * most)))
+
+    def _prove(self) -> None:
+        bound = self.incumbent.bound
+        gap = cost(self.incumbent.schedule) - bound
+        self.proof.turn()
+        self.proof.moved += (self.incumbent.bound - bound) / max(1, gap)
+
+    def _search(self, share: float) -> None:
+        """Take a turn of the search with the threads that are left, or wait where there are none."""
+        free = self.budget.threads - (self.proof.threads if self._running is not None else 0)
+        if self.search.ended or not free:
+            if self._running is not None:
+                wait([self._running])
+            return
+        self.search.threads = free
+        self.search.share = 1.0 if self.budget.threads > 1 else 1.0 - share * (not self.proof.ended)
+        before = cost(self.incumbent.schedule)
+        gap = before - self.incumbent.bound
+        self.search.turn()
+        self.search.moved += (before - cost(self.incumbent.schedule)) / max(1, gap)

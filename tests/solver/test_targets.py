@@ -1,0 +1,123 @@
+"""Which targets are asked, in what sequence, and what is learned from the answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cases import serial_order
+from exact_cases import plain_memory, v_instance
+
+from tightpipe import retime, solve
+from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.metrics import cost
+from tightpipe.core.progress import ignore
+from tightpipe.core.result import Proof
+from tightpipe.solver.cpsat import targets
+from tightpipe.solver.cpsat.decide import Decision
+from tightpipe.solver.progress import Incumbent
+from tightpipe.solver.run import TOO_LARGE
+from tightpipe.solver.side_by_side import alone
+
+INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
+SERIAL = retime(INSTANCE, serial_order(INSTANCE))
+WINDOWS: Any = SimpleNamespace(name="windows")
+Answer = Callable[[int, float], Decision]
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[list[int], str, Incumbent]:
+    """Ask targets from a bound, at most 40; return them, the reason of the end, and the incumbent."""
+    asked: list[int] = []
+    incumbent = Incumbent(SERIAL, bound, Proof.FORMULA, time.perf_counter(), ignore)
+
+    def decide(_: Any, target: int, __: Any, effort: float, *___: Any) -> Decision:
+        asked.append(target)
+        return answer(target, effort) if len(asked) < 40 else Decision(None, reason="enough")
+
+    monkeypatch.setattr(targets, "decide", decide)
+    reason = alone(UNLIMITED, incumbent, partial(targets.ask_targets, INSTANCE, incumbent, 1.0))
+    return asked, reason, incumbent
+
+
+def test_the_first_target_is_near_the_cost_of_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, high = 200, cost(SERIAL)
+    asked, _, __ = ask(monkeypatch, lambda *_: Decision(None, windows=WINDOWS), bound)
+    assert high - asked[0] <= 0.11 * (high - bound)
+    assert asked[1] == bound + (asked[0] - 1 - bound) // 2
+
+
+def test_refuted_targets_raise_the_bound_until_it_meets_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, reason, incumbent = ask(monkeypatch, lambda *_: Decision(False, proof=Proof.CP_SAT), 200)
+    assert reason == ""
+    assert asked == sorted(asked)
+    assert asked[-1] == cost(SERIAL) - 1
+    assert (incumbent.closed, incumbent.proof) == (True, Proof.CP_SAT)
+    assert len(asked) < 8
+
+
+def test_answers_close_the_gap_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = solve(INSTANCE, "cpsat", time_limit=60, workers=1)
+    assert best.status == "optimal"
+
+    def answer(target: int, _: float) -> Decision:
+        refuted = Decision(False, proof=Proof.CP_SAT)
+        return refuted if target < best.cost else Decision(True, best.schedule)
+
+    _, __, incumbent = ask(monkeypatch, answer, 200)
+    assert incumbent.closed
+    assert incumbent.schedule is best.schedule
+
+
+def test_open_targets_are_asked_again_with_more_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, efforts = 200, list[float]()
+
+    def answer(_: int, effort: float) -> Decision:
+        efforts.append(effort)
+        return Decision(None, windows=WINDOWS)
+
+    asked, _, __ = ask(monkeypatch, answer, bound)
+    assert efforts == sorted(efforts)
+    assert set(efforts[:12]) >= {1.0, 2.0, 4.0}
+    again = efforts.index(2.0)
+    assert asked[again] == asked[0]
+    assert asked[again - 1] - bound >= (cost(SERIAL) - bound) // 16
+
+
+def test_a_target_whose_model_is_too_large_makes_room_for_a_lower_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    least = 350
+    assert 200 < least < cost(SERIAL)
+
+    def answer(target: int, _: float) -> Decision:
+        if target > least:
+            return Decision(None, reason=TOO_LARGE, windows=WINDOWS)
+        return Decision(False, proof=Proof.CP_SAT)
+
+    asked, reason, incumbent = ask(monkeypatch, answer, 200)
+    assert reason == TOO_LARGE
+    assert incumbent.bound - 1 == max(target for target in asked if target <= least)
+    assert asked[0] > least
+
+
+def test_an_answer_that_came_too_late_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another side has found a schedule within the target meanwhile: the next target lies below that."""
+    best = solve(INSTANCE, "cpsat", time_limit=60, workers=1)
+    incumbent = Incumbent(SERIAL, best.cost - 20, Proof.FORMULA, time.perf_counter(), ignore)
+    asked: list[int] = []
+
+    def decide(*args: Any) -> Decision:
+        target, moot = args[1], args[-1]
+        asked.append(target)
+        assert not moot()
+        incumbent.offer(best.schedule)
+        assert moot() == (best.cost <= target)
+        return Decision(None, windows=WINDOWS) if len(asked) < 3 else Decision(None, reason="enough")
+
+    monkeypatch.setattr(targets, "decide", decide)
+    assert alone(UNLIMITED, incumbent, partial(targets.ask_targets, INSTANCE, incumbent, 1.0)) == "enough"
+    assert asked[0] > best.cost > asked[1] >= best.cost - 4
