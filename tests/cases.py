@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from small_instances import without_diagonal
 
-from tightpipe import Instance, Memory, OpKind, Order
+from tightpipe import Instance, Memory, OpKind, Order, Placement
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -61,14 +61,24 @@ def random_order(instance: Instance, seed: int) -> Order:
 
 @st.composite
 def instances(
-    draw: st.DrawFn, max_devices: int = 3, max_microbatches: int = 4, most_occupancy: int = 0
+    draw: st.DrawFn,
+    max_devices: int = 3,
+    max_microbatches: int = 4,
+    most_occupancy: int = 0,
+    most_operations: int = 1000,
 ) -> Instance:
-    """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits."""
+    """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits.
+
+    Where `most_operations` asks for it, placements with many stages have fewer microbatches.
+    """
     placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
     devices = draw(st.integers(1, max_devices))
     microbatches = draw(st.integers(1, max_microbatches))
     if placement == "bidirectional":
         devices, microbatches = 2 * ((devices + 1) // 2), 2 * ((microbatches + 1) // 2)
+    else:
+        stages = Placement(placement, devices).stages
+        microbatches = min(microbatches, most_operations // (3 * stages))
     probe = Instance.uniform(
         devices=devices, microbatches=microbatches, forward=1, backward=1, weight=1, placement=placement
     )

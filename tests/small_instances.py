@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def digest(instance: Instance) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+@cache  # several tests ask for all of them
 def small_instance(seed: int) -> Instance:
     """Return a random instance that has a schedule, of any placement, objective, and kind of cost and limit."""
     rng = random.Random(seed)

@@ -74,7 +74,7 @@ for module in pkgutil.walk_packages(tightpipe.__path__, "tightpipe."):
         importlib.import_module(module.name)
     except ModuleNotFoundError as error:  # PyTorch is optional
         assert error.name == "torch", error
-sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", {str(TESTS)!r}]))
+sys.exit(pytest.main(["--collect-only", "--assert=plain", "-qq", "-p", "no:cacheprovider", {str(TESTS)!r}]))
 """
 
 

@@ -23,6 +23,7 @@ INSTANCE = Instance.uniform(devices=2, microbatches=4, forward=10, backward=12, 
 HARD = Instance.uniform(
     devices=8, microbatches=24, forward=10, backward=14, weight=9, comm=2, memory=Memory(2, -1, -1, 16)
 )
+ONE = ("--workers", "1")
 RUN = "import sys; from _tightpipe_entry import main; sys.argv[0] = 'tightpipe'; {}main()"
 
 
@@ -75,7 +76,7 @@ def ended_after(seconds: float, instance: Path, number: signal.Signals) -> tuple
     """A signal so long after the command's first line; its exit status and what it said on stderr."""
     code = RUN.format("print('up', file=sys.stderr, flush=True); ")
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "solve", str(instance), "--method", "best", "--time-limit", "30"],
+        [sys.executable, "-c", code, "solve", str(instance), "--method", "best", "--time-limit", "30", *ONE],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -88,7 +88,7 @@ def test_what_hardly_repeats_is_not_folded(instance: Instance) -> None:
 
 
 def test_what_is_found_with_few_microbatches_holds_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_module, "_MOVES_PER_ITEM", 100)
+    monkeypatch.setattr(solve_module, "_MOVES_PER_ITEM", 20)
     # all the time for folded words, so that nothing else can find what is found
     monkeypatch.setattr(solve_module, "_RULES", 0.0)
     monkeypatch.setattr(solve_module, "_FOLDED", 1.0)

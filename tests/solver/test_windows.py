@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from brute_force import optimum
-from cases import instances, random_order, serial_order
+from cases import instances, random_order, serial_order, uniform
 from exact_cases import (
     TINY_SHAPES,
     plain_memory,
@@ -71,6 +71,14 @@ def narrowed(instance: Instance, horizon: int) -> tuple[Windows, Windows]:
     return windows, shaved
 
 
+def small_and_busy(most_microbatches: int) -> st.SearchStrategy[Instance]:
+    """Links may be busy; so few operations that shaving to the very end takes a fraction of a second.
+
+    Of `wave`, that leaves two microbatches on two devices, and one on three; there are larger ones below.
+    """
+    return instances(3, most_microbatches, most_occupancy=20, most_operations=54)
+
+
 def check(instance: Instance, schedule: Schedule) -> None:
     assert validate(instance, schedule) == []
     for windows in narrowed(instance, cost(schedule)):
@@ -78,7 +86,7 @@ def check(instance: Instance, schedule: Schedule) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(instances(max_devices=3, max_microbatches=3, most_occupancy=20), st.integers(0, 2**16))
+@given(small_and_busy(3), st.integers(0, 2**16))
 def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed: int) -> None:
     schedules = [retime(instance, serial_order(instance))]
     for heuristic in HEURISTICS.values():
@@ -95,7 +103,7 @@ def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed
 
 
 @settings(max_examples=150, deadline=None)
-@given(instances(max_devices=3, max_microbatches=4, most_occupancy=20), st.integers(0, 2**16))
+@given(small_and_busy(4), st.integers(0, 2**16))
 def test_schedules_that_are_not_first_in_first_out_lie_inside_too(instance: Instance, seed: int) -> None:
     """Microbatches overtake each other, devices start late, and the times stay as they are."""
     late = np.random.default_rng(seed).integers(0, 30, instance.devices)
@@ -103,6 +111,26 @@ def test_schedules_that_are_not_first_in_first_out_lie_inside_too(instance: Inst
     for schedule in (simulate(instance, random_order(instance, seed), late), shuffled(serial, seed, 40)):
         if validate(instance, schedule) == []:
             check(instance, schedule)
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "occupancy", "objective"),
+    [
+        *((2, 0, "device_span"), (2, 2, "makespan"), (3, 2, "device_span")),
+        *((3, 16, "makespan"), (4, 16, "makespan")),
+    ],
+)
+def test_schedules_of_four_stages_per_device_lie_inside(
+    microbatches: int, occupancy: int, objective: str
+) -> None:
+    waves = uniform(
+        3, microbatches, (7, 9, 4), comm=2, placement="wave", memory=plain_memory(12), objective=objective
+    )
+    instance = with_busy_links(waves, occupancy)
+    schedules = [
+        retime(instance, order) for order in (HEURISTICS["list"].order(instance), serial_order(instance))
+    ]
+    check(instance, min(map(in_queue_order, schedules), key=cost))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .errors import InputError
 from .integers import check_int, is_list, per_item, plain, store_plain
 from .operation import OpKind
-from .placement import Placement
+from .placement import Placement, Route
 
 Integers = np.integer[Any] | NDArray[np.integer[Any]]
 Ticks = int | Sequence[int] | Integers
@@ -125,6 +125,7 @@ class Instance:
     flush: bool = True
     _duration: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+    _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # by each microbatch
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -142,6 +143,8 @@ class Instance:
         object.__setattr__(self, "objective", _objective(self.objective))
         object.__setattr__(self, "_duration", (*duration, _sums(*duration[1:])))
         object.__setattr__(self, "_delta", (*delta, _sums(*delta[1:])))
+        routes, microbatches = self.placement.routes, range(self.microbatches)
+        object.__setattr__(self, "_taken", tuple(routes[self.route(m)] for m in microbatches))
 
     @classmethod
     def uniform(
@@ -240,7 +243,7 @@ class Instance:
 
     def device(self, stage: int, microbatch: int) -> int:
         """Return the device that runs `stage` for `microbatch`."""
-        return self.placement.routes[self.route(microbatch)][stage]
+        return self._taken[microbatch][stage]
 
     def comm(self, sender: int, receiver: int) -> int:
         """Return the communication time from one device to another, in ticks; 0 if the two are the same."""

@@ -81,8 +81,7 @@ class Placement:
 
     def stages_on(self, device: int) -> tuple[int, ...]:
         """Return the stages that `device` holds on any route, in ascending order."""
-        held = {s for route in self.routes for s, d in enumerate(route) if d == device}
-        return tuple(sorted(held))
+        return _stages_of_devices(self)[device]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +133,16 @@ _RULES: dict[str, _Rule] = {
 @lru_cache(maxsize=256)
 def _routes(name: str, devices: int, chunks: int) -> tuple[Route, ...]:
     return _RULES[name].routes(devices, chunks)
+
+
+@lru_cache(maxsize=256)
+def _stages_of_devices(placement: Placement) -> tuple[tuple[int, ...], ...]:
+    """Return for each device the stages that it holds on any route, in ascending order."""
+    held: list[set[int]] = [set() for _ in range(placement.devices)]
+    for route in placement.routes:
+        for stage, device in enumerate(route):
+            held[device].add(stage)
+    return tuple(tuple(sorted(stages)) for stages in held)
 
 
 PLACEMENTS: tuple[str, ...] = tuple(_RULES)

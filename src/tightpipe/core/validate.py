@@ -68,10 +68,10 @@ def _shape(schedule: Schedule) -> Iterator[str]:
     if order.devices != instance.devices:
         yield f"the schedule has {order.devices} devices, the instance {instance.devices}"
     upper = (len(OpKind), instance.stages, instance.microbatches)
-    for row in order.operations.tolist():
-        if not all(0 <= value < bound for value, bound in zip(row, upper, strict=True)):
-            kind = OpKind(row[0]).name if 0 <= row[0] < len(OpKind) else f"kind {row[0]}"
-            yield f"{kind}{row[1]}.{row[2]} is no operation of the instance"
+    unknown = ((order.operations < 0) | (order.operations >= upper)).any(axis=1)
+    for kind, stage, m in order.operations[unknown].tolist():
+        name = OpKind(kind).name if 0 <= kind < len(OpKind) else f"kind {kind}"
+        yield f"{name}{stage}.{m} is no operation of the instance"
 
 
 def complete(schedule: Schedule) -> Iterator[str]:

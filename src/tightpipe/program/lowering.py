@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..core.errors import InputError
 from ..core.instance import Instance
-from ..core.operation import Operation
+from ..core.operation import Operation, OpKind
 from ..core.schedule import Schedule
 from .message_order import MessageOrder
 from .node import Node, NodeType, chunks
@@ -20,6 +20,13 @@ from .post_validation import post_validation
 from .program import Program
 
 _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
+_COMPUTES = {kind: NodeType[kind.name] for kind in OpKind}
+_CARRIES = {  # the two ends of a message that carries the result of an F, or of a B or BW
+    ("SEND", True): NodeType.SEND_FORWARD,
+    ("RECV", True): NodeType.RECV_FORWARD,
+    ("SEND", False): NodeType.SEND_BACKWARD,
+    ("RECV", False): NodeType.RECV_BACKWARD,
+}
 
 
 class Item(NamedTuple):
@@ -109,8 +116,7 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
 
 
 def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined: bool) -> Node:
-    kind = NodeType[op.kind.name]
-    return Node(kind, device, chunk, op.stage, op.microbatch, *times, joined=joined)
+    return Node(_COMPUTES[op.kind], device, chunk, op.stage, op.microbatch, *times, joined=joined)
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
@@ -147,7 +153,7 @@ def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chu
 
     `devices` are the device of this end and the device of the other end.
     """
-    kind = NodeType[f"{action}_{'FORWARD' if cause.type is NodeType.F else 'BACKWARD'}"]
+    kind = _CARRIES[action, cause.type is NodeType.F]
     here, peer = devices
     return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, peer)
 
