@@ -22,8 +22,10 @@ from .progress import Incumbent
 from .run import run_search
 from .side_by_side import Side, SideBySide, Turns, alone
 
-_QUICK = 0.1  # of the time, for a first improvement, which shortens the horizons of all proofs
-_QUICK_PACE = 1e-4  # seconds for each pair of operations of one device; the most that it takes
+# A first improvement shortens the horizons of all proofs. It is left out where it would take longer than its
+# share, because it would be too short there to find much.
+_QUICK = 0.1  # of the time
+_QUICK_PACE = 1e-4  # seconds for each pair of operations of one device
 _FLUID = 0.25  # of the time left, for the fluid bound
 _FLUID_PACE = 1.5e-4
 
@@ -61,11 +63,13 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     """Improve the schedule for a short while, then improve and prove; return why that ended early."""
     if not is_modelled(instance, flushes=True):
         return ""
-    quick = budget.within(min(_QUICK * budget.left, _QUICK_PACE * _pairs(instance)))
-    result = improve(instance, quick, incumbent.schedule, incumbent.bound, incumbent.follow)
-    incumbent.offer(result.schedule)
-    if result.reason:
-        return result.reason
+    quick = _QUICK_PACE * _pairs(instance)
+    if quick <= _QUICK * budget.left:
+        part = budget.within(quick)
+        result = improve(instance, part, incumbent.schedule, incumbent.bound, incumbent.follow)
+        incumbent.offer(result.schedule)
+        if result.reason or incumbent.closed:
+            return result.reason
     search = partial(improve_turns, instance, incumbent)
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
