@@ -15,7 +15,7 @@ from ..progress import Incumbent
 from ..run import run_search
 from .block_search import out_of_reach, search_blocks
 
-_SHARE_OF_BLOCKS = 0.5  # of the time, for blocks; the rest is for the schedule that the best one unrolls to
+_SHARE_OF_BLOCKS = 0.35  # of the time, for blocks; the rest is for the schedule that the best one unrolls to
 
 
 def solve_block(

@@ -15,9 +15,10 @@ from ..progress import Incumbent
 from ..queues import queues_of
 from .period_search import PeriodSearch
 
-COPIES = (1, 2, 3, 4)
-"""Numbers of microbatches of each route in the blocks that are searched for."""
-_ROUNDS = 6  # of questions about each number, so that a search without a deadline ends
+COPIES = (2, 1, 3, 4)
+"""Numbers of microbatches of each route in the blocks that are searched for, the most promising first."""
+_ROUNDS = 6  # of questions, each with twice the effort of the one before; all of them take some minutes
+_FIRST_EFFORT = 2.0  # of each question, in units of the least effort for the most promising blocks
 _FEWEST_PERIODS = 2  # that a schedule must have room for
 
 
@@ -46,9 +47,12 @@ def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> s
     def best_pace() -> Fraction:
         return min(search.block.pace for search in searches)
 
-    for _ in range(_ROUNDS):
+    for doubled in range(_ROUNDS):
+        effort = _FIRST_EFFORT * 2**doubled * searches[0].least_effort
         for search in searches:
-            for block in search.ask_round(budget, best_pace):
+            if effort < search.least_effort:
+                continue
+            for block in search.ask_round(budget, effort, best_pace):
                 incumbent.offer(_validated(block, instance))
             if search.reason:
                 return search.reason

@@ -34,7 +34,6 @@ class Constraints:
     def add_constraints(self) -> None:
         """Add the constraints of all families."""
         self.turns()
-        self.symmetry()
         self.waits()
         self.sequence()
         self.order_in_time()
@@ -47,13 +46,6 @@ class Constraints:
         v = self.variables
         for operation, start in v.start.items():
             self.model.add(start == v.residue[operation] + self.period * v.turn[operation])
-
-    def symmetry(self) -> None:
-        """Require that F0 of the first microbatch starts at 0, and those of all others in the first period.
-
-        A block may be shifted in time, and any microbatch of a route may be called its first one.
-        """
-        self.model.add(self.variables.start[self.variables.firsts()[0]] == 0)
 
     def waits(self) -> None:
         """Require that an operation starts after what it waits for, and its delay later than it could."""

@@ -36,17 +36,17 @@ class PeriodicModel:
         self.block: Block | None = None
         self._shape, self._period = shape, period
         room = rooms(shape, period)
-        self._variables = Variables(self.model, shape, period, most_delays(shape, period, room))
-        Constraints(self.model, self._variables, room).add_constraints()
-        for delay in self._variables.delay.values():
+        self.variables = Variables(self.model, shape, period, most_delays(shape, period, room))
+        Constraints(self.model, self.variables, room).add_constraints()
+        for delay in self.variables.delay.values():
             self.model.add_hint(delay, 0)
 
     @property
     def start(self) -> list[cp_model.IntVar]:
         """The variables of the start times, in the sequence that `order` takes."""
-        return list(self._variables.start.values())
+        return list(self.variables.start.values())
 
     def order(self, start: list[int]) -> Order:
         """Keep the block of a solution as `block`, and return the order that it unrolls to."""
-        self.block = Block(self._shape, self._period, dict(zip(self._variables.start, start, strict=True)))
+        self.block = Block(self._shape, self._period, dict(zip(self.variables.start, start, strict=True)))
         return unrolled(self.block, self.instance).order

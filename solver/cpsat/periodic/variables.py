@@ -7,7 +7,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.operation import Operation
 
 from ...block import Shape
 from ...block.block import Wait
@@ -30,7 +30,7 @@ class Variables:
     period
         The period T in ticks.
     most
-        Most delay of each wait in ticks, by kind and stage of its two operations; see `delays`.
+        Most delay of each wait in ticks; `delays` says why a longer one is not needed.
     """
 
     def __init__(self, model: cp_model.CpModel, shape: Shape, period: int, most: dict[Wait, int]) -> None:
@@ -51,8 +51,9 @@ class Variables:
     def _add_microbatch(self, m: int, most: dict[Wait, int]) -> None:
         least = earliest_starts(self.shape, m)
         first = self.shape.chain(m)[0]
-        largest = {first: self.period - 1}
-        self._add_operation(first, 0, self.period - 1)
+        # A block may be shifted in time, and each microbatch of a route be called its first one.
+        largest = {first: 0 if m == 0 else self.period - 1}
+        self._add_operation(first, 0, largest[first])
         for wait in self.shape.waits(m):
             largest[wait.after] = largest[wait.before] + wait.lag + most[wait]
             self._add_operation(wait.after, least[wait.after], largest[wait.after])
@@ -70,7 +71,3 @@ class Variables:
             literal = self.model.new_bool_var(f"{one} before {other}")
             self.precedes[one, other] = literal
             self.precedes[other, one] = ~literal
-
-    def firsts(self) -> list[Operation]:
-        """Return F0 of each microbatch."""
-        return [Operation(OpKind.F, 0, m) for m in range(self.shape.microbatches)]
