@@ -17,9 +17,11 @@ from math import ceil, comb
 from tightpipe.core.budget import Budget
 
 from ..block import Block, Shape, compressed, period_bound, serial_block
+from ..cpsat.periodic.settle import settle
 from .ask import ask
 
 _EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time, for each two operations of a device, to find a block
+_EFFORT_TO_SETTLE = 0.2  # at first, in CP-SAT's deterministic time
 _STEP = 0.5  # where to ask next: the share of the periods between the lowest open one and the best known one
 _LARGEST_STEP = 0.25  # above the lowest open one, as a share of it; blocks are often found at once there
 _CLOSE = 0.005  # the share of the best period by which the last question of a round may lie above the others
@@ -64,8 +66,8 @@ class PeriodSearch:
     ) -> Iterator[Block]:
         """Ask the questions of a round, and yield each block that is shorter than the ones before.
 
-        A question that stays open is passed over: the next one is asked between it and the best period. The last one asks for one tick less than the best period, because to refute that closes the
-        search.
+        A question that stays open is passed over: the next one is asked between it and the best period. The
+        last one asks for one tick less than the best period, because to refute that closes the search.
 
         Parameters
         ----------
@@ -89,6 +91,18 @@ class PeriodSearch:
             else:
                 low = period + 1
             if answer.refuted:
+                self.bound = period + 1
+
+    def settle(self, budget: Budget, effort: float) -> None:
+        """Ask with linear programs for one tick less than the best period, and for a period halfway to it."""
+        for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
+            if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
+                continue
+            block, refuted = settle(self.shape, period, budget.reseeded(self._questions), effort)
+            self._questions += 1
+            if block is not None:
+                self.block = compressed(block, self.bound)
+            if refuted:
                 self.bound = period + 1
 
     def _most(self, below: Callable[[], Fraction] | None) -> int:
@@ -119,4 +133,5 @@ def search_period(shape: Shape, budget: Budget) -> PeriodSearch:
             return found
         for _ in found.ask_round(budget, found.least_effort * 2**doubled):
             pass
+        found.settle(budget, _EFFORT_TO_SETTLE * 2**doubled)
     raise AssertionError("there is no last round")

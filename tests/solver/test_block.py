@@ -66,7 +66,8 @@ def test_no_block_beats_the_bound_by_formulas(seed: int) -> None:
 def test_more_microbatches_need_no_more_time_each(seed: int, copies: int) -> None:
     instance = tiny(seed)
     few, many = (search_period(Shape(instance, k), UNLIMITED.within(20)) for k in (1, copies))
-    assert few.closed and many.closed
+    assert few.closed
+    assert many.closed
     assert checked(many.block).period <= copies * few.block.period
 
 

@@ -89,6 +89,8 @@ def test_the_method_refuses_rules_that_it_does_not_know(entry: dict[str, int]) -
 def test_the_method_is_no_worse_than_its_start_and_improves_its_blocks() -> None:
     start = solve(SCARCE, "list")
     result = solve(SCARCE, "block", time_limit=4, workers=1)
-    assert result.cost is not None and start.cost is not None
+    assert result.cost is not None
+    assert start.cost is not None
     assert result.cost < start.cost
-    assert result.bound is not None and result.bound <= result.cost
+    assert result.bound is not None
+    assert result.bound <= result.cost
