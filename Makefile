@@ -15,7 +15,7 @@ JOBS ?= 2
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare quick test test-wheel test-torch test-browser docs pictures lint benchmark \
+.PHONY: help install compare quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
 	benchmark-exact clean
 
 help:
@@ -87,6 +87,10 @@ benchmark: install
 # exact solvers side by side, results/exact.*: up to an hour and a half; it goes on where it stopped
 benchmark-exact: install
 	$(BIN)/python benchmarks/exact.py $(ARGS)
+
+# least periods of repeating blocks against memory: results/periods.csv, the figure and the table of docs/blocks.md
+benchmark-periods: install
+	$(BIN)/python benchmarks/periods.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist site *.egg-info

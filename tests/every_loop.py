@@ -43,7 +43,7 @@ def instances() -> Iterator[Instance]:
 
 
 def searched(instance: Instance, workers: int) -> None:
-    for name in ("cpsat", "milp", "improve", "best"):
+    for name in ("cpsat", "milp", "improve", "block", "best"):
         try:
             solve(instance, name, time_limit=SECONDS, workers=workers)
         except InputError:

@@ -116,11 +116,12 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 SOLVER_FLOORS = [
     {"memory", "modelled", "queues", "bounds.formulas"},
     {"windows", "progress", "start"},
-    {"orders", "bounds.searches"},
+    {"orders", "bounds.searches", "block"},
     {"run"},
     {"side_by_side"},
     {"cpsat", "milp"},
     {"improve"},
+    {"periods"},
     {"best"},
 ]
 """The rooms of solver/ from the ground up."""

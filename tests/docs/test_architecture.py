@@ -125,6 +125,7 @@ def families(path: str, method: str) -> set[str]:
         ("lattice", "solver/cpsat/lattice/constraints.py", "add_constraints"),
         ("plain", "solver/cpsat/plain/constraints.py", "add_constraints"),
         ("MILP", "solver/milp/constraints.py", "add_constraints"),
+        ("block", "solver/cpsat/periodic/constraints.py", "add_constraints"),
     ],
 )
 def test_every_family_of_constraints_stands_in_the_table(column: str, path: str, method: str) -> None:
@@ -142,7 +143,14 @@ INSTANCES: dict[str, dict[str, Any]] = {
     "flush between iterations": {"iterations": 2},
     "a busy link makes messages wait": {"link_occupancy": 11},
 }
-METHODS = {"list": "list", "dispatch": "improve", "annealing": "improve", "lattice": "cpsat", "MILP": "milp"}
+METHODS = {
+    "list": "list",
+    "dispatch": "improve",
+    "annealing": "improve",
+    "lattice": "cpsat",
+    "MILP": "milp",
+    "block": "block",
+}
 
 
 def instance_with(rule: str) -> Instance:

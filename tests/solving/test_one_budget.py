@@ -134,7 +134,7 @@ def test_the_largest_seed_is_one_for_every_thread(method: str) -> None:
     assert cost(result.schedule) >= largest_work(EASY)
 
 
-@pytest.mark.parametrize("method", ["cpsat", "milp", "improve", "best"])
+@pytest.mark.parametrize("method", ["cpsat", "milp", "improve", "block", "best"])
 def test_progress_is_told_beside_the_budget(method: str) -> None:
     told: list[Any] = []
     result = solve(HARD, method, time_limit=0, progress=told.append)

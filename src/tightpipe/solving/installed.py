@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 GROUP = "tightpipe.heuristics"
 """The group of the entry points."""
 
-SEARCHES = ("best", "cpsat", "improve", "milp")
+SEARCHES = ("best", "block", "cpsat", "improve", "milp")
 """Names of the methods that are not heuristics. No heuristic may have one of these names."""
 
 _Make = Callable[[Instance], Order]

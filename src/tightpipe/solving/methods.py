@@ -158,6 +158,16 @@ def _load_improve() -> Run:
     return run
 
 
+def _load_block() -> Run:
+    from tightpipe.solver.periods import solve_block
+
+    def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
+        refuse_unmodelled("block", instance)
+        return _run_solver("block", solve_block, instance, budget, warm_start, progress)
+
+    return run
+
+
 def _load_best() -> Run:
     from tightpipe.solver.best import solve_best
 
@@ -196,6 +206,14 @@ METHODS: dict[str, Method] = {
         "any limit",
         "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
         _load_improve,
+    ),
+    "block": Method(
+        "block",
+        "search",
+        PLACEMENTS,
+        "any limit",
+        "repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; improve",
+        _load_block,
     ),
     "best": Method(
         "best",

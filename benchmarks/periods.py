@@ -1,0 +1,132 @@
+"""Measure least periods of repeating blocks against memory, beside those of published schedules.
+
+``python benchmarks/periods.py`` writes results/periods.csv and results/periods.png; docs/blocks.md explains
+them. The costs are those of the setting 1.5B-8x24. It goes on where the file ends, with one line for each
+number of devices, memory limit and number of microbatches in the block.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import ortools
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tightpipe import Instance, Schedule, __version__, solve
+from tightpipe.core.budget import Budget
+from tightpipe.core.metrics import cost
+from tightpipe.drawing.output import draw_to
+from tightpipe.drawing.style import WIDTH, paper_style
+from tightpipe.settings.table import load_settings
+from tightpipe.solver.block import Shape
+from tightpipe.solver.periods import search_period
+
+RESULTS = Path(__file__).parents[1] / "results"
+DEVICES = (4, 8, 16, 32)
+MEMORY = (0.75, 1.0, 1.25, 1.5, 2.0)  # limits in p activations of a stage
+COPIES = (1, 2)
+HEURISTICS = ("v-min", "v-half", "v-zb", "list")
+COLUMNS = ("devices", "memory", "copies", "period", "bound", *HEURISTICS)
+_SETTING = "1.5B-8x24"
+
+
+def instance_of(devices: int, memory: float, microbatches: int) -> Instance:
+    """Return the setting's model on so many devices, with a limit in p activations of a stage."""
+    setting = load_settings()[_SETTING]
+    limit = int(memory * devices * setting.forward_memory)
+    scaled = replace(setting, devices=devices, microbatches=microbatches)
+    return scaled.with_times(memory=replace(setting.memory(0), limit=limit))
+
+
+def work(instance: Instance) -> float:
+    """Return the largest work of a device for one microbatch, in ticks."""
+    return max(instance.work(device) for device in range(instance.devices)) / instance.microbatches
+
+
+def own_period(instance: Instance, method: str) -> float | None:
+    """Return the ticks that each further microbatch costs in a heuristic's schedule over its work."""
+    p = instance.devices
+    few, many = (_schedule(replace(instance, microbatches=n), method) for n in (4 * p, 6 * p))
+    if few is None or many is None:
+        return None
+    return (cost(many) - cost(few)) / (2 * p) / work(instance)
+
+
+def _schedule(instance: Instance, method: str) -> Schedule | None:
+    return solve(instance, method).schedule
+
+
+def measure(devices: int, memory: float, copies: int, seconds: float, threads: int) -> dict[str, object]:
+    """Return one line of the file; periods are in units of the work of the block's microbatches."""
+    instance = instance_of(devices, memory, 4 * copies)
+    found = search_period(Shape(instance, copies), Budget(threads=threads).within(seconds))
+    unit = copies * work(instance)
+    own = {name: own_period(instance, name) for name in HEURISTICS}
+    values = {"period": found.block.period / unit, "bound": found.bound / unit, **own}
+    rounded = {key: "" if value is None else f"{value:.4f}" for key, value in values.items()}
+    return {"devices": devices, "memory": memory, "copies": copies, **rounded}
+
+
+def draw(rows: list[dict[str, str]], path: Path) -> None:
+    """Draw the period against the memory limit, with one panel for each number of devices."""
+
+    def figure() -> Figure:
+        with paper_style():
+            drawn = Figure(figsize=(WIDTH, 2.4), layout="constrained")
+            panels = drawn.subplots(1, len(DEVICES), sharey=True, squeeze=False)[0]
+            for panel, devices in zip(panels, DEVICES, strict=True):
+                _draw_panel(panel, [row for row in rows if row["devices"] == str(devices)])
+                panel.set_title(f"{devices} devices")
+                panel.set_xlabel("memory limit / p activations")
+            panels[0].set_ylabel("period / work")
+            panels[0].set_ylim(0.98, 2.1)
+            drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=8)
+            return drawn
+
+    draw_to(path, figure)
+
+
+def _draw_panel(panel: Axes, rows: list[dict[str, str]]) -> None:
+    for copies in COPIES:
+        mine = [row for row in rows if row["copies"] == str(copies)]
+        limits, periods, bounds = ([float(row[key]) for row in mine] for key in ("memory", "period", "bound"))
+        (line,) = panel.plot(limits, periods, marker="o", label=f"block, K = {copies}")
+        panel.fill_between(limits, bounds, periods, color=line.get_color(), alpha=0.15, lw=0)
+    first = [row for row in rows if row["copies"] == str(COPIES[0])]
+    for name in HEURISTICS:
+        points = [(float(row["memory"]), float(row[name])) for row in first if row[name]]
+        panel.plot([x for x, _ in points], [y for _, y in points], ls="--", marker=".", label=name)
+
+
+def main() -> None:
+    """Measure what the file lacks, and draw the figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each period")
+    parser.add_argument("--threads", type=int, default=1, help="searches that race")
+    arguments = parser.parse_args()
+    path = RESULTS / "periods.csv"
+    if not path.exists():
+        path.write_text(",".join(COLUMNS) + "\n")
+    with path.open() as file:
+        done = {(row["devices"], row["memory"], row["copies"]) for row in csv.DictReader(file)}
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        for cell in product(DEVICES, MEMORY, COPIES):
+            if tuple(map(str, cell)) not in done:
+                writer.writerow(measure(*cell, arguments.seconds, arguments.threads))
+                file.flush()
+    with path.open() as file:
+        draw(list(csv.DictReader(file)), RESULTS / "periods.png")
+    versions = f"tightpipe {__version__}, OR-Tools {ortools.__version__}, Python {platform.python_version()}"
+    print(f"{os.cpu_count()} cores, {arguments.threads} threads, {arguments.seconds} s each, {versions}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Repeating blocks: what they are, how small their period can be, and the schedules that they unroll to."""
+
+from .block import Block, Shape
+from .compress import compressed
+from .least_period import period_bound
+from .serial import serial_block
+from .unroll import unrolled
+
+__all__ = ["Block", "Shape", "compressed", "period_bound", "serial_block", "unrolled"]

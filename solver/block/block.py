@@ -1,0 +1,147 @@
+"""A *repeating block*: start times for a few microbatches, which repeat themselves period after period.
+
+A block has K microbatches of each route and a period T. An operation that starts at s in the block has an
+*instance* at s + iT for every integer i, so that all instances together are an endless schedule, in which a
+microbatch of each route passes every T / K ticks. The block is valid if the endless schedule is: no device
+runs two operations at a time, every operation waits for what it depends on, and memory stays within the
+limit. The operations of a (kind, stage, route) run first in, first out, which loses nothing (`queues` says
+why).
+
+Operations of a block usually belong to different periods: while device 0 runs the F of a microbatch, it runs
+the B of an earlier one. The *turn* of an operation says by how many periods its start lies behind the first
+period, and its *residue* where in a period it starts: start = residue + T * turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import Operation, OpKind
+
+KINDS = (OpKind.F, OpKind.B, OpKind.W)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One operation of a microbatch waits for another one.
+
+    Parameters
+    ----------
+    before, after
+        The operation that is waited for, and the one that waits.
+    lag
+        Least ticks from the start of the former to the start of the latter, communication included.
+    """
+
+    before: Operation
+    after: Operation
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a block consists of.
+
+    The microbatches are numbered route after route: microbatch m takes route m // copies.
+
+    Parameters
+    ----------
+    instance
+        The problem whose costs, placement and memory the block has. Its number of microbatches does not
+        matter.
+    copies
+        Number K of microbatches of each route, at least 1.
+    """
+
+    instance: Instance
+    copies: int
+
+    @property
+    def microbatches(self) -> int:
+        """Number of microbatches of all routes."""
+        return self.copies * len(self.instance.placement.routes)
+
+    def route(self, microbatch: int) -> int:
+        """Return the route that a microbatch of the block takes."""
+        return microbatch // self.copies
+
+    def device(self, operation: Operation) -> int:
+        """Return the device that runs the operation."""
+        return self.instance.placement.routes[self.route(operation.microbatch)][operation.stage]
+
+    def duration(self, operation: Operation) -> int:
+        """Return the ticks that the operation takes."""
+        return self.instance.duration(operation.kind, operation.stage)
+
+    def delta(self, operation: Operation) -> int:
+        """Return the memory that the operation adds; negative where it frees memory."""
+        return self.instance.memory_delta(operation.kind, operation.stage)
+
+    def operations(self) -> list[Operation]:
+        """Return all operations, those of one (kind, stage, route) next to each other."""
+        routes = range(len(self.instance.placement.routes))
+        return [
+            operation
+            for r in routes
+            for kind in KINDS
+            for stage in range(self.instance.stages)
+            for operation in self.queue(kind, stage, r)
+        ]
+
+    def queue(self, kind: OpKind, stage: int, route: int) -> list[Operation]:
+        """Return the operations of a (kind, stage, route) in the sequence in which they run."""
+        first = route * self.copies
+        return [Operation(kind, stage, m) for m in range(first, first + self.copies)]
+
+    def queues(self) -> list[list[Operation]]:
+        """Return the operations of each (kind, stage, route)."""
+        operations = self.operations()
+        return [operations[i : i + self.copies] for i in range(0, len(operations), self.copies)]
+
+    def on(self, device: int) -> list[Operation]:
+        """Return the operations that `device` runs."""
+        return [operation for operation in self.operations() if self.device(operation) == device]
+
+    def chain(self, microbatch: int) -> list[Operation]:
+        """Return the F's of a microbatch, from stage 0 up, and then its B's, from the last stage down."""
+        stages = range(self.instance.stages)
+        return [Operation(OpKind.F, s, microbatch) for s in stages] + [
+            Operation(OpKind.B, s, microbatch) for s in reversed(stages)
+        ]
+
+    def waits(self, microbatch: int) -> Iterator[Wait]:
+        """Yield what the operations of a microbatch wait for: along the chain, then each W for its B."""
+        for before, after in pairwise(self.chain(microbatch)):
+            comm = self.instance.comm(self.device(before), self.device(after))
+            yield Wait(before, after, self.duration(before) + comm)
+        for stage in range(self.instance.stages):
+            before = Operation(OpKind.B, stage, microbatch)
+            yield Wait(before, Operation(OpKind.W, stage, microbatch), self.duration(before))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A repeating block.
+
+    Parameters
+    ----------
+    shape
+        What it consists of.
+    period
+        Ticks T after which everything repeats.
+    start
+        Start of each operation in ticks, 0 for F0 of microbatch 0.
+    """
+
+    shape: Shape
+    period: int
+    start: dict[Operation, int]
+
+    @property
+    def pace(self) -> Fraction:
+        """Ticks per microbatch of each route."""
+        return Fraction(self.period, self.shape.copies)

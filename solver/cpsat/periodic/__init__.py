@@ -1,0 +1,1 @@
+"""The model of a repeating block of a given period."""

@@ -1,0 +1,52 @@
+"""The CP-SAT model that asks whether there is a block of a given period."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.schedule import Order
+
+from ...block import Block, Shape, unrolled
+from .constraints import Constraints
+from .delays import most_delays, rooms
+from .variables import Variables
+
+
+class PeriodicModel:
+    """A model whose solutions are the blocks of a shape and a period.
+
+    As a hint, CP-SAT is told that nothing waits: good blocks have little delay, because delays take memory.
+    This makes it find blocks in seconds that it does not find in minutes otherwise.
+
+    Parameters
+    ----------
+    shape
+        What the block consists of.
+    period
+        The period T in ticks, at least `period_bound` of the shape.
+    """
+
+    with_precedences = False
+    horizon = 0
+
+    def __init__(self, shape: Shape, period: int) -> None:
+        self.instance: Instance = shape.instance
+        self.model = cp_model.CpModel()
+        self.block: Block | None = None
+        self._shape, self._period = shape, period
+        room = rooms(shape, period)
+        self.variables = Variables(self.model, shape, period, most_delays(shape, period, room))
+        Constraints(self.model, self.variables, room).add_constraints()
+        for delay in self.variables.delay.values():
+            self.model.add_hint(delay, 0)
+
+    @property
+    def start(self) -> list[cp_model.IntVar]:
+        """The variables of the start times, in the sequence that `order` takes."""
+        return list(self.variables.start.values())
+
+    def order(self, start: list[int]) -> Order:
+        """Keep the block of a solution as `block`, and return the order that it unrolls to."""
+        self.block = Block(self._shape, self._period, dict(zip(self.variables.start, start, strict=True)))
+        return unrolled(self.block, self.instance).order

@@ -1,0 +1,51 @@
+"""One question to CP-SAT: is there a block of at most this period?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tightpipe.core.budget import Budget
+
+from ..block import Block, Shape, compressed, period_bound
+from ..cpsat.periodic.model import PeriodicModel
+from ..cpsat.search import search
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """CP-SAT's answer.
+
+    Parameters
+    ----------
+    block
+        A valid block of at most the period that was asked for, or None.
+    refuted
+        Whether there is no such block.
+    reason
+        Why the search ended early; empty if it did not, or if time or effort was up.
+    """
+
+    block: Block | None
+    refuted: bool
+    reason: str
+
+
+def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
+    """Ask CP-SAT for a block of at most a period.
+
+    Parameters
+    ----------
+    shape
+        What the block consists of.
+    period
+        Ticks, at least `period_bound` of the shape.
+    budget
+        The limits; as many searches race as it has threads.
+    effort
+        Limit of each search in CP-SAT's deterministic time.
+    """
+    model = PeriodicModel(shape, period)
+    found = search(model, budget, lambda *_: None, effort=effort)
+    if found.schedule is None or model.block is None:
+        return Answer(None, found.exhausted, found.reason)
+    return Answer(compressed(model.block, period_bound(shape)), False, found.reason)

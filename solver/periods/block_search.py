@@ -1,0 +1,86 @@
+"""Schedules that repeat a block, from blocks of one microbatch and of a few."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tightpipe.core.budget import Budget
+from tightpipe.core.instance import Instance
+from tightpipe.core.schedule import Schedule
+from tightpipe.core.validate import validate
+
+from ..block import Block, Shape, unrolled
+from ..modelled import is_modelled
+from ..progress import Incumbent
+from ..queues import queues_of
+from .period_search import PeriodSearch
+
+COPIES = (2, 1, 3, 4)
+"""Numbers of microbatches of each route in the blocks that are searched for, the most promising first."""
+_ROUNDS = 6  # of questions, each with twice the effort of the one before; all of them take some minutes
+_FIRST_EFFORT = 2.0  # of each question, in units of the least effort for the most promising blocks
+_FEWEST_PERIODS = 2  # that a schedule must have room for
+
+
+def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
+    """Search for blocks of small period, and offer the schedule that each of them unrolls to.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    budget
+        The limits. Without a deadline the effort is fixed, and with one thread so is the result.
+    incumbent
+        Is offered the schedules as they are; their warm-up and cool-down can mostly be improved.
+
+    Returns
+    -------
+    str
+        Why the search ended early or was not made; empty if it ended by itself or time was up.
+    """
+    reason = out_of_reach(instance)
+    if reason:
+        return reason
+    searches = [PeriodSearch(Shape(instance, copies)) for copies in _fitting(instance)]
+
+    def best_pace() -> Fraction:
+        return min(search.block.pace for search in searches)
+
+    for doubled in range(_ROUNDS):
+        effort = _FIRST_EFFORT * 2**doubled * searches[0].least_effort
+        for search in searches:
+            if effort < search.least_effort:
+                continue
+            for block in search.ask_round(budget, effort, best_pace):
+                incumbent.offer(_validated(block, instance))
+            if search.reason:
+                return search.reason
+            if incumbent.closed or budget.left <= 0:
+                return ""
+    return ""
+
+
+def out_of_reach(instance: Instance) -> str:
+    """Return why blocks of an instance are not searched for, the empty string if they are."""
+    if not is_modelled(instance):
+        return "repeating blocks have neither operations that overlap nor flushes between iterations"
+    if queues_of(instance).links():
+        return "repeating blocks do not model links that make messages wait"
+    if not _fitting(instance):
+        return f"too few microbatches for a period: repeating blocks need {_FEWEST_PERIODS} of each route"
+    return ""
+
+
+def _fitting(instance: Instance) -> list[int]:
+    """Return the numbers of `COPIES` whose period fits into a schedule often enough."""
+    count = instance.microbatches // len(instance.placement.routes)
+    return [copies for copies in COPIES if _FEWEST_PERIODS * copies <= count]
+
+
+def _validated(block: Block, instance: Instance) -> Schedule:
+    schedule = unrolled(block, instance)
+    violations = validate(instance, schedule)
+    if violations:
+        raise AssertionError(f"a block unrolled to an invalid schedule, please report: {violations[0]}")
+    return schedule

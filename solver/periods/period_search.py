@@ -1,0 +1,137 @@
+"""Search the least period of the blocks of a shape, from above by blocks and from below by refutations.
+
+Blocks exist for every period from the least one on (`compress` says why), so the search asks for periods
+between the largest one that is refuted and the smallest one that is found. Whether CP-SAT finds a block or
+proves that there is none varies by factors of hundreds between seeds and between periods that lie close
+together. So a *round* asks many questions with little effort each, and the next round asks again with twice
+the effort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import count
+from math import ceil, comb
+
+from tightpipe.core.budget import Budget
+
+from ..block import Block, Shape, compressed, period_bound, serial_block
+from ..cpsat.periodic.settle import settle
+from .ask import ask
+
+_EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time, for each two operations of a device, to find a block
+_EFFORT_TO_SETTLE = 0.2  # at first, in CP-SAT's deterministic time
+_STEP = 0.5  # where to ask next: the share of the periods between the lowest open one and the best known one
+_LARGEST_STEP = 0.25  # above the lowest open one, as a share of it; blocks are often found at once there
+_CLOSE = 0.005  # the share of the best period by which the last question of a round may lie above the others
+
+
+class PeriodSearch:
+    """The search of the least period of the blocks of one shape.
+
+    Parameters
+    ----------
+    shape
+        What the blocks consist of.
+
+    Attributes
+    ----------
+    block
+        The block of the smallest period so far; at first, one microbatch after another.
+    bound
+        A proven lower bound of the period of every block of the shape, in ticks.
+    least_effort
+        The effort, in CP-SAT's deterministic time, below which questions are rarely answered.
+    reason
+        Why a question ended early; empty if none did.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.bound = period_bound(shape)
+        self.block = compressed(serial_block(shape), self.bound)
+        self.reason = ""
+        self._questions = 0
+        pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
+        self.least_effort = _EFFORT_PER_PAIR * pairs
+
+    @property
+    def closed(self) -> bool:
+        """Whether no block of the shape has a smaller period than `block`."""
+        return self.bound == self.block.period
+
+    def ask_round(
+        self, budget: Budget, effort: float, below: Callable[[], Fraction] | None = None
+    ) -> Iterator[Block]:
+        """Ask the questions of a round, and yield each block that is shorter than the ones before.
+
+        A question that stays open is passed over: the next one is asked between it and the best period. The
+        last one asks for one tick less than the best period, because to refute that closes the search.
+
+        Parameters
+        ----------
+        budget
+            The limits. Each question has a seed of its own, counted up from the budget's.
+        effort
+            Limit of each question in CP-SAT's deterministic time.
+        below
+            Returns the pace, in ticks per microbatch of each route, below which blocks are asked for. None
+            for the pace of the best block of this shape.
+        """
+        low = self.bound
+        while budget.left > 0 and not self.reason and low <= (high := self._most(below)):
+            period = _next(low, high)
+            answer = ask(self.shape, period, budget.reseeded(self._questions), effort)
+            self._questions += 1
+            self.reason = answer.reason
+            if answer.block is not None:
+                self.block = answer.block
+                yield answer.block
+            else:
+                low = period + 1
+            if answer.refuted:
+                self.bound = period + 1
+
+    def settle(self, budget: Budget, effort: float) -> None:
+        """Ask with linear programs for one tick less than the best period, and for a period halfway to it."""
+        for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
+            if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
+                continue
+            block, refuted = settle(self.shape, period, budget.reseeded(self._questions), effort)
+            self._questions += 1
+            if block is not None:
+                self.block = compressed(block, self.bound)
+            if refuted:
+                self.bound = period + 1
+
+    def _most(self, below: Callable[[], Fraction] | None) -> int:
+        pace = self.block.pace if below is None else min(self.block.pace, below())
+        return ceil(pace * self.shape.copies) - 1
+
+
+def _next(low: int, high: int) -> int:
+    """Return the period to ask for if it is known that `low` or more may be possible, and up to `high` is."""
+    if high - low <= _CLOSE * high:
+        return high
+    return low + int(min(_STEP * (high - low), _LARGEST_STEP * low))
+
+
+def search_period(shape: Shape, budget: Budget) -> PeriodSearch:
+    """Search the least period of the blocks of a shape until it is proven or the budget ends.
+
+    Parameters
+    ----------
+    shape
+        What the blocks consist of.
+    budget
+        The limits; without a deadline the search goes on until the least period is proven.
+    """
+    found = PeriodSearch(shape)
+    for doubled in count():
+        if found.closed or found.reason or budget.left <= 0:
+            return found
+        for _ in found.ask_round(budget, found.least_effort * 2**doubled):
+            pass
+        found.settle(budget, _EFFORT_TO_SETTLE * 2**doubled)
+    raise AssertionError("there is no last round")

@@ -1,0 +1,96 @@
+"""The method block: what it finds, keeps, refuses, and that it can be repeated."""
+
+from __future__ import annotations
+
+import pytest
+from cases import instances, serial_order, uniform
+from hypothesis import given, settings
+
+from tightpipe import InputError, Instance, Memory, retime, solve, validate
+from tightpipe.core.budget import UNLIMITED, Budget
+from tightpipe.core.metrics import cost
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.periods import block_search, search_blocks
+from tightpipe.solver.progress import Incumbent
+
+SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
+
+
+def incumbent_of(instance: Instance) -> Incumbent:
+    bound = best_bound(instance)
+    return Incumbent(retime(instance, serial_order(instance)), bound.value, bound.proof, 0.0, lambda _: None)
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_search, "_ROUNDS", 1)
+
+
+def test_blocks_beat_every_heuristic_where_memory_is_scarce(brief: None) -> None:
+    incumbent = incumbent_of(SCARCE)
+    assert search_blocks(SCARCE, UNLIMITED, incumbent) == ""
+    heuristics = (solve(SCARCE, name).cost for name in ("list", "v-min", "v-half", "greedy-v"))
+    assert cost(incumbent.schedule) < min(value for value in heuristics if value is not None)
+    assert validate(SCARCE, incumbent.schedule) == []
+
+
+def test_without_a_deadline_one_thread_always_finds_the_same(brief: None) -> None:
+    first, second = incumbent_of(SCARCE), incumbent_of(SCARCE)
+    for incumbent in (first, second):
+        search_blocks(SCARCE, UNLIMITED, incumbent)
+    assert first.schedule == second.schedule
+
+
+@settings(max_examples=15, deadline=None)
+@given(instances(max_devices=3, max_microbatches=8, most_occupancy=6))
+def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instance) -> None:
+    incumbent = incumbent_of(instance)
+    first = incumbent.schedule
+    reason = search_blocks(instance, Budget().within(2), incumbent)
+    assert validate(instance, incumbent.schedule) == []
+    assert cost(incumbent.schedule) <= cost(first)
+    assert not reason or incumbent.schedule is first
+
+
+@pytest.mark.parametrize(
+    ("instance", "reason"),
+    [
+        (uniform(2, 1, (10, 12, 8)), "too few microbatches"),
+        (uniform(2, 8, (10, 12, 8), link_occupancy=11), "links"),
+        (uniform(2, 8, (10, 12, 8), overlapped=15), "overlap"),
+        (uniform(2, 8, (10, 12, 8), iterations=2), "flushes"),
+    ],
+)
+def test_what_is_out_of_reach_is_said_in_one_line_and_the_start_is_kept(
+    instance: Instance, reason: str
+) -> None:
+    incumbent = incumbent_of(instance)
+    first = incumbent.schedule
+    said = search_blocks(instance, UNLIMITED, incumbent)
+    assert reason in said
+    assert "\n" not in said
+    assert incumbent.schedule is first
+
+
+def test_the_method_tells_why_it_left_the_start_as_it_is() -> None:
+    instance = uniform(2, 1, (10, 12, 8))
+    result = solve(instance, "block", time_limit=5, workers=1, warm_start=None)
+    assert result.schedule is not None
+    assert result.schedule == retime(instance, serial_order(instance))
+    assert "too few microbatches" in result.reason or result.status == "optimal"
+
+
+@pytest.mark.parametrize("entry", [{"overlapped": 15}, {"iterations": 2}])
+def test_the_method_refuses_rules_that_it_does_not_know(entry: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=next(iter(entry))):
+        solve(uniform(2, 8, (10, 12, 8), **entry), "block", time_limit=1, workers=1)
+
+
+def test_the_method_is_no_worse_than_its_start_and_improves_its_blocks() -> None:
+    start = solve(SCARCE, "list")
+    result = solve(SCARCE, "block", time_limit=4, workers=1)
+    assert result.cost is not None
+    assert start.cost is not None
+    assert result.cost < start.cost
+    assert result.bound is not None
+    assert result.bound <= result.cost
