@@ -8,6 +8,7 @@ from math import comb
 
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
@@ -18,6 +19,7 @@ from .cpsat.cpsat_method import cpsat_turns
 from .improve import improve
 from .improve.improve_method import improve_turns
 from .modelled import is_modelled
+from .periods import block_turns
 from .progress import Incumbent
 from .run import run_search
 from .side_by_side import Side, SideBySide, Turns, alone
@@ -26,6 +28,8 @@ from .side_by_side import Side, SideBySide, Turns, alone
 # share, because it would be too short there to find much.
 _QUICK = 0.1  # of the time
 _QUICK_PACE = 1e-4  # seconds for each pair of operations of one device
+_SCARCE = 0.02  # of the bound; repeating blocks are searched for where the gap is larger
+_BLOCKS = 0.3  # of the time of the search
 _FLUID = 0.25  # of the time left, for the fluid bound
 _FLUID_PACE = 1.5e-4
 
@@ -70,11 +74,24 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
         incumbent.offer(result.schedule)
         if result.reason or incumbent.closed:
             return result.reason
-    search = partial(improve_turns, instance, incumbent)
+    search = partial(search_turns, instance, incumbent)
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
     proof = partial(proof_turns, instance, incumbent)
     return SideBySide(budget, incumbent, search, proof).run()
+
+
+def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Search for cheaper schedules: by repeating blocks where the gap is large, then by improvement.
+
+    A large gap mostly means that memory is scarce. The schedules of the field then idle in every period, and
+    annealing, which changes one period at a time, does not find another one.
+    """
+    if cost(incumbent.schedule) > (1 + _SCARCE) * incumbent.bound:
+        reason = yield from block_turns(instance, incumbent, _BLOCKS, side)
+        if was_stopped(reason):
+            return reason
+    return (yield from improve_turns(instance, incumbent, side))
 
 
 def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:

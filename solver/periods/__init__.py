@@ -1,7 +1,7 @@
 """The method ``block``: the least period of repeating blocks, and schedules that repeat them."""
 
 from .block_method import solve_block
-from .block_search import search_blocks
+from .block_search import block_turns
 from .period_search import PeriodSearch, search_period
 
-__all__ = ["PeriodSearch", "search_blocks", "search_period", "solve_block"]
+__all__ = ["PeriodSearch", "block_turns", "search_period", "solve_block"]

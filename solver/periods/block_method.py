@@ -10,10 +10,11 @@ from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
-from ..improve import improve
+from ..improve.improve_method import improve_turns
 from ..progress import Incumbent
 from ..run import run_search
-from .block_search import out_of_reach, search_blocks
+from ..side_by_side import Side, Turns, alone
+from .block_search import block_turns
 
 _SHARE_OF_BLOCKS = 0.35  # of the time, for blocks; the rest is for the schedule that the best one unrolls to
 
@@ -44,18 +45,12 @@ def solve_block(
         If the warm start is not a valid schedule of the instance.
     """
     return run_search(
-        *("block", instance, budget, warm_start, None, progress, partial(_search, instance, budget)),
+        *("block", instance, budget, warm_start, None, progress),
+        lambda incumbent: alone(budget, incumbent, partial(_turns, instance, incumbent)),
         energetic=True,
-        program="CP-SAT",
-        failures=(MemoryError, RuntimeError),
     )
 
 
-def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    reason = out_of_reach(instance) or search_blocks(instance, budget.part(_SHARE_OF_BLOCKS), incumbent)
-    if reason or incumbent.closed or budget.left <= 0:
-        return reason
-    improved = improve(instance, budget, incumbent.schedule, incumbent.bound, incumbent.follow)
-    incumbent.offer(improved.schedule)
-    incumbent.prove(improved.bound, improved.proof)
-    return improved.reason
+def _turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    reason = yield from block_turns(instance, incumbent, _SHARE_OF_BLOCKS, side)
+    return reason or (yield from improve_turns(instance, incumbent, side))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import inf
 
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
@@ -10,9 +11,11 @@ from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 
 from ..block import Block, Shape, unrolled
+from ..cpsat.search import SECONDS_OF_EFFORT
 from ..modelled import is_modelled
 from ..progress import Incumbent
 from ..queues import queues_of
+from ..side_by_side import Side, Turns
 from .period_search import PeriodSearch
 
 COPIES = (2, 1, 3, 4)
@@ -22,42 +25,48 @@ _FIRST_EFFORT = 2.0  # of each question, in units of the least effort for the mo
 _FEWEST_PERIODS = 2  # that a schedule must have room for
 
 
-def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
+def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
     """Search for blocks of small period, and offer the schedule that each of them unrolls to.
 
     Parameters
     ----------
     instance
         The problem.
-    budget
-        The limits. Without a deadline the effort is fixed, and with one thread so is the result.
     incumbent
         Is offered the schedules as they are; their warm-up and cool-down can mostly be improved.
+    share
+        The share of the time left that this may take, 0 to 1.
+    side
+        The limits. Without a deadline the effort is fixed, and with one thread so is the result.
 
     Returns
     -------
-    str
-        Why the search ended early or was not made; empty if it ended by itself or time was up.
+    Turns
+        Each question to CP-SAT is a turn. They end with the reason why blocks are not searched for, if any.
     """
     reason = out_of_reach(instance)
     if reason:
         return reason
+    end = inf if side.whole.endless else side.seconds + share * side.left
     searches = [PeriodSearch(Shape(instance, copies)) for copies in _fitting(instance)]
 
     def best_pace() -> Fraction:
         return min(search.block.pace for search in searches)
+
+    def limits() -> Budget:
+        return side.budget.within(max(0.0, end - side.seconds))
 
     for doubled in range(_ROUNDS):
         effort = _FIRST_EFFORT * 2**doubled * searches[0].least_effort
         for search in searches:
             if effort < search.least_effort:
                 continue
-            for block in search.ask_round(budget, effort, best_pace):
-                incumbent.offer(_validated(block, instance))
-            if search.reason:
+            for block in search.ask_round(limits, effort, best_pace):
+                if block is not None:
+                    incumbent.offer(_validated(block, instance))
+                yield effort * SECONDS_OF_EFFORT
+            if search.reason or limits().left <= 0:
                 return search.reason
-            if incumbent.closed or budget.left <= 0:
-                return ""
     return ""
 
 

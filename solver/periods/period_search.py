@@ -62,17 +62,18 @@ class PeriodSearch:
         return self.bound == self.block.period
 
     def ask_round(
-        self, budget: Budget, effort: float, below: Callable[[], Fraction] | None = None
-    ) -> Iterator[Block]:
-        """Ask the questions of a round, and yield each block that is shorter than the ones before.
+        self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
+    ) -> Iterator[Block | None]:
+        """Ask the questions of a round, and yield after each one a block that is shorter, or None.
 
         A question that stays open is passed over: the next one is asked between it and the best period. The
         last one asks for one tick less than the best period, because to refute that closes the search.
 
         Parameters
         ----------
-        budget
-            The limits. Each question has a seed of its own, counted up from the budget's.
+        limits
+            Returns the limits of the next question. Each question has a seed of its own, counted up from
+            that of the limits.
         effort
             Limit of each question in CP-SAT's deterministic time.
         below
@@ -80,18 +81,18 @@ class PeriodSearch:
             for the pace of the best block of this shape.
         """
         low = self.bound
-        while budget.left > 0 and not self.reason and low <= (high := self._most(below)):
+        while (budget := limits()).left > 0 and not self.reason and low <= (high := self._most(below)):
             period = _next(low, high)
             answer = ask(self.shape, period, budget.reseeded(self._questions), effort)
             self._questions += 1
             self.reason = answer.reason
             if answer.block is not None:
                 self.block = answer.block
-                yield answer.block
             else:
                 low = period + 1
             if answer.refuted:
                 self.bound = period + 1
+            yield answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
         """Ask with linear programs for one tick less than the best period, and for a period halfway to it."""
@@ -131,7 +132,7 @@ def search_period(shape: Shape, budget: Budget) -> PeriodSearch:
     for doubled in count():
         if found.closed or found.reason or budget.left <= 0:
             return found
-        for _ in found.ask_round(budget, found.least_effort * 2**doubled):
+        for _ in found.ask_round(lambda: budget, found.least_effort * 2**doubled):
             pass
         found.settle(budget, _EFFORT_TO_SETTLE * 2**doubled)
     raise AssertionError("there is no last round")

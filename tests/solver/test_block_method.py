@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from cases import instances, serial_order, uniform
 from hypothesis import given, settings
@@ -10,8 +12,9 @@ from tightpipe import InputError, Instance, Memory, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.periods import block_search, search_blocks
+from tightpipe.solver.periods import block_search, block_turns
 from tightpipe.solver.progress import Incumbent
+from tightpipe.solver.side_by_side import alone
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
 
@@ -19,6 +22,10 @@ SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
 def incumbent_of(instance: Instance) -> Incumbent:
     bound = best_bound(instance)
     return Incumbent(retime(instance, serial_order(instance)), bound.value, bound.proof, 0.0, lambda _: None)
+
+
+def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
+    return alone(budget, incumbent, partial(block_turns, instance, incumbent, 1.0))
 
 
 @pytest.fixture
