@@ -1,6 +1,6 @@
 """Two sides of one solve share its threads: one searches for cheaper schedules, the other proves bounds.
 
-Each *side* is a generator that works for a *turn* between two yields, and keeps its state until its next
+Each *side* is a generator that works for a turn between two yields, and keeps its state until its next
 turn. Both know the same incumbent: a cheaper schedule shortens the horizons of the proofs, and a better bound
 ends the search. With several threads both sides work at the same time. With one thread they take turns.
 """
