@@ -22,6 +22,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.solver.block import Block, Shape, compressed, period_bound, repeated, serial_block, unrolled
 from tightpipe.solver.cpsat.periodic.constraints import Constraints
 from tightpipe.solver.cpsat.periodic.model import PeriodicModel
+from tightpipe.solver.cpsat.periodic.settle import settle
 from tightpipe.solver.periods import search_period
 from tightpipe.solver.periods.ask import ask
 
@@ -47,7 +48,7 @@ def checked(block: Block) -> Block:
     return block
 
 
-SHORT = (1, 2, 6, 8, 10, 15, 18, 19, 20, 22, 26, 28, 31, 37)  # least periods up to 7: enumerated in seconds
+SHORT = (1, 2, 6, 8, 10, 15, 18, 19, 20, 22, 26, 31, 37)  # least periods up to 6: enumerated in seconds
 
 
 @pytest.mark.parametrize("seed", SHORT)
@@ -60,7 +61,7 @@ def test_the_least_period_of_one_microbatch_is_that_of_all_starts(seed: int) -> 
 
 def test_for_some_of_them_no_formula_gives_the_least_period() -> None:
     shapes = [Shape(tiny(seed), 1) for seed in SHORT]
-    assert sum(period_bound(shape) < search_period(shape, UNLIMITED).block.period for shape in shapes) >= 4
+    assert sum(period_bound(shape) < search_period(shape, UNLIMITED).block.period for shape in shapes) >= 3
 
 
 @pytest.mark.parametrize("copies", [2, 3])
@@ -74,12 +75,11 @@ def test_more_microbatches_need_no_more_time_each(seed: int, copies: int) -> Non
 
 
 def test_two_microbatches_can_have_a_smaller_period_each_than_one() -> None:
-    instance = uniform(3, 12, (2, 3, 1), comm=1, memory=Memory(2, -1, -1, 6))
-    one = search_period(Shape(instance, 1), UNLIMITED.within(60))
-    assert one.closed
-    assert checked(one.block).period == 22
-    two = search_period(Shape(instance, 2), UNLIMITED.within(8)).block
-    assert checked(two).pace < one.bound
+    instance = uniform(4, 12, (31, 30, 15), comm=1, memory=Memory(2, -1, -1, 8))
+    assert settle(Shape(instance, 1), 185, UNLIMITED, 2.0) == (None, True)
+    two = ask(Shape(instance, 2), 370, UNLIMITED, 0.5).block
+    assert two is not None
+    assert checked(two).pace <= 185
 
 
 @settings(max_examples=60, deadline=None)
