@@ -1,8 +1,8 @@
 """Measure least periods of repeating blocks against memory, beside those of published schedules.
 
-``python benchmarks/periods.py`` writes results/periods.csv and results/periods.png; docs/blocks.md explains
-them. The costs are those of the setting 1.5B-8x24. It goes on where the file ends, with one line for each
-number of devices, memory limit and number of microbatches in the block.
+``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png, and prints the
+table of docs/blocks.md, which explains them. The costs are those of the setting 1.5B-8x24. It goes on where
+the file ends, with one line for each number of devices, memory limit and number of microbatches in the block.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import csv
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -25,10 +26,11 @@ from tightpipe.core.metrics import cost
 from tightpipe.drawing.output import draw_to
 from tightpipe.drawing.style import WIDTH, paper_style
 from tightpipe.settings.table import load_settings
-from tightpipe.solver.block import Shape
+from tightpipe.solver.block import Shape, repeated
 from tightpipe.solver.periods import search_period
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS, PICTURE = ROOT / "results", ROOT / "docs/pictures/periods.png"
 DEVICES = (4, 8, 16, 32)
 MEMORY = (0.75, 1.0, 1.25, 1.5, 2.0)  # limits in p activations of a stage
 COPIES = (1, 2)
@@ -63,15 +65,44 @@ def _schedule(instance: Instance, method: str) -> Schedule | None:
     return solve(instance, method).schedule
 
 
-def measure(devices: int, memory: float, copies: int, seconds: float, threads: int) -> dict[str, object]:
-    """Return one line of the file; periods are in units of the work of the block's microbatches."""
-    instance = instance_of(devices, memory, 4 * copies)
-    found = search_period(Shape(instance, copies), Budget(threads=threads).within(seconds))
-    unit = copies * work(instance)
+def measure(devices: int, memory: float, seconds: float, threads: int) -> Iterator[dict[str, object]]:
+    """Yield the lines of a memory limit; periods are in units of the work of the block's microbatches.
+
+    The search for blocks of more microbatches starts from the best block of fewer.
+    """
+    instance = instance_of(devices, memory, devices)
     own = {name: own_period(instance, name) for name in HEURISTICS}
-    values = {"period": found.block.period / unit, "bound": found.bound / unit, **own}
-    rounded = {key: "" if value is None else f"{value:.4f}" for key, value in values.items()}
-    return {"devices": devices, "memory": memory, "copies": copies, **rounded}
+    block = None
+    for copies in COPIES:
+        budget = Budget(threads=threads).within(seconds)
+        start = None if block is None else repeated(block, copies // block.shape.copies)
+        found = search_period(Shape(instance, copies), budget, start)
+        block, unit = found.block, copies * work(instance)
+        values = {"period": block.period / unit, "bound": found.bound / unit, **own}
+        rounded = {key: "" if value is None else f"{value:.4f}" for key, value in values.items()}
+        yield {"devices": devices, "memory": memory, "copies": copies, **rounded}
+
+
+def markdown(rows: list[dict[str, str]]) -> str:
+    """Return the rows as the table of docs/blocks.md."""
+    head = ["devices", "memory", *(f"K = {copies}" for copies in COPIES), *HEURISTICS]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for devices, memory in product(DEVICES, MEMORY):
+        mine = [row for row in rows if (row["devices"], row["memory"]) == (str(devices), str(memory))]
+        if mine:
+            periods = [_interval(row) for row in mine]
+            own = [mine[0][name] or "-" for name in HEURISTICS]
+            lines.append(_line([str(devices), f"{memory}p", *periods, *own]))
+    return "\n".join(lines)
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _interval(row: dict[str, str]) -> str:
+    proven = row["bound"] == row["period"]
+    return f"{row['period']} (least)" if proven else f"{row['bound']} to {row['period']}"
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
@@ -115,15 +146,17 @@ def main() -> None:
     if not path.exists():
         path.write_text(",".join(COLUMNS) + "\n")
     with path.open() as file:
-        done = {(row["devices"], row["memory"], row["copies"]) for row in csv.DictReader(file)}
+        done = {(row["devices"], row["memory"]) for row in csv.DictReader(file)}
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        for cell in product(DEVICES, MEMORY, COPIES):
+        for cell in product(DEVICES, MEMORY):
             if tuple(map(str, cell)) not in done:
-                writer.writerow(measure(*cell, arguments.seconds, arguments.threads))
+                writer.writerows(measure(*cell, arguments.seconds, arguments.threads))
                 file.flush()
     with path.open() as file:
-        draw(list(csv.DictReader(file)), RESULTS / "periods.png")
+        rows = list(csv.DictReader(file))
+    draw(rows, PICTURE)
+    print(markdown(rows))
     versions = f"tightpipe {__version__}, OR-Tools {ortools.__version__}, Python {platform.python_version()}"
     print(f"{os.cpu_count()} cores, {arguments.threads} threads, {arguments.seconds} s each, {versions}")
 

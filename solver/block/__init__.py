@@ -3,7 +3,8 @@
 from .block import Block, Shape
 from .compress import compressed
 from .least_period import period_bound
+from .repeated import repeated
 from .serial import serial_block
 from .unroll import unrolled
 
-__all__ = ["Block", "Shape", "compressed", "period_bound", "serial_block", "unrolled"]
+__all__ = ["Block", "Shape", "compressed", "period_bound", "repeated", "serial_block", "unrolled"]

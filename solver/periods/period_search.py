@@ -34,11 +34,13 @@ class PeriodSearch:
     ----------
     shape
         What the blocks consist of.
+    start
+        A valid block of the shape to start from; None for one microbatch after another.
 
     Attributes
     ----------
     block
-        The block of the smallest period so far; at first, one microbatch after another.
+        The block of the smallest period so far.
     bound
         A proven lower bound of the period of every block of the shape, in ticks.
     least_effort
@@ -47,10 +49,10 @@ class PeriodSearch:
         Why a question ended early; empty if none did.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, start: Block | None = None) -> None:
         self.shape = shape
         self.bound = period_bound(shape)
-        self.block = compressed(serial_block(shape), self.bound)
+        self.block = compressed(start or serial_block(shape), self.bound)
         self.reason = ""
         self._questions = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
@@ -118,7 +120,7 @@ def _next(low: int, high: int) -> int:
     return low + int(min(_STEP * (high - low), _LARGEST_STEP * low))
 
 
-def search_period(shape: Shape, budget: Budget) -> PeriodSearch:
+def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> PeriodSearch:
     """Search the least period of the blocks of a shape until it is proven or the budget ends.
 
     Parameters
@@ -127,8 +129,10 @@ def search_period(shape: Shape, budget: Budget) -> PeriodSearch:
         What the blocks consist of.
     budget
         The limits; without a deadline the search goes on until the least period is proven.
+    start
+        A valid block of the shape to start from; None for one microbatch after another.
     """
-    found = PeriodSearch(shape)
+    found = PeriodSearch(shape, start)
     for doubled in count():
         if found.closed or found.reason or budget.left <= 0:
             return found
