@@ -26,8 +26,8 @@ from tightpipe.core.metrics import cost
 from tightpipe.drawing.output import draw_to
 from tightpipe.drawing.style import WIDTH, paper_style
 from tightpipe.settings.table import load_settings
-from tightpipe.solver.block import Shape, repeated
-from tightpipe.solver.periods import search_period
+from tightpipe.solver.block import Block, Shape, repeated
+from tightpipe.solver.periods import search_period, steady_block
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results", ROOT / "docs/pictures/periods.png"
@@ -65,22 +65,40 @@ def _schedule(instance: Instance, method: str) -> Schedule | None:
     return solve(instance, method).schedule
 
 
-def measure(devices: int, memory: float, seconds: float, threads: int) -> Iterator[dict[str, object]]:
+def measure(
+    devices: int, memory: float, seconds: float, threads: int, known: dict[int, Block]
+) -> Iterator[dict[str, object]]:
     """Yield the lines of a memory limit; periods are in units of the work of the block's microbatches.
 
-    The search for blocks of more microbatches starts from the best block of fewer.
+    The search starts from the best block of fewer microbatches, of a smaller limit, or of a heuristic's
+    schedule. `known` holds the blocks of the limits before, by their numbers of microbatches, and is renewed.
     """
     instance = instance_of(devices, memory, devices)
     own = {name: own_period(instance, name) for name in HEURISTICS}
-    block = None
     for copies in COPIES:
-        budget = Budget(threads=threads).within(seconds)
-        start = None if block is None else repeated(block, copies // block.shape.copies)
-        found = search_period(Shape(instance, copies), budget, start)
-        block, unit = found.block, copies * work(instance)
-        values = {"period": block.period / unit, "bound": found.bound / unit, **own}
+        shape = Shape(instance, copies)
+        starts = [*_starts(instance, copies), *_repeated(known, copies)]
+        start = min(starts, key=lambda block: block.period, default=None)
+        if start is not None:
+            start = Block(shape, start.period, start.start)
+        found = search_period(shape, Budget(threads=threads).within(seconds), start)
+        known[copies], unit = found.block, copies * work(instance)
+        values = {"period": found.block.period / unit, "bound": found.bound / unit, **own}
         rounded = {key: "" if value is None else f"{value:.4f}" for key, value in values.items()}
         yield {"devices": devices, "memory": memory, "copies": copies, **rounded}
+
+
+def _starts(instance: Instance, copies: int) -> Iterator[Block]:
+    """Yield the blocks that schedules of heuristics repeat."""
+    for name in HEURISTICS:
+        schedule = _schedule(replace(instance, microbatches=6 * instance.devices), name)
+        block = None if schedule is None else steady_block(schedule, copies)
+        if block is not None:
+            yield block
+
+
+def _repeated(known: dict[int, Block], copies: int) -> Iterator[Block]:
+    return (repeated(block, copies // few) for few, block in known.items() if copies % few == 0)
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
@@ -117,7 +135,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
                 panel.set_title(f"{devices} devices")
                 panel.set_xlabel("memory limit / p activations")
             panels[0].set_ylabel("period / work")
-            panels[0].set_ylim(0.98, 2.1)
+            panels[0].set_ylim(0.98, 2.0)
             drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=8)
             return drawn
 
@@ -149,10 +167,12 @@ def main() -> None:
         done = {(row["devices"], row["memory"]) for row in csv.DictReader(file)}
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        for cell in product(DEVICES, MEMORY):
-            if tuple(map(str, cell)) not in done:
-                writer.writerows(measure(*cell, arguments.seconds, arguments.threads))
-                file.flush()
+        for devices in DEVICES:
+            known: dict[int, Block] = {}
+            for memory in MEMORY:
+                if (str(devices), str(memory)) not in done:
+                    writer.writerows(measure(devices, memory, arguments.seconds, arguments.threads, known))
+                    file.flush()
     with path.open() as file:
         rows = list(csv.DictReader(file))
     draw(rows, PICTURE)

@@ -48,10 +48,22 @@ def compressed(block: Block, least: int) -> Block:
     Block
         Every operation starts as early as it can after F0 of microbatch 0, which starts at 0.
     """
+    found = shortened(block, least)
+    assert found is not None, "a valid block has no cycle that takes longer than its period"
+    return found
+
+
+def shortened(block: Block, least: int) -> Block | None:
+    """Do the same for starts that only give the sequences: each need not wait for what it depends on.
+
+    The parameters are those of `compressed`. None if the sequences have no block of at most this period.
+    """
     operations = block.shape.operations()
     edges = _edges(block, operations)
     low, high = least, block.period
     starts = _earliest(edges, len(operations), high)
+    if starts is None:
+        return None
     while low < high:
         middle = (low + high) // 2
         found = _earliest(edges, len(operations), middle)
@@ -59,7 +71,6 @@ def compressed(block: Block, least: int) -> Block:
             low = middle + 1
         else:
             high, starts = middle, found
-    assert starts is not None, "a valid block has no cycle that takes longer than its period"
     return Block(block.shape, high, dict(zip(operations, starts.tolist(), strict=True)))
 
 

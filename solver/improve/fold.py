@@ -97,7 +97,7 @@ def fold(schedule: Schedule) -> Fold | None:
     for microbatches in _PERIODS:
         if whole.microbatches <= _KEPT * microbatches * len(whole.placement.routes):
             break
-        first, period, found = _repeating(schedule, words, microbatches)
+        first, period, found = repeating(schedule, words, microbatches)
         times = found - _KEPT
         fewer = whole.microbatches - times * microbatches * len(whole.placement.routes)
         if times < 1 or fewer > _LARGEST * whole.microbatches:
@@ -119,7 +119,7 @@ def _timed(instance: Instance, words: Iterable[Word]) -> Schedule | None:
         return None
 
 
-def _repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple[Ints, Ints, int]:
+def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple[Ints, Ints, int]:
     """Return where the periods of each word begin, how long they are, and how many all devices have.
 
     All words are cut at one time of the schedule, which is chosen so that the device with the fewest periods

@@ -3,5 +3,6 @@
 from .block_method import solve_block
 from .block_search import block_turns
 from .period_search import PeriodSearch, search_period
+from .steady import steady_block
 
-__all__ = ["PeriodSearch", "block_turns", "search_period", "solve_block"]
+__all__ = ["PeriodSearch", "block_turns", "search_period", "solve_block", "steady_block"]

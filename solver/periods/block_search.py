@@ -17,6 +17,7 @@ from ..progress import Incumbent
 from ..queues import queues_of
 from ..side_by_side import Side, Turns
 from .period_search import PeriodSearch
+from .steady import steady_block
 
 COPIES = (2, 1, 3, 4)
 """Numbers of microbatches of each route in the blocks that are searched for, the most promising first."""
@@ -48,7 +49,10 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
     if reason:
         return reason
     end = inf if side.whole.endless else side.seconds + share * side.left
-    searches = [PeriodSearch(Shape(instance, copies)) for copies in _fitting(instance)]
+    searches = [
+        PeriodSearch(Shape(instance, copies), steady_block(incumbent.schedule, copies))
+        for copies in _fitting(instance)
+    ]
 
     def best_pace() -> Fraction:
         return min(search.block.pace for search in searches)

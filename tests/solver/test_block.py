@@ -23,7 +23,7 @@ from tightpipe.solver.block import Block, Shape, compressed, period_bound, repea
 from tightpipe.solver.cpsat.periodic.constraints import Constraints
 from tightpipe.solver.cpsat.periodic.model import PeriodicModel
 from tightpipe.solver.cpsat.periodic.settle import settle
-from tightpipe.solver.periods import search_period
+from tightpipe.solver.periods import search_period, steady_block
 from tightpipe.solver.periods.ask import ask
 
 
@@ -242,3 +242,31 @@ def test_without_a_family_operations_swap_that_must_not(family: str) -> None:
     copies, *swapped = BROKEN[family]
     assert status(PLAIN.instance, copies, 12, (), (swapped[0], swapped[1])) == cp_model.INFEASIBLE
     assert status(PLAIN.instance, copies, 12, (family,), (swapped[0], swapped[1])) == cp_model.OPTIMAL
+
+
+@pytest.mark.parametrize("method", ["v-min", "v-half", "v-zb", "1f1b-v", "list"])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_what_a_schedule_repeats_is_a_valid_block_of_its_own_pace(method: str, copies: int) -> None:
+    instance = uniform(3, 24, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 12))
+    more = uniform(3, 36, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 12))
+    few, many = solve(instance, method), solve(more, method)
+    block = steady_block(many.schedule, copies)
+    if block is None:
+        assert method == "list"
+        return
+    checked(block)
+    assert few.cost is not None
+    assert many.cost is not None
+    assert block.pace <= (many.cost - few.cost) / 12
+    assert validate(instance, unrolled(block, instance)) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(instances(max_devices=3, most_occupancy=0), st.integers(1, 3))
+def test_a_steady_block_of_any_schedule_is_valid(instance: Instance, copies: int) -> None:
+    schedule = retime(instance, serial_order(instance))
+    block = steady_block(schedule, copies)
+    if block is None:
+        assert instance.costs.overlapped or instance.iterations > 1 or instance.microbatches < 4 * copies
+    else:
+        checked(block)

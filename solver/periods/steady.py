@@ -1,0 +1,80 @@
+"""The block that a schedule repeats between warm-up and cool-down."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.schedule import Schedule
+
+from ..block import Block, Shape, period_bound, shortened
+from ..improve.fold import repeating
+from ..modelled import is_modelled
+from ..queues import queues_of, words_of
+from ..start import in_queue_order
+
+_LEAST = 2  # periods of the schedule that have to be equal
+
+
+def steady_block(schedule: Schedule, copies: int) -> Block | None:
+    """Return the block of so many microbatches of each route that a schedule repeats, or None.
+
+    Parameters
+    ----------
+    schedule
+        A valid schedule.
+    copies
+        Number of microbatches of each route in the block.
+
+    Returns
+    -------
+    Block or None
+        The block runs the sequences of the schedule's steady part, so it holds as much memory as the schedule
+        does there. It has the least period that these sequences allow.
+
+    Notes
+    -----
+    Each device runs the same sequence of kinds and stages in some periods, one after another. An operation of
+    the first of these periods is an instance of the block's operation of the same kind, stage and route: its
+    rank in its queue says of which microbatch of the block, and how many periods later. The sequences of a
+    few equal periods need not be free of deadlock if they are repeated for ever; then there is no block.
+    """
+    if not is_modelled(schedule.instance):
+        return None
+    schedule = in_queue_order(schedule)
+    instance, shape = schedule.instance, Shape(schedule.instance, copies)
+    words = words_of(queues_of(instance), schedule.order)
+    if copies * len(instance.placement.routes) * _LEAST > instance.microbatches:
+        return None
+    first, length, found = repeating(schedule, words, copies)
+    if found < _LEAST:
+        return None
+    ranks = _ranks(instance)
+    period = _longest(shape)
+    start: dict[Operation, int] = {}
+    for row, begin, size in zip(schedule.order.to_lists(), first.tolist(), length.tolist(), strict=True):
+        for place, (kind, stage, microbatch) in enumerate(row[begin : begin + size]):
+            later, copy = divmod(ranks[microbatch], copies)
+            operation = Operation(OpKind(kind), stage, instance.route(microbatch) * copies + copy)
+            start[operation] = place - later * period
+    if set(start) != set(shape.operations()):
+        return None
+    return shortened(Block(shape, period, start), period_bound(shape))
+
+
+def _ranks(instance: Instance) -> list[int]:
+    """Return for each microbatch how many of its route come before it."""
+    seen: Counter[int] = Counter()
+    ranks = []
+    for microbatch in range(instance.microbatches):
+        route = instance.route(microbatch)
+        ranks.append(seen[route])
+        seen[route] += 1
+    return ranks
+
+
+def _longest(shape: Shape) -> int:
+    """Return a period that no block of the shape needs to exceed: all its operations one after another."""
+    lags = sum(wait.lag for m in range(shape.microbatches) for wait in shape.waits(m))
+    return lags + sum(map(shape.duration, shape.operations()))
