@@ -22,7 +22,7 @@ from .steady import steady_block
 COPIES = (2, 1, 3, 4)
 """Numbers of microbatches of each route in the blocks that are searched for, the most promising first."""
 _ROUNDS = 6  # of questions, each with twice the effort of the one before; all of them take some minutes
-_FIRST_EFFORT = 2.0  # of each question, in units of the least effort for the most promising blocks
+_FIRST_EFFORT = 1.0  # of each question, in units of the least effort for the most promising blocks
 _FEWEST_PERIODS = 2  # that a schedule must have room for
 
 

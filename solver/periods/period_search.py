@@ -22,9 +22,8 @@ from .ask import ask
 
 _EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time, for each two operations of a device, to find a block
 _EFFORT_TO_SETTLE = 0.2  # at first, in CP-SAT's deterministic time
-_STEP = 0.5  # where to ask next: the share of the periods between the lowest open one and the best known one
-_LARGEST_STEP = 0.25  # above the lowest open one, as a share of it; blocks are often found at once there
-_CLOSE = 0.005  # the share of the best period by which the last question of a round may lie above the others
+_PERIODS = 4  # of a sweep, without the last one
+_SHIFT = (5**0.5 - 1) / 2  # of a step between periods, by which one sweep is shifted against the one before
 
 
 class PeriodSearch:
@@ -54,7 +53,7 @@ class PeriodSearch:
         self.bound = period_bound(shape)
         self.block = compressed(start or serial_block(shape), self.bound)
         self.reason = ""
-        self._questions = 0
+        self._questions = self._sweeps = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
         self.least_effort = _EFFORT_PER_PAIR * pairs
 
@@ -68,8 +67,9 @@ class PeriodSearch:
     ) -> Iterator[Block | None]:
         """Ask the questions of a round, and yield after each one a block that is shorter, or None.
 
-        A question that stays open is passed over: the next one is asked between it and the best period. The
-        last one asks for one tick less than the best period, because to refute that closes the search.
+        A *sweep* asks for periods between the bound and the best period, from below, until it finds a block.
+        The next sweep asks for periods between that block and the last one that stayed open. The last
+        question asks for one tick less than the best period, because to refute that closes the search.
 
         Parameters
         ----------
@@ -82,19 +82,44 @@ class PeriodSearch:
             Returns the pace, in ticks per microbatch of each route, below which blocks are asked for. None
             for the pace of the best block of this shape.
         """
-        low = self.bound
-        while (budget := limits()).left > 0 and not self.reason and low <= (high := self._most(below)):
-            period = _next(low, high)
-            answer = ask(self.shape, period, budget.reseeded(self._questions), effort)
-            self._questions += 1
-            self.reason = answer.reason
-            if answer.block is not None:
-                self.block = answer.block
-            else:
-                low = period + 1
-            if answer.refuted:
-                self.bound = period + 1
-            yield answer.block
+        low, found = self.bound, True
+        while found:
+            found = False
+            for period in self._sweep(low, below):
+                if self.reason or limits().left <= 0:
+                    break
+                block = self._ask(period, limits(), effort)
+                found = block is not None
+                yield block
+                if found:
+                    break
+                low = period
+
+    def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
+        """Return the periods to ask for, from `low` up.
+
+        Whether CP-SAT finds a block depends on the period far more than on the seed, so no two sweeps ask for
+        the same periods.
+        """
+        low, high = max(low, self.bound), self._most(below)
+        if low > high:
+            return []
+        self._sweeps += 1
+        shift = self._sweeps * _SHIFT % 1
+        periods = (round(low * (high / low) ** ((k + shift) / _PERIODS)) for k in range(_PERIODS))
+        return sorted({*(period for period in periods if low <= period < high), high})
+
+    def _ask(self, period: int, budget: Budget, effort: float) -> Block | None:
+        if not self.bound <= period < self.block.period:
+            return None
+        answer = ask(self.shape, period, budget.reseeded(self._questions), effort)
+        self._questions += 1
+        self.reason = answer.reason
+        if answer.block is not None:
+            self.block = answer.block
+        if answer.refuted:
+            self.bound = period + 1
+        return answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
         """Ask with linear programs for one tick less than the best period, and for a period halfway to it."""
@@ -111,13 +136,6 @@ class PeriodSearch:
     def _most(self, below: Callable[[], Fraction] | None) -> int:
         pace = self.block.pace if below is None else min(self.block.pace, below())
         return ceil(pace * self.shape.copies) - 1
-
-
-def _next(low: int, high: int) -> int:
-    """Return the period to ask for if it is known that `low` or more may be possible, and up to `high` is."""
-    if high - low <= _CLOSE * high:
-        return high
-    return low + int(min(_STEP * (high - low), _LARGEST_STEP * low))
 
 
 def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> PeriodSearch:
