@@ -113,7 +113,7 @@ def test_an_invalid_warm_start_is_refused() -> None:
 
 
 def test_sizes_that_do_not_fit_are_refused_with_an_estimate() -> None:
-    instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
+    instance = v_instance(16, 64, (9, 9, 6, 1), table_memory(16))
     begun = time.perf_counter()
     with pytest.raises(InputError, match=r"order binaries.*constraints.*MB; the cap is 4096 MB") as error:
         solve_milp(instance, Budget(threads=2).within(60), _serial(instance))
