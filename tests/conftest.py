@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over the imported libraries, and come seldom where many objects are made."""
     gc.freeze()
-    gc.set_threshold(50_000)
+    gc.set_threshold(50_000, 50, 1000)
 
 
 def _file(item: pytest.Item) -> str:

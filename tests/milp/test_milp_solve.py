@@ -320,10 +320,10 @@ import sys
 from tightpipe import Instance, Memory
 from tightpipe.core.budget import Budget
 from tightpipe.solver.milp import solve_milp
+from tightpipe.solving.ensure_compiled import ensure_compiled
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
-easy = Instance.uniform(devices=2, microbatches=2, forward=10, backward=12, weight=8, comm=1)
-solve_milp(easy, Budget().within(20))  # compile first
+ensure_compiled()
 print("searching", flush=True)
 result = solve_milp(hard, Budget(threads=2).within(120), backend=sys.argv[1])
 print(result.status, result.cost, result.reason, flush=True)
