@@ -3,6 +3,7 @@
 The slow files come first and begin with the slowest, so that no process is left with a long test at the end.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("source_tree") and not IS_CHECKOUT:
             item.add_marker(pytest.mark.skip(reason="reads files that the installed package does not have"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the imported libraries, and come seldom where many objects are made."""
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 1000)
 
 
 def _file(item: pytest.Item) -> str:

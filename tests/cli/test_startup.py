@@ -99,7 +99,7 @@ def test_a_signal_at_any_early_moment_is_one_line(tmp_path: Path, number: signal
     path = tmp_path / "instance.json"
     save_instance(HARD, path)
     first = 0.05 if number == signal.SIGINT else 0.2
-    ends = [ended_after(first + 0.3 * i, path, number) for i in range(8)]
+    ends = [ended_after(first + 0.3 * i, path, number) for i in range(7)]
     assert [said for _, said in ends if "Traceback" in said or "\n" in said.strip()] == []
     assert {status for status, _ in ends} == {128 + number}
     reason = "interrupted" if number == signal.SIGINT else "terminated"

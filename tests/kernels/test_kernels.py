@@ -156,6 +156,16 @@ print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures)
     assert late == "[]"
 
 
+def test_machine_code_is_loaded_without_what_numba_needs_to_compile(cache: Path) -> None:
+    code = """
+import sys
+from tightpipe import Instance, solve
+solve(Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8), "list")
+print(sorted({"numba.core.inline_closurecall", "numba.cpython.setobj", "numba.np.random.legacy"} & set(sys.modules)))
+"""
+    assert python(code, NUMBA_CACHE_DIR=str(cache)) == "[]"
+
+
 def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
     code = """
 from tightpipe.cli import filling

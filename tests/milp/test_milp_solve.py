@@ -113,7 +113,7 @@ def test_an_invalid_warm_start_is_refused() -> None:
 
 
 def test_sizes_that_do_not_fit_are_refused_with_an_estimate() -> None:
-    instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
+    instance = v_instance(16, 64, (9, 9, 6, 1), table_memory(16))
     begun = time.perf_counter()
     with pytest.raises(InputError, match=r"order binaries.*constraints.*MB; the cap is 4096 MB") as error:
         solve_milp(instance, Budget(threads=2).within(60), _serial(instance))
@@ -320,10 +320,10 @@ import sys
 from tightpipe import Instance, Memory
 from tightpipe.core.budget import Budget
 from tightpipe.solver.milp import solve_milp
+from tightpipe.solving.ensure_compiled import ensure_compiled
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
-easy = Instance.uniform(devices=2, microbatches=2, forward=10, backward=12, weight=8, comm=1)
-solve_milp(easy, Budget().within(20))  # compile first
+ensure_compiled()
 print("searching", flush=True)
 result = solve_milp(hard, Budget(threads=2).within(120), backend=sys.argv[1])
 print(result.status, result.cost, result.reason, flush=True)

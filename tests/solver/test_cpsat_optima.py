@@ -13,7 +13,7 @@ from exact_cases import (
 )
 
 from tightpipe import Status, retime, validate
-from tightpipe.core.budget import Budget
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.cpsat import refute, solve_cpsat
@@ -30,14 +30,14 @@ def test_agrees_with_brute_force(
     shape: tuple[str, int, int], objective: str, limited: bool, seed: int
 ) -> None:
     instance = tiny_instance(shape, seed, objective, limited=limited)
-    best = optimum(instance)
+    best, budget = optimum(instance), Budget(threads=1 + seed).within(SECONDS)
     assert max(bound.value for bound in all_bounds(instance)) <= best
     for formulation in FORMULATIONS:
-        result = solve_cpsat(instance, Budget(threads=2).within(SECONDS), formulation=formulation)
+        result = solve_cpsat(instance, budget, formulation=formulation)
         assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), formulation
         assert validate(instance, result.schedule) == []
-    assert refute(instance, best - 1, Budget(threads=2).within(SECONDS)) is True
-    assert refute(instance, best, Budget(threads=2).within(SECONDS)) is False
+    assert refute(instance, best - 1, budget) is True
+    assert refute(instance, best, budget) is False
 
 
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])
@@ -49,29 +49,29 @@ def test_busy_links_agree_with_brute_force(
     instance = with_busy_links(tiny_instance(shape, 2, objective, limited=occupancy == 3), occupancy)
     best = optimum(instance)
     for formulation in FORMULATIONS:
-        result = solve_cpsat(instance, Budget(threads=2).within(SECONDS), formulation=formulation)
+        result = solve_cpsat(instance, UNLIMITED.within(SECONDS), formulation=formulation)
         assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), formulation
-    assert refute(instance, best - 1, Budget(threads=2).within(SECONDS)) is True
-    assert refute(instance, best, Budget(threads=2).within(SECONDS)) is False
+    assert refute(instance, best - 1, UNLIMITED.within(SECONDS)) is True
+    assert refute(instance, best, UNLIMITED.within(SECONDS)) is False
 
 
 def test_busy_links_make_messages_wait() -> None:
     free = v_instance(2, 3, (3, 4, 2, 1), plain_memory(8))
     busy = with_busy_links(free, 9)
-    assert optimum(free) < optimum(busy) == solve_cpsat(busy, Budget(threads=2).within(SECONDS)).cost
+    assert optimum(free) < optimum(busy) == solve_cpsat(busy, UNLIMITED.within(SECONDS)).cost
 
 
 @pytest.mark.parametrize("shape", TINY_SHAPES[1:5], ids=lambda shape: "-".join(map(str, shape)))
 def test_first_in_first_out_loses_nothing(shape: tuple[str, int, int]) -> None:
     instance = tiny_instance(shape, 7, "device_span", limited=True)
-    free = solve_cpsat(instance, Budget(threads=2).within(SECONDS), formulation="plain", fifo=False)
+    free = solve_cpsat(instance, UNLIMITED.within(SECONDS), formulation="plain", fifo=False)
     assert (free.cost, free.status) == (optimum(instance), Status.OPTIMAL)
 
 
 @pytest.mark.parametrize("name", ONE_STAGE_COSTS)
 def test_known_costs_of_one_stage_per_device(name: str) -> None:
     instance, cost = ONE_STAGE_COSTS[name]
-    result = solve_cpsat(instance, Budget(threads=2).within(SECONDS))
+    result = solve_cpsat(instance, UNLIMITED.within(SECONDS))
     assert (result.cost, result.status) == (cost, Status.OPTIMAL)
 
 
@@ -91,6 +91,6 @@ KNOWN_BUBBLES = {
 def test_known_bubbles(name: str) -> None:
     instance, bubble = KNOWN_BUBBLES[name]
     warm_start = retime(instance, HEURISTICS["greedy-v"].make(instance))
-    result = solve_cpsat(instance, Budget(threads=2).within(SECONDS), warm_start)
+    result = solve_cpsat(instance, UNLIMITED.within(SECONDS), warm_start)
     assert (result.bubble, result.status) == (bubble, Status.OPTIMAL)
     assert all(bound.value <= result.cost for bound in all_bounds(instance))

@@ -25,13 +25,13 @@ def tight(limit: int | None, microbatches: int = 3) -> Instance:
 
 def test_one_microbatch_goes_down_its_route_and_back() -> None:
     instance = linear(3)
-    assert earliest_starts(instance, instance.placement.routes[0]) == [0, 4, 7, 12]
+    assert earliest_starts(instance, instance.placement.routes[0]) == (0, 4, 7, 12)
 
 
 def test_a_visit_measures_the_paths_between_its_operations() -> None:
     first, last = (visits(linear(3), device) for device in range(2))
-    assert first == [Visit(3, (0,), 0, 3, 12, 9, 6, 6)]
-    assert last == [Visit(3, (1,), 4, 3, 3, 0, 6, 11)]
+    assert first == (Visit(3, (0,), 0, 3, 12, 9, 6, 6),)
+    assert last == (Visit(3, (1,), 4, 3, 3, 0, 6, 11),)
 
 
 def test_a_device_of_two_directions_has_two_visits() -> None:

@@ -7,6 +7,7 @@ unless the device may run an F together with a BW in a shorter time; then it is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from tightpipe.core.instance import Instance
@@ -47,7 +48,8 @@ class Visit:
     departure: int
 
 
-def visits(instance: Instance, device: int) -> list[Visit]:
+@lru_cache(maxsize=256)  # every bound asks for those of every device
+def visits(instance: Instance, device: int) -> tuple[Visit, ...]:
     """Return a `Visit` for each route that has stages on `device`: these stages and the path times."""
     count = instance.microbatches // len(instance.placement.routes)
     found = []
@@ -55,7 +57,7 @@ def visits(instance: Instance, device: int) -> list[Visit]:
         stages = tuple(s for s, d in enumerate(route) if d == device)
         if stages:
             found.append(_visit(instance, route, stages, count))
-    return found
+    return tuple(found)
 
 
 def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], count: int) -> Visit:
@@ -75,7 +77,8 @@ def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], 
     )
 
 
-def earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
+@lru_cache(maxsize=16)  # the same for every device of the route
+def earliest_starts(instance: Instance, route: tuple[int, ...]) -> tuple[int, ...]:
     """Return the starts, in ticks, of the F's and B's of one microbatch that runs alone on a route.
 
     The F's come first, from stage 0 up, then the B's, from the last stage down.
@@ -86,7 +89,7 @@ def earliest_starts(instance: Instance, route: tuple[int, ...]) -> list[int]:
     for (kind, here), (_, there) in pairwise(steps):
         lag = instance.comm(route[here], route[there])
         start.append(start[-1] + least_time(instance, kind, here, route) + lag)
-    return start
+    return tuple(start)
 
 
 def least_time(instance: Instance, kind: OpKind, stage: int, route: tuple[int, ...]) -> int:
