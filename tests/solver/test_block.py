@@ -264,9 +264,20 @@ def test_what_a_schedule_repeats_is_a_valid_block_of_its_own_pace(method: str, c
 @settings(max_examples=30, deadline=None)
 @given(instances(max_devices=3, most_occupancy=0), st.integers(1, 3))
 def test_a_steady_block_of_any_schedule_is_valid(instance: Instance, copies: int) -> None:
-    schedule = retime(instance, serial_order(instance))
-    block = steady_block(schedule, copies)
-    if block is None:
-        assert instance.costs.overlapped or instance.iterations > 1 or instance.microbatches < 4 * copies
-    else:
+    block = steady_block(retime(instance, serial_order(instance)), copies)
+    if block is not None:
         checked(block)
+
+
+@pytest.mark.parametrize("placement", ["linear", "v", "loop", "wave"])
+def test_one_microbatch_after_another_is_a_block(placement: str) -> None:
+    instance = uniform(2, 12, (10, 12, 8), comm=1, placement=placement, memory=Memory(2, -1, -1, 8))
+    block = steady_block(retime(instance, serial_order(instance)), 1)
+    assert block is not None
+    checked(block)
+
+
+@pytest.mark.parametrize("rule", [{"overlapped": 15}, {"iterations": 2}])
+def test_a_schedule_with_other_rules_has_no_block(rule: dict[str, int]) -> None:
+    instance = uniform(2, 12, (10, 12, 8), **rule)
+    assert steady_block(retime(instance, serial_order(instance)), 1) is None

@@ -121,7 +121,7 @@ def test_the_command_line_says_it_in_one_line(
         ("greedy-v", ["formula"]),
         ("cpsat", ["cp-sat", "shaving", "energetic"]),
         ("milp", ["milp"]),
-        ("best", ["cp-sat", "shaving", "energetic"]),
+        ("best", ["cp-sat", "shaving", "energetic", "fluid"]),
     ],
 )
 def test_a_result_names_what_its_bound_rests_on(method: str, proofs: list[str]) -> None:
