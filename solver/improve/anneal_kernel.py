@@ -1,7 +1,7 @@
-"""Simulated annealing over words, compiled.
+"""Simulated annealing over words and the begins of devices, compiled.
 
-A *move* takes one operation to another position of its device's word. `event_graph` defines items, words and
-positions.
+A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
+later. `event_graph` defines items, words and positions.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ _REACH = 8  # the most positions that a near move goes
 _GO_ON = 0.6  # probability that a near move goes one position further
 _FAR = 0.15  # probability of a far move
 _FARTHEST = 32  # the most positions that a far move goes
+_BEGINS = 0.02  # share of the moves that change when a device begins, where that counts
 
 
 @compiled
 def anneal(
     graph: EventGraph,
     words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
     random: GeneratorState,
     moves: int,
     warmth: float,
-    cost: float,
-    best: float,
+    best: int,
     best_item: Ints,
-) -> tuple[float, float]:
+) -> int:
     """Try moves at one temperature.
 
     Parameters
@@ -41,51 +43,113 @@ def anneal(
         The event graph of the instance.
     words
         The loaded words to start from, which are changed in place.
+    mirror_graph, mirror
+        The mirrored event graph, and the mirrored words, loaded by `load_mirror`.
     random
         State of the random number generator.
     moves
         Number of moves to try.
     warmth
         Temperature in ticks: a move that costs so much more is taken with probability 1/e.
-    cost, best
-        The cost of the words, and the least cost so far, in ticks.
+    best
+        The least cost so far, in ticks.
     best_item
         Receives words that cost less than `best`, as the item at each position.
 
     Returns
     -------
-    cost, best
-        The same two costs after the last move.
+    int
+        The least cost after the last move.
     """
+    cost = cost_of(graph, words)
     for _ in range(moves):
-        i = int(draw(random) * len(words.item))
-        x = words.item[i]
-        device = graph.home[x]
-        j = _destination(graph, random, i)
-        if i == j:
-            continue
-        low, high = min(i, j), max(i, j)
-        _shift(words, i, j)
-        taken = False
-        if _allowed(graph, words, device, high):
-            _relabel(graph, words, low, high)
-            after = min(high + 1, graph.offsets[device + 1] - 1)
-            possible, changes = update(graph, words, device, low, after)
-            if possible:
-                enough = cost - warmth * np.log(1.0 - draw(random))
-                new = cost_of(graph, words, enough)
-                taken = new <= enough
-                if taken:
-                    cost = new
-            if not taken:
-                undo(words, changes)
-        if not taken:
-            _restore(words, low, high)
-        elif cost < best:
+        enough = cost - warmth * np.log(1.0 - draw(random))
+        if graph.spans and draw(random) < _BEGINS:
+            cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
+        else:
+            cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough)
+        if cost < best:
             best = cost
             for k in range(len(best_item)):
                 best_item[k] = words.item[k]
-    return cost, best
+    return best
+
+
+@compiled
+def _mirror(words: Words, mirror_graph: EventGraph, mirror: Words, low: int, high: int) -> None:
+    """Change the mirrored words as positions `low` to `high` of the words have changed."""
+    last = len(words.item) - 1
+    for i in range(low, high + 1):
+        mirror.item[last - i] = words.item[i]
+        mirror.place[words.item[i]] = last - i
+    device = mirror_graph.home[words.item[low]]
+    update(mirror_graph, mirror, device, last - high, last - low, words.end, np.inf)
+
+
+@compiled
+def _move_begin(
+    graph: EventGraph,
+    words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
+    random: GeneratorState,
+    cost: int,
+    enough: float,
+) -> int:
+    """Let a random device begin at another time if that costs no more than `enough`; return the cost.
+
+    A device whose first operation starts later than the device may begin is made to begin with it, because
+    that costs nothing.
+    """
+    device = int(draw(random) * len(graph.limit))
+    first = graph.offsets[device]
+    x, before = words.item[first], words.begin[device]
+    begin = words.end[x] - graph.duration[graph.queue[x]]
+    if begin == before:
+        ticks = int(graph.duration[int(draw(random) * len(graph.duration))] * draw(random) ** 2)
+        begin = max(0, begin + (ticks if draw(random) < 0.5 else -ticks))
+    words.begin[device] = begin
+    _, changes = update(graph, words, device, first, first, mirror.end, np.inf)
+    new = cost_of(graph, words)
+    if new > enough:
+        undo(words, changes)
+        words.begin[device] = before
+        return cost
+    other = len(graph.limit) - 1 - device
+    mirror.begin[other] += before - begin
+    first = mirror_graph.offsets[other]
+    update(mirror_graph, mirror, other, first, first, words.end, np.inf)
+    return new
+
+
+@compiled
+def _move_item(
+    graph: EventGraph,
+    words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
+    random: GeneratorState,
+    cost: int,
+    enough: float,
+) -> int:
+    """Move a random item to another position if that costs no more than `enough`; return the cost."""
+    i = int(draw(random) * len(words.item))
+    j = _destination(graph, random, i)
+    if i == j:
+        return cost
+    device, low, high = graph.home[words.item[i]], min(i, j), max(i, j)
+    _shift(words, i, j)
+    if _allowed(graph, words, device, high):
+        _relabel(graph, words, low, high)
+        late = enough + words.begin[0] + mirror.begin[len(mirror.begin) - 1]
+        possible, changes = update(graph, words, device, low, high, mirror.end, late)
+        new = cost_of(graph, words) if possible else cost
+        if possible and new <= enough:
+            _mirror(words, mirror_graph, mirror, low, high)
+            return new
+        undo(words, changes)
+    _restore(words, low, high)
+    return cost
 
 
 @compiled

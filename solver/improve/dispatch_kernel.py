@@ -71,7 +71,7 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
             if state.wake[device] == _NEVER:
                 return np.inf
             q, start = _choose(graph, state, weights, device)
-        if state.place[device] > graph.offsets[device] or graph.frames == 1:
+        if state.place[device] > graph.offsets[device] or not graph.spans:
             state.idle[device] += start - state.free[device]
             if state.work[device] + state.idle[device] > enough:
                 return np.inf

@@ -34,8 +34,7 @@ _NONE = -1
 class EventGraph(NamedTuple):
     """The part of the event graph that all words of an instance share, with the limits that words obey.
 
-    There are Q queues, N items, p devices, F frames and C kinds of credit. A frame comprises the devices over
-    which a span is measured: one device for `device_span`, all devices together for `makespan`.
+    There are Q queues, N items, p devices and C kinds of credit.
     """
 
     duration: Ints  # (Q,) ticks of each item of a queue
@@ -48,8 +47,7 @@ class EventGraph(NamedTuple):
     block: int  # number of consecutive positions that no item may leave: an iteration's, if that is flushed
     lowest: Ints  # (N,) of each position, the first position to which its item may move
     highest: Ints  # (N,) of each position, the last position to which its item may move
-    frame: Ints  # (p,) frame of each device
-    frames: int  # F, the number of frames
+    spans: bool  # whether the cost is the largest span of a device, and not the makespan
     queue: Ints  # (N,) queue of each item
     home: Ints  # (N,) device of each item
     source: Ints  # (N,) item of another device that an item waits for, -1 for none
@@ -71,7 +69,6 @@ def event_graph_of(queues: Queues) -> EventGraph:
     source, target, lag = _messages(queues, first)
     block = int(offsets[1]) // (instance.iterations if instance.flush else 1)
     lowest = _first_of_block(offsets, block)
-    frame = _frames(instance)
     queue = np.repeat(np.arange(len(count)), count)
     return EventGraph(
         duration=np.array([queue.duration for queue in queues.queues]),
@@ -84,8 +81,7 @@ def event_graph_of(queues: Queues) -> EventGraph:
         block=block,
         lowest=lowest,
         highest=lowest + block - 1,
-        frame=frame,
-        frames=int(frame.max()) + 1,
+        spans=instance.objective is Objective.DEVICE_SPAN,
         queue=queue,
         home=device[queue],
         source=source,
@@ -117,6 +113,22 @@ def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
         lowest[left:right] = highest[left:right] = np.arange(left, right)
         lowest[right:last] = right
     return graph._replace(lowest=lowest, highest=highest)
+
+
+def mirrored(graph: EventGraph) -> EventGraph:
+    """Return the event graph of the same words read from their ends, without limits, credits and links.
+
+    Position i becomes N - 1 - i and device d becomes p - 1 - d; the items keep their numbers.
+    """
+    late = graph.target
+    return graph._replace(
+        offsets=graph.offsets[-1] - graph.offsets[::-1],
+        home=len(graph.limit) - 1 - graph.home,
+        source=late,
+        target=graph.source,
+        lag=np.where(late >= 0, graph.lag[late], 0),
+        links=0,
+    )
 
 
 def _credits(queues: Queues) -> tuple[Ints, Ints, int]:
@@ -168,11 +180,6 @@ def _first_of_block(offsets: Ints, block: int) -> Ints:
     """Return for each position the first position of its block, which has `block` positions."""
     begin = np.repeat(offsets[:-1], np.diff(offsets))
     return begin + (np.arange(offsets[-1]) - begin) // block * block
-
-
-def _frames(instance: Instance) -> Ints:
-    makespan = instance.objective is Objective.MAKESPAN
-    return np.zeros(instance.devices, np.int64) if makespan else np.arange(instance.devices)
 
 
 def _limits(instance: Instance) -> Ints:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.retime import retime
-from tightpipe.core.schedule import Order, Schedule
+from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 from tightpipe.kernels.arrays import Ints
 
@@ -27,15 +27,16 @@ from ..run import run_search
 from ..side_by_side import Side, Turns, alone
 from ..start import in_queue_order
 from .anneal_kernel import anneal
+from .begins import central_begins
 from .dispatch_kernel import dispatch, first_weights
 from .dispatch_state import dispatch_state_for
 from .draws_kernel import GeneratorState
-from .event_graph import EventGraph, event_graph_of, with_fixed
+from .event_graph import EventGraph, event_graph_of, mirrored, with_fixed
 from .fold import Fold, fold
 from .neighbourhood import search_neighbourhoods
-from .paths_kernel import cost_of, load
+from .paths_kernel import cost_of, load, load_mirror
 from .tune_kernel import tune
-from .words import Words, items_of, order_of_items, words_for
+from .words import items_of, order_of_items, words_for
 
 # Temperatures are in mean durations of an operation.
 _RULES = 0.25  # share of the search that goes to the dispatching rule
@@ -85,22 +86,23 @@ class _Walker:
 
     def __init__(self, graph: EventGraph, seed: int) -> None:
         self.graph = graph
-        self.words: Words = words_for(graph)
+        self.mirrored = mirrored(graph)
+        self.words, self.mirror = words_for(graph), words_for(self.mirrored)
         self.random = _generator(seed)
-        self.cost = self.best = 0.0
+        self.best = 0
         self.item: Ints = np.zeros(0, np.int64)
 
-    def begin(self, item: Ints) -> None:
-        """Start from these words, given as the item at each position."""
-        load(self.graph, self.words, item)
+    def begin(self, item: Ints, begin: Ints) -> None:
+        """Start from these words, given as the item at each position, and when devices begin."""
+        load(self.graph, self.words, item, begin)
+        load_mirror(self.graph, self.words, self.mirrored, self.mirror)
         self.item = item.copy()
-        self.cost = self.best = cost_of(self.graph, self.words, np.inf)
+        self.best = cost_of(self.graph, self.words)
 
     def walk(self, moves: int, warmth: float) -> None:
         """Try so many moves at a temperature in ticks."""
-        self.cost, self.best = anneal(
-            *(self.graph, self.words, self.random, moves, warmth, self.cost, self.best, self.item)
-        )
+        words = self.graph, self.words, self.mirrored, self.mirror
+        self.best = anneal(*words, self.random, moves, warmth, self.best, self.item)
 
 
 def improve(
@@ -115,9 +117,9 @@ def improve(
     First comes a search for a dispatching rule, which gives a whole schedule; the weights of the rule are
     found by simulated annealing. Then the sequences of operations are annealed, from the better of the start
     and the schedule of the best rule. A move takes an operation to another place of its device's sequence,
-    and the cost after it is exact, with the best start times. Where the schedule repeats itself, warm-up and
-    cool-down are annealed first, with fewer microbatches (`fold`). Where annealing converges, CP-SAT searches
-    large neighbourhoods of the best schedule for the rest of the time.
+    or lets a device begin at another time, and the cost after it is exact. Where the schedule repeats itself,
+    warm-up and cool-down are annealed first, with fewer microbatches (`fold`). Where annealing converges,
+    CP-SAT searches large neighbourhoods of the best schedule for the rest of the time.
 
     Parameters
     ----------
@@ -186,19 +188,22 @@ class _Task:
     saved
         Ticks by which a schedule of the words costs less than that of the whole instance, because it has
         fewer microbatches; 0 if it has all.
-    timed
-        Makes a schedule of the whole instance of an order of the words, or None if a folded order does not
-        unfold.
+    whole
+        Makes a schedule of the whole instance of a schedule of the words, or None if it does not unfold.
     """
 
     queues: Queues
     graph: EventGraph
     saved: int
-    timed: Callable[[Order], Schedule | None]
+    whole: Callable[[Schedule], Schedule | None]
 
-    def offer(self, item: Ints, incumbent: Incumbent) -> None:
-        """Make a schedule of the whole instance of words, validate it, and offer it to the incumbent."""
-        schedule = self.timed(order_of_items(self.queues, self.graph, item))
+    def schedule(self, item: Ints) -> Schedule:
+        """Return the schedule of least cost of words, given as the item at each position."""
+        return retime(self.queues.instance, order_of_items(self.queues, self.graph, item))
+
+    def offer(self, found: Schedule, incumbent: Incumbent) -> None:
+        """Make a schedule of the whole instance of one of the words, validate it, and offer it."""
+        schedule = self.whole(found)
         if schedule is None:
             return
         violations = validate(schedule.instance, schedule)
@@ -209,13 +214,13 @@ class _Task:
 
 def _task(instance: Instance) -> _Task:
     queues = queues_of(instance)
-    return _Task(queues, event_graph_of(queues), 0, partial(retime, instance))
+    return _Task(queues, event_graph_of(queues), 0, lambda found: found)
 
 
 def _folded_task(folded: Fold) -> _Task:
     queues = queues_of(folded.schedule.instance)
     graph = with_fixed(event_graph_of(queues), folded.first, folded.end)
-    return _Task(queues, graph, folded.saved, folded.unfold)
+    return _Task(queues, graph, folded.saved, lambda found: folded.unfold(found.order))
 
 
 class _Search:
@@ -239,7 +244,7 @@ class _Search:
             leader = min(tuners, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
-                task.offer(leader.item(), self.incumbent)
+                task.offer(task.schedule(leader.item()), self.incumbent)
             yield self.meter.batch()
         return ""
 
@@ -260,16 +265,17 @@ class _Search:
             The share of the remaining search that this may take.
         """
         walkers = [_Walker(task.graph, seed) for seed in self.seeds]
-        item, items = items_of(task.queues, start.order), len(task.graph.queue)
-        best, since, warmth, moves = np.inf, self.meter.spent, _COLD * self.unit, 0
+        items = len(task.graph.queue)
+        best, since, warmth, moves = cost(start), self.meter.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:
             if self.meter.spent >= since + left:
                 break
             if task is self.task and cost(self.incumbent.schedule) < best:  # another side may have found it
-                item = items_of(task.queues, in_queue_order(self.incumbent.schedule).order)
+                start = in_queue_order(self.incumbent.schedule)
+            item, begin = items_of(task.queues, start.order), central_begins(start)
             for walker in walkers:
-                walker.begin(item)
+                walker.begin(item, begin)
             begun, lasts = self.meter.spent, part * left
             while (spent := self.meter.spent) < begun + lasts:
                 cooled = warmth * _COOLING ** -((spent - begun) / lasts)
@@ -278,9 +284,10 @@ class _Search:
                 moves += _batch(items)
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
-                    best, item = leader.best, leader.item.copy()
-                    if ceil(best - 1e-6) + task.saved < cost(self.incumbent.schedule):
-                        task.offer(item, self.incumbent)
+                    start = task.schedule(leader.item)
+                    best = cost(start)
+                    if best + task.saved < cost(self.incumbent.schedule):
+                        task.offer(start, self.incumbent)
                 yield self.meter.batch()
             speed = moves / (self.meter.spent - since)
             if not converged and self.meter.timed and speed * left > _CONVERGED * items:

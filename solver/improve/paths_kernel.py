@@ -1,11 +1,11 @@
-"""Longest paths in the event graph to the ends of all items, kept up to date while words change, compiled.
+"""The earliest ends of all items, kept up to date while words change, compiled.
 
-Each item has one path for each frame, which leads from the first start of a device of that frame to the
-item's end. The paths to the last ends of the devices give the least cost of the words, as in
-`tightpipe.core.retime`. After a move only the paths that may change are computed again. On each device they
-begin at the first item that ends later than the item just before the changed positions. From there on an item
-is computed again only if the item before it on its device has changed, or its source, which is the item whose
-message it waits for.
+No device begins before a tick of its own, and every item starts as soon as it can. The cost of the words with
+these times is at least their least cost, which `tightpipe.core.retime` finds, and equal to it where the
+devices begin when they do there. After a move only the times that may change are computed again. On each
+device they begin at the first item that ends later than the item just before the changed positions. From
+there on an item is computed again only if the item before it on its device has changed, or its source, which
+is the item whose message it waits for.
 """
 
 from __future__ import annotations
@@ -18,41 +18,87 @@ from tightpipe.kernels.compiled import compiled
 from .event_graph import EventGraph
 from .words import Words
 
-NO_PATH = -(2**60)
+_UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewind` begins at the first item
 
 
 @compiled
-def load(graph: EventGraph, words: Words, item: Ints) -> None:
-    """Copy words, given as the item at each position, and compute all paths; the words must not deadlock."""
+def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
+    """Copy words and when devices may begin, and compute all times.
+
+    Parameters
+    ----------
+    graph
+        The event graph of the instance.
+    words
+        Receives the words and their times.
+    item
+        The item at each position, shape (N,). The words must not deadlock.
+    begin
+        The tick before which each device does not begin, at least 0, shape (p,).
+    """
     for i in range(len(item)):
         words.item[i] = item[i]
         words.place[item[i]] = i
-    words.path[:] = NO_PATH
-    words.sent[:] = NO_PATH
-    words.end[:] = 1
+    for device in range(len(begin)):
+        words.begin[device] = begin[device]
+    words.sent[:] = _UNKNOWN
+    words.end[:] = _UNKNOWN
     for device in range(len(graph.limit)):
         first, last = graph.offsets[device], graph.offsets[device + 1] - 1
-        update(graph, words, device, first, last)
+        update(graph, words, device, first, last, words.end, np.inf)
 
 
 @compiled
-def update(graph: EventGraph, words: Words, device: int, low: int, high: int) -> tuple[bool, int]:
-    """Compute the paths again after the items at positions `low` to `high` of a device have changed.
+def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirror: Words) -> None:
+    """Load the mirrored words of loaded words, from whose ends follows what is left from each item on.
+
+    The mirrored ends are the longest times from each item's start until all devices have ended, plus as much
+    for each device as it begins before the last one, so that they say when the span of a device is how long.
+    """
+    size, p = len(words.item), len(words.begin)
+    item, begin = words.undo, words.wanted  # scratch space
+    latest = 0
+    for device in range(p):
+        latest = max(latest, words.begin[device])
+    for device in range(p):
+        begin[p - 1 - device] = latest - words.begin[device]
+    for i in range(size):
+        item[i] = words.item[size - 1 - i]
+    load(mirror_graph, mirror, item, begin)
+
+
+@compiled
+def update(
+    graph: EventGraph, words: Words, device: int, low: int, high: int, rest: Ints, enough: float
+) -> tuple[bool, int]:
+    """Compute the times again after the items at positions `low` to `high` of a device have changed.
 
     Each device in turn goes on from its head until it comes to an item whose source has yet to be computed,
     or until nothing on it can have changed. If no device can go on although one has to, operations wait for
     each other.
 
+    Parameters
+    ----------
+    graph, words
+        The event graph, and the words with their times before the change.
+    device, low, high
+        The device, and the first and the last position of it that have changed.
+    rest, enough
+        The longest time from each item's start until everything has ended, shape (N,), before the change. It
+        is still right for an item that starts after the changed positions, and the computation stops at the
+        first of these after which everything has ended later than `enough`.
+
     Returns
     -------
     possible
-        False if operations wait for each other.
+        False if operations wait for each other, or if everything has ended later than `enough`.
     changes
-        Number of items whose paths have changed, which `undo` needs.
+        Number of items whose times have changed, which `undo` needs.
     """
     _rewind(graph, words, device, low)
-    words.wanted[device] = high
+    words.wanted[device] = min(high + 1, graph.offsets[device + 1] - 1)
     changes, marks, possible, busy = 0, 0, True, True
+    settled = 2 * _UNKNOWN  # when the changed positions have ended; nothing that starts later leads to them
     while busy and possible:
         busy, progress = False, False
         for d in range(len(graph.limit)):
@@ -69,14 +115,20 @@ def update(graph: EventGraph, words: Words, device: int, low: int, high: int) ->
                             progress = True
                         break
                 moved = d == device and i <= high
-                if words.changed[d] or words.dirty[x] or moved:
+                if words.changed[d] or words.dirty[x] or moved or (d == device and i == high + 1):
                     if words.dirty[x]:
                         words.dirty[x] = False
                         words.pending[d] -= 1
                     differs = _recompute(graph, words, d, i, changes)
                     words.changed[d] = differs or (words.changed[d] and graph.links > 0)
+                    if d == device and i == high:
+                        settled = words.end[x]
                     if differs:
                         changes += 1
+                        start = words.end[x] - graph.duration[graph.queue[x]]
+                        if start >= settled and not moved and start + rest[x] > enough:
+                            possible = False
+                            break
                         after = graph.target[x]
                         if after >= 0 and not words.dirty[after]:
                             words.dirty[after] = True
@@ -86,10 +138,12 @@ def update(graph: EventGraph, words: Words, device: int, low: int, high: int) ->
                 i += 1
                 words.head[d] = i
                 progress = True
+            if not possible:
+                break
         for d in range(len(graph.limit)):
             if words.head[d] < graph.offsets[d + 1] and words.pending[d] > 0:
                 busy = True
-        possible = progress or not busy
+        possible = possible and (progress or not busy)
     for k in range(marks):
         words.dirty[words.marked[k]] = False
     return possible, changes
@@ -101,7 +155,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
 
     An item that ends no later than the item before position `low` waits for nothing that comes after that.
     """
-    since = 0
+    since = -_UNKNOWN
     if low > graph.offsets[device]:
         since = words.end[words.item[low - 1]]
     for d in range(len(graph.limit)):
@@ -119,103 +173,58 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
 
 @compiled
 def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
-    """Compute the paths of the item at position `i`, and return whether they differ from the old ones.
+    """Compute the times of the item at position `i`, and return whether they differ from the old ones.
 
     If they do, the old ones are kept as change number `k`.
     """
     x = words.item[i]
-    ticks = graph.duration[graph.queue[x]]
-    old, path = words.path_before[k], words.path[x]
-    if i == graph.offsets[device]:
-        old[:] = NO_PATH
-        old[graph.frame[device]] = 0
-    else:
-        before = words.path[words.item[i - 1]]
-        for f in range(graph.frames):
-            old[f] = before[f]
-    if graph.source[x] >= 0:
-        sent, lag = words.sent[graph.source[x]], graph.lag[x]
-        for f in range(graph.frames):
-            arrives = sent[f] + lag
-            old[f] = arrives if arrives > old[f] else old[f]
-    differs, latest = 0, 0
-    for f in range(graph.frames):
-        new = old[f] + ticks
-        old[f] = path[f]
-        differs |= new ^ path[f]
-        path[f] = new
-        latest = new if new > latest else latest
+    start = words.begin[device] if i == graph.offsets[device] else words.end[words.item[i - 1]]
+    source = graph.source[x]
+    if source >= 0:
+        start = max(start, words.sent[source] + graph.lag[x])
+    end = start + graph.duration[graph.queue[x]]
+    differs = bool(end != words.end[x])
+    words.end_before[k] = words.end[x]
+    words.end[x] = end
     if graph.links > 0 and _send(graph, words, device, i, k):
-        differs = 1
-    if differs == 0:
-        return False
-    words.undo[k], words.end_before[k] = x, words.end[x]
-    words.end[x] = latest
-    return True
+        differs = True
+    if differs:
+        words.undo[k] = x
+    return differs
 
 
 @compiled
 def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     """Compute when the message of the item at position `i` leaves, and return whether that has changed.
 
-    The old times are kept as change number `k`.
+    The old time is kept as change number `k`.
     """
     x = words.item[i]
     last = i - 1 if graph.link[x] >= 0 else -1
     while last >= graph.offsets[device] and graph.link[words.item[last]] != graph.link[x]:
         last -= 1
-    waits = last >= graph.offsets[device]
-    differs = 0
-    for f in range(graph.frames):
-        new = words.path[x, f]
-        if waits:
-            new = max(new, words.sent[words.item[last], f] + graph.occupancy)
-        words.sent_before[k, f] = words.sent[x, f]
-        differs |= new ^ words.sent[x, f]
-        words.sent[x, f] = new
-    return differs != 0
+    sent = words.end[x]
+    if last >= graph.offsets[device]:
+        sent = max(sent, words.sent[words.item[last]] + graph.occupancy)
+    words.sent_before[k] = words.sent[x]
+    words.sent[x] = sent
+    return bool(sent != words.sent_before[k])
 
 
 @compiled
 def undo(words: Words, changes: int) -> None:
-    """Restore the paths of the items that the last `update` has changed, given their number."""
+    """Restore the times of the items that the last `update` has changed, given their number."""
     for k in range(changes):
         x = words.undo[k]
         words.end[x] = words.end_before[k]
-        for f in range(words.path.shape[1]):
-            words.path[x, f] = words.path_before[k, f]
-            words.sent[x, f] = words.sent_before[k, f]
+        words.sent[x] = words.sent_before[k]
 
 
 @compiled
-def cost_of(graph: EventGraph, words: Words, enough: float) -> float:
-    """Return the least cost of the words in ticks, before it is rounded up.
-
-    If that is above `enough`, the result may be a lower bound of it that is above `enough`, too. For
-    `device_span` the least cost is the largest mean weight of a cycle of devices, where an edge from d to e
-    weighs as much as the longest path from the first start of d to the last end of e (Karp 1978, see
-    `retime`).
-    """
-    p = len(graph.limit)
+def cost_of(graph: EventGraph, words: Words) -> int:
+    """Return the largest time of a device from when it may begin to its last end, in ticks."""
     largest = 0
-    for d in range(p):
-        x = words.item[graph.offsets[d + 1] - 1]
-        largest = max(largest, words.path[x, graph.frame[d]])
-    if graph.frames == 1 or largest > enough:
-        return float(largest)
-    walks = words.walk
-    walks[0, :] = 0.0
-    for k in range(p):
-        walks[k + 1, :] = NO_PATH
-        for d in range(p):
-            x, so_far = words.item[graph.offsets[d + 1] - 1], walks[k, d]
-            for e in range(p):
-                walk = so_far + words.path[x, e]
-                walks[k + 1, e] = walk if walk > walks[k + 1, e] else walks[k + 1, e]
-    best = 0.0
-    for e in range(p):
-        least = np.inf
-        for k in range(p):
-            least = min(least, (walks[p, e] - walks[k, e]) / (p - k))
-        best = max(best, least)
-    return best
+    for device in range(len(graph.limit)):
+        last = words.item[graph.offsets[device + 1] - 1]
+        largest = max(largest, words.end[last] - words.begin[device])
+    return int(largest)

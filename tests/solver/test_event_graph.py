@@ -9,7 +9,7 @@ from cases import uniform
 
 from tightpipe import Instance
 from tightpipe.core.operation import OpKind
-from tightpipe.solver.improve.event_graph import NO_LIMIT, EventGraph, event_graph_of, with_fixed
+from tightpipe.solver.improve.event_graph import NO_LIMIT, EventGraph, event_graph_of, mirrored, with_fixed
 from tightpipe.solver.queues import queues_of
 
 F, B, W = OpKind.F, OpKind.B, OpKind.W
@@ -50,10 +50,19 @@ def test_credits_stand_for_what_a_device_waits_for_on_its_own() -> None:
     assert graph.credits == 5  # both B's of a device fill one pool of W's
 
 
-def test_frames_follow_the_objective() -> None:
+def test_spans_follow_the_objective() -> None:
     spans, makespan = graph_of(linear()), graph_of(linear(objective="makespan"))
-    assert (spans.frame.tolist(), spans.frames) == ([0, 1], 2)
-    assert (makespan.frame.tolist(), makespan.frames) == ([0, 0], 1)
+    assert (spans.spans, makespan.spans) == (True, False)
+
+
+def test_mirrored_words_are_read_from_their_ends() -> None:
+    graph = graph_of(linear())
+    other = mirrored(graph)
+    arcs = {(int(other.source[i]), int(i)): int(other.lag[i]) for i in np.flatnonzero(other.source >= 0)}
+    assert arcs == {(6, 0): 1, (7, 1): 1, (2, 8): 1, (3, 9): 1}
+    assert (other.home == 1 - graph.home).all()
+    assert (mirrored(other).lag == graph.lag).all()
+    assert (mirrored(other).offsets == graph.offsets).all()
 
 
 def test_no_limit_is_larger_than_any_memory() -> None:

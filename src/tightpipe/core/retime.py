@@ -39,11 +39,38 @@ def retime(instance: Instance, order: Order) -> Schedule:
         raise InputError("the order has a device that runs nothing")
     if instance.objective is Objective.MAKESPAN:
         return earliest
+    least = _begin_distances(instance, order, earliest)
+    return simulate(instance, order, _least_potential(least, earliest.start[order.offsets[:-1]]))
+
+
+def begin_distances(instance: Instance, order: Order) -> Ints:
+    """Return how much later than device d device e has to begin in any schedule of least cost of an order.
+
+    Parameters
+    ----------
+    instance
+        An instance whose objective is `device_span`.
+    order
+        A complete order in which every device runs something.
+
+    Returns
+    -------
+    Ints
+        Ticks, negative where e may begin before d, shape (devices, devices); 0 on the diagonal.
+
+    Raises
+    ------
+    DeadlockError, InputError
+        As in `simulate`.
+    """
+    return _begin_distances(instance, order, simulate(instance, order))
+
+
+def _begin_distances(instance: Instance, order: Order, earliest: Schedule) -> Ints:
     to_first, to_last = _longest_paths(instance, order, earliest)
-    span = _largest_cycle_mean(to_last)
-    firsts = earliest.start[order.offsets[:-1]]
-    release = _least_potential(np.maximum(to_first, to_last - span), firsts)
-    return simulate(instance, order, release)
+    least = np.maximum(to_first, to_last - _largest_cycle_mean(to_last))
+    np.fill_diagonal(least, 0)
+    return least
 
 
 def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tuple[Ints, Ints]:
