@@ -8,6 +8,7 @@ from pathlib import Path
 from tightpipe.heuristics import HEURISTICS
 
 from .. import drawing
+from ..core.engine_version import engine_version
 from ..core.errors import InputError, NoScheduleError
 from ..core.instance import Instance, Memory
 from ..core.schedule import Schedule
@@ -51,7 +52,7 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
-    drawing.draw_gantt(gallery(only), path=path)
+    drawing.draw_gantt(gallery(only), path=path, engine=engine_version())
 
 
 def _heuristic(name: str) -> str:

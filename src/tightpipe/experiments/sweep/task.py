@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
+from ...core.engine_version import engine_version
 from ...core.instance import Instance
 from ...core.instance_file import instance_from_dict, instance_to_dict
 from ...solving.methods import find_method
 from .row import Row
 
-TIGHTPIPE, ORTOOLS = version("tightpipe"), version("ortools")
+ORTOOLS = version("ortools")
 _LABELS = ("problem", "uneven", "comm", "memory", "costs")
 _OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
 
@@ -45,7 +46,7 @@ def instance_of(payload: str) -> Instance:
 
 
 def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: float | None = None) -> Task:
-    """Return the task of a row, with key, hash of the instance and versions filled in.
+    """Return the task of a row, with key, hash of the instance, engine and versions filled in.
 
     Parameters
     ----------
@@ -66,15 +67,16 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
     labels = {name: getattr(row, name) for name in _LABELS}
-    # so that rows of another version, or of earlier code of an installed heuristic, have other keys
+    # so that rows of another engine, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
-    versions = [TIGHTPIPE, ORTOOLS, code] if code else [TIGHTPIPE, ORTOOLS]
+    engine = engine_version()
+    versions = [engine, ORTOOLS, code] if code else [engine, ORTOOLS]
     key = _hash({**data, **labels, "versions": versions})
     filled = replace(
         row,
         key=key,
         instance_hash=_hash(data["instance"]),
-        tightpipe_version=TIGHTPIPE,
+        engine=engine,
         ortools_version=ORTOOLS,
     )
     return Task(filled, _canonical(data))
