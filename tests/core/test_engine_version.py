@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tightpipe.core.engine_version import SOURCES, engine_version, name_engine
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
 def git(folder: Path, *words: str) -> str:
@@ -80,6 +82,7 @@ def test_without_git_or_commits_the_name_is_the_version(
 
 
 @pytest.mark.source_tree
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the sources lie in no repository")
 def test_this_process_names_the_checkout_that_it_runs_from() -> None:
     assert all((ROOT / folder).is_dir() for folder in SOURCES)
     assert engine_version() == name_engine(version("tightpipe"), ROOT)

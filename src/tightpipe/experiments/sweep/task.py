@@ -28,7 +28,8 @@ class Task:
     row
         The row as it is before the solve; its key is that of the task.
     payload
-        JSON with the instance, the instance that the method sees (null for the same), and the options.
+        JSON with the instance, the instance that the method sees (null for the same), the options, and the
+        engine that has to run it.
     """
 
     row: Row
@@ -59,7 +60,9 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
     """
+    engine = engine_version()
     data: dict[str, Any] = {
+        "engine": engine,
         "instance": instance_to_dict(instance),
         "shown": None if shown is None else instance_to_dict(shown),
         **{name: getattr(row, name) for name in _OPTIONS},
@@ -67,11 +70,9 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
     labels = {name: getattr(row, name) for name in _LABELS}
-    # so that rows of another engine, or of earlier code of an installed heuristic, have other keys
+    # so that rows of another version, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
-    engine = engine_version()
-    versions = [engine, ORTOOLS, code] if code else [engine, ORTOOLS]
-    key = _hash({**data, **labels, "versions": versions})
+    key = _hash({**data, **labels, "versions": [ORTOOLS, code] if code else [ORTOOLS]})
     filled = replace(
         row,
         key=key,
