@@ -47,7 +47,7 @@ def test_lines_of_another_engine_do_not_count(tmp_path: Path, capsys: pytest.Cap
     periods.open_table(path)
     assert path.read_text() == head + mine
     assert path.with_name("periods.csv.bak").read_text() == head + other + mine
-    assert "1 of engine 0.0.9+1234567" in capsys.readouterr().err
+    assert "1 row(s) of engine 0.0.9+1234567" in capsys.readouterr().err
     periods.open_table(path)
     assert capsys.readouterr().err == ""
 

@@ -77,9 +77,8 @@ def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
     """Say on stderr how many rows of other engines do not count, and where they are kept; none is no line."""
     others = {engine: count for engine, count in rows.items() if engine != engine_version()}
     if others:
-        said = ", ".join(f"{count} of engine {engine}" for engine, count in others.items())
-        rule = f"rows that do not count for engine {engine_version()}, kept in {kept}"
-        print(f"{sum(others.values())} {rule}: {said}", file=sys.stderr)
+        said = ", ".join(f"{count} row(s) of engine {engine}" for engine, count in others.items())
+        print(f"engine {engine_version()} does not count {said}, kept in {kept}", file=sys.stderr)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
