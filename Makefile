@@ -37,9 +37,9 @@ study-%: install
 compare: install
 	$(BIN)/tightpipe compare $(ARGS)
 
-# goes on where it stopped; benchmarks/results.py has the list of all results and their commands
+# goes on where it stopped; benchmarks/renew.py has the list of all results and their commands
 results: install
-	$(BIN)/python benchmarks/results.py $(ARGS)
+	$(BIN)/python benchmarks/renew.py $(ARGS)
 
 quick: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)

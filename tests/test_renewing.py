@@ -1,4 +1,4 @@
-"""Results are of one engine, and benchmarks/results.py says which are not, and renews them."""
+"""Results are of one engine, and benchmarks/renew.py says which are not, and renews them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tightpipe.core.errors import StoppedError
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
-import results  # noqa: E402  # a script, in no package
-from results import LIST, Result, chosen, engines, renew, show_list, state, strangers  # noqa: E402
+import renew as script  # noqa: E402  # in no package
+from renew import LIST, Result, chosen, engines, renew, show_list, state, strangers  # noqa: E402
 
 ENGINE, OTHER = "1.2.3+abcdef0", "0.1.0"
 COMMIT = re.compile(r"\d+\.\d+\.\d+\+[0-9a-f]{7}")
@@ -42,7 +42,7 @@ def test_a_result_names_its_engine_unless_it_is_known_to_be_earlier(result: Resu
     else:
         assert named
         assert all(map(COMMIT.fullmatch, named)), named
-        assert all((results.RESULTS / file).exists() for file in result.files)
+        assert all((script.RESULTS / file).exists() for file in result.files)
 
 
 def test_results_do_not_mix_engines() -> None:
@@ -53,8 +53,8 @@ def test_results_do_not_mix_engines() -> None:
 def test_every_row_of_every_table_is_of_one_engine() -> None:
     earlier = {file for result in LIST if result.name in EARLIER for file in result.files}
     named = set()
-    for path in results.RESULTS.rglob("*.csv"):
-        if path.relative_to(results.RESULTS).as_posix() not in earlier:
+    for path in script.RESULTS.rglob("*.csv"):
+        if path.relative_to(script.RESULTS).as_posix() not in earlier:
             with path.open(newline="") as file:
                 named |= {row["engine"] for row in csv.DictReader(file)}
     assert len(named) <= 1
@@ -84,10 +84,10 @@ SMALL = Result("small", "tightpipe --version", ("small.csv", "small.md", "small.
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of results, of which the list has one."""
-    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(results, "ROOT", tmp_path)
-    monkeypatch.setattr(results, "LIST", (SMALL,))
-    monkeypatch.setattr(results, "_engine_now", lambda: ENGINE)
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "LIST", (SMALL,))
+    monkeypatch.setattr(script, "_engine_now", lambda: ENGINE)
     (tmp_path / "results").mkdir()
     return tmp_path / "results"
 
@@ -185,7 +185,7 @@ def test_commands_run_in_the_root_and_what_fails_does_not_hold_up_the_others(fol
 
 def test_the_run_ends_when_the_sources_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = program(folder, ""), program(folder, "open('second', 'w')")
-    monkeypatch.setattr(results, "_engine_now", lambda: OTHER)
+    monkeypatch.setattr(script, "_engine_now", lambda: OTHER)
     with pytest.raises(StoppedError, match="changed while program was measured"):
         renew([first, second], ENGINE)
     assert not (folder / "second").exists()
@@ -208,10 +208,12 @@ def test_a_signal_ends_the_command_first_and_then_the_list(number: signal.Signal
     wait += "signal.signal(signal.SIGTERM, lambda *_: exit(143))\nPath('begun').touch()\n"
     wait += "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(1)\n    Path('kept').touch()\n    exit(130)\n"
     program(folder, wait)
-    code = f"import sys\nsys.path.append({str(ROOT / 'benchmarks')!r})\nimport results\nfrom pathlib import Path\n"
-    code += f"results.ROOT = Path({str(folder.parent)!r})\n"
-    code += "one = results.Result('program', 'python program.py', ('a.csv',), 1)\n"
-    code += f"results.renew([one, one], {ENGINE!r})\n"
+    code = (
+        f"import sys\nsys.path.append({str(ROOT / 'benchmarks')!r})\nimport renew\nfrom pathlib import Path\n"
+    )
+    code += f"renew.ROOT = Path({str(folder.parent)!r})\n"
+    code += "one = renew.Result('program', 'python program.py', ('a.csv',), 1)\n"
+    code += f"renew.renew([one, one], {ENGINE!r})\n"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, process_group=0
     )
@@ -231,7 +233,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_the_command_lists_and_refuses_without_a_trace() -> None:
-    words = [sys.executable, str(ROOT / "benchmarks/results.py")]
+    words = [sys.executable, str(ROOT / "benchmarks/renew.py")]
     listed = subprocess.run([*words, "--list"], capture_output=True, text=True)
     assert (listed.returncode, listed.stderr) == (0, "")
     assert [line.split()[0] for line in listed.stdout.splitlines()[1 : 1 + len(LIST)]] == [
@@ -239,5 +241,5 @@ def test_the_command_lists_and_refuses_without_a_trace() -> None:
     ]
     refused = subprocess.run([*words, "nothing"], capture_output=True, text=True)
     assert refused.returncode == 2
-    assert refused.stderr.startswith("results.py: name = 'nothing': must be of table5, ")
+    assert refused.stderr.startswith("renew.py: name = 'nothing': must be of table5, ")
     assert refused.stderr.count("\n") == 1

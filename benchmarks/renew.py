@@ -1,6 +1,6 @@
 """Renew what lies under results/, or say which of it the present engine has made.
 
-``python benchmarks/results.py`` runs, one after another, the commands of all results that another engine made
+``python benchmarks/renew.py`` runs, one after another, the commands of all results that another engine made
 or that are missing. Ctrl-C keeps what is done, and the next call goes on there. ``--list`` says in a table
 what is fresh; names renew these results alone. A file names its engine (`tightpipe.core.engine_version`) in
 its rows, in its text or in its metadata, so that nothing has to be noted beside it.
@@ -246,19 +246,19 @@ def main(names: tuple[str, ...], list_only: bool) -> None:
     if list_only:
         return show_list(engine_version())
     renew(list(chosen(names, engine_version())), engine_version())
-    print("done; benchmarks/results.py --list says what there is", file=sys.stderr)
+    print("done; benchmarks/renew.py --list says what there is", file=sys.stderr)
 
 
 if __name__ == "__main__":
     try:
         main(standalone_mode=False)
     except InputError as error:
-        print(f"results.py: {error}", file=sys.stderr)
+        print(f"renew.py: {error}", file=sys.stderr)
         sys.exit(2)
     except StoppedError as error:
-        sys.exit(f"results.py: {error}")
+        sys.exit(f"renew.py: {error}")
     except (KeyboardInterrupt, click.Abort):
-        print("results.py: interrupted; the same command continues", file=sys.stderr)
+        print("renew.py: interrupted; the same command continues", file=sys.stderr)
         sys.exit(130)
     except click.ClickException as error:
         error.show()
