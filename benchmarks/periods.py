@@ -1,9 +1,9 @@
 """Measure least periods of repeating blocks against memory, beside those of published schedules.
 
-``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png, and prints the
-table of docs/blocks.md, which explains them. The costs are those of the setting 1.5B-8x24. It goes on where
-the file ends, with one line for each number of devices, memory limit and number of microbatches in the block.
-Lines of another engine do not count.
+``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png and, when all is
+measured, results/periods.md with the table of docs/blocks.md, which explains them. The costs are those of the
+setting 1.5B-8x24. It goes on where the file ends, with one line for each number of devices, memory limit and
+number of microbatches in the block. Lines of another engine do not count.
 """
 
 from __future__ import annotations
@@ -196,11 +196,15 @@ def main() -> None:
     with path.open() as file:
         rows = list(csv.DictReader(file))
     draw(rows, PICTURE)
-    print(markdown(rows))
-    versions = (
-        f"tightpipe {engine_version()}, OR-Tools {ortools.__version__}, Python {platform.python_version()}"
-    )
-    print(f"{os.cpu_count()} cores, {arguments.threads} threads, {arguments.seconds} s each, {versions}")
+    page = f"{markdown(rows)}\n\n{_conditions(arguments.threads, arguments.seconds)}\n"
+    write_text(path.with_suffix(".md"), page)
+    print(page, end="")
+
+
+def _conditions(threads: int, seconds: float) -> str:
+    python = platform.python_version()
+    versions = f"tightpipe {engine_version()}, OR-Tools {ortools.__version__}, Python {python}"
+    return f"Measured on {os.cpu_count()} cores: {threads} threads, {seconds:g} s per period, {versions}."
 
 
 if __name__ == "__main__":

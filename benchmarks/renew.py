@@ -70,7 +70,7 @@ LIST = (
     _table("table5", "tightpipe table 5", 0.2, ("csv",)),
     _table("table8", "tightpipe table 8", 0.2, ("csv",)),
     _table("gallery", "tightpipe gallery", 0.2, ("png",)),
-    _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 12, ("csv",)),
+    _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 12, ("csv", "md")),
     _study("anytime", "anytime", 6),
     _study("comm", "comm", 6),
     _study("heterogeneous", "uneven", 6),
