@@ -1,5 +1,6 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
-# make study-X   the study experiments/X.toml: paper, memory, comm, heterogeneous, anytime, scaling
+# make study-X   the study experiments/X.toml: frontier, comm, heterogeneous, anytime, scaling
+# make results   renews what other engines made under results/: hours; ARGS=--list says what is fresh, ARGS=NAME renews one
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
 # make quick     the tests that take little time, while you work: about a minute on two cores
 # make test-wheel builds the distribution and tests it as installed, without the source; ARGS as for make test
@@ -15,11 +16,11 @@ JOBS ?= 2
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
+.PHONY: help install compare results quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
 	benchmark-exact clean
 
 help:
-	@sed -n '1,9s/^# //p' Makefile
+	@sed -n '1,10s/^# //p' Makefile
 
 install: .venv/installed
 
@@ -29,12 +30,16 @@ install: .venv/installed
 	$(BIN)/tightpipe compile
 	@touch $@
 
-# experiments/<name>.toml into results/<name>; e.g. make study-memory ARGS="--workers 1"
+# experiments/<name>.toml into results/<name>; e.g. make study-comm ARGS="--workers 1"
 study-%: install
 	$(BIN)/tightpipe sweep experiments/$*.toml $(ARGS)
 
 compare: install
 	$(BIN)/tightpipe compare $(ARGS)
+
+# goes on where it stopped; benchmarks/renew.py has the list of all results and their commands
+results: install
+	$(BIN)/python benchmarks/renew.py $(ARGS)
 
 quick: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)

@@ -47,7 +47,7 @@ SOLVERS = {
 }
 """The method behind each name in the tables."""
 STARTS = ("none", "best")
-_VERSIONS = ("tightpipe_version", "ortools_version", "highspy_version", "pulp_version")
+_VERSIONS = ("engine", "ortools_version", "highspy_version", "pulp_version")
 _OPTIONS = ("workers", "seed", "time_limit", *_VERSIONS)
 KEY = ("instance", "method", "start", *_OPTIONS)
 COLUMNS = (
@@ -299,7 +299,7 @@ def _conditions(rows: Sequence[Cells]) -> str:
 
 def _points(row: Cells) -> list[dict[str, Any]]:
     """Return the points of the figure for one solve: its gap over time, up to its end."""
-    line = {"panel": row["instance"], "method": row["method"], "start": row["start"]}
+    line = {"panel": row["instance"]} | {key: row[key] for key in ("method", "start", "engine")}
     trace = json.loads(row["trace"] or "[]")
     if trace:
         trace.append([float(row["seconds"]), float(row["gap"])])

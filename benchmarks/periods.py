@@ -1,8 +1,9 @@
 """Measure least periods of repeating blocks against memory, beside those of published schedules.
 
-``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png, and prints the
-table of docs/blocks.md, which explains them. The costs are those of the setting 1.5B-8x24. It goes on where
-the file ends, with one line for each number of devices, memory limit and number of microbatches in the block.
+``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png and, when all is
+measured, results/periods.md with the table of docs/blocks.md, which explains them. The costs are those of the
+setting 1.5B-8x24. It goes on where the file ends, with one line for each number of devices, memory limit and
+number of microbatches in the block. Lines of another engine do not count.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ import ortools
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tightpipe import Instance, Schedule, __version__, solve
+from tightpipe import Instance, Schedule, solve
+from tightpipe.cli.common import say_other_engines
 from tightpipe.core.budget import Budget
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.files import read_text, write_text
 from tightpipe.core.metrics import cost
+from tightpipe.drawing.engine_note import engine_of
 from tightpipe.drawing.output import draw_to
 from tightpipe.drawing.style import WIDTH, paper_style
+from tightpipe.experiments.one_engine import of_one_engine
 from tightpipe.settings.table import load_settings
 from tightpipe.solver.block import Block, Shape, repeated
 from tightpipe.solver.periods import search_period, steady_block
@@ -35,7 +41,7 @@ DEVICES = (4, 8, 16, 32)
 MEMORY = (0.75, 1.0, 1.25, 1.5, 2.0)  # limits in p activations of a stage
 COPIES = (1, 2)
 HEURISTICS = ("v-min", "v-half", "v-zb", "list")
-COLUMNS = ("devices", "memory", "copies", "period", "bound", *HEURISTICS)
+COLUMNS = ("devices", "memory", "copies", "period", "bound", *HEURISTICS, "engine")
 _SETTING = "1.5B-8x24"
 
 
@@ -85,7 +91,8 @@ def measure(
         known[copies], unit = found.block, copies * work(instance)
         values = {"period": found.block.period / unit, "bound": found.bound / unit, **own}
         rounded = {key: "" if value is None else f"{value:.4f}" for key, value in values.items()}
-        yield {"devices": devices, "memory": memory, "copies": copies, **rounded}
+        place = {"devices": devices, "memory": memory, "copies": copies}
+        yield {**place, **rounded, "engine": engine_version()}
 
 
 def _starts(instance: Instance, copies: int) -> Iterator[Block]:
@@ -139,7 +146,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
             drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=8)
             return drawn
 
-    draw_to(path, figure)
+    draw_to(path, figure, engine_of(rows))
 
 
 def _draw_panel(panel: Axes, rows: list[dict[str, str]]) -> None:
@@ -154,6 +161,18 @@ def _draw_panel(panel: Axes, rows: list[dict[str, str]]) -> None:
         panel.plot([x for x, _ in points], [y for _, y in points], ls="--", marker=".", label=name)
 
 
+def open_table(path: Path) -> None:
+    """Let the file exist, with its header and without lines of other engines, which a backup keeps."""
+    if not path.exists():
+        write_text(path, ",".join(COLUMNS) + "\n")
+    content, backup = read_text(path), path.with_name(f"{path.name}.bak")
+    kept, others = of_one_engine(content, engine_version())
+    if others:
+        write_text(backup, content)
+        write_text(path, kept)
+    say_other_engines(others, backup)
+
+
 def main() -> None:
     """Measure what the file lacks, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -161,8 +180,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="searches that race")
     arguments = parser.parse_args()
     path = RESULTS / "periods.csv"
-    if not path.exists():
-        path.write_text(",".join(COLUMNS) + "\n")
+    open_table(path)
     with path.open() as file:
         done = {(row["devices"], row["memory"]) for row in csv.DictReader(file)}
     with path.open("a", newline="") as file:
@@ -171,14 +189,22 @@ def main() -> None:
             known: dict[int, Block] = {}
             for memory in MEMORY:
                 if (str(devices), str(memory)) not in done:
-                    writer.writerows(measure(devices, memory, arguments.seconds, arguments.threads, known))
+                    # all lines of a limit or none: the next run takes a limit that has one as done
+                    lines = list(measure(devices, memory, arguments.seconds, arguments.threads, known))
+                    writer.writerows(lines)
                     file.flush()
     with path.open() as file:
         rows = list(csv.DictReader(file))
     draw(rows, PICTURE)
-    print(markdown(rows))
-    versions = f"tightpipe {__version__}, OR-Tools {ortools.__version__}, Python {platform.python_version()}"
-    print(f"{os.cpu_count()} cores, {arguments.threads} threads, {arguments.seconds} s each, {versions}")
+    page = f"{markdown(rows)}\n\n{_conditions(arguments.threads, arguments.seconds)}\n"
+    write_text(path.with_suffix(".md"), page)
+    print(page, end="")
+
+
+def _conditions(threads: int, seconds: float) -> str:
+    python = platform.python_version()
+    versions = f"tightpipe {engine_version()}, OR-Tools {ortools.__version__}, Python {python}"
+    return f"Measured on {os.cpu_count()} cores: {threads} threads, {seconds:g} s per period, {versions}."
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from slow import SLOW
 
+from tightpipe.core.engine_version import SOURCES
+
 pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
 MAPPED = {
@@ -103,6 +105,23 @@ def test_imports_point_to_lower_floors() -> None:
                 breaches.append(f"{file} imports {module}")
     assert breaches == []
     assert upwards == UPWARDS
+
+
+NO_PART_OF_AN_ANSWER = {"terminal", "exercise", "drawing"}
+"""Rooms that a solve uses to show progress, to compile ahead, and to draw; none decides what it finds."""
+
+
+def test_the_engine_is_all_that_a_solve_rests_on() -> None:
+    used: dict[str, set[str]] = {}
+    for _, path, package in files_of_rooms():
+        named = {name for name in imported_modules(path, package) if name.startswith("tightpipe.")}
+        used.setdefault(room_of(package) or path.stem, set()).update(map(room_of, named))
+    reached, new = set(), {"solving"}
+    while new:
+        reached |= new
+        new = {room for mine in new for room in used[mine] if room} - reached - NO_PART_OF_AN_ANSWER
+    instances = {"settings"}  # what the published settings and the realistic suite are
+    assert {Path(folder).name for folder in SOURCES} == reached | instances
 
 
 def test_imports_that_go_up_wait_until_they_are_needed() -> None:

@@ -44,10 +44,10 @@ COMMANDS = {
 
 
 def opened(name: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """Open a committed table; tasks that are planned then have the versions of its rows."""
+    """Open a committed table; tasks that are planned then have the engine and the versions of its rows."""
     table = Table(RESULTS / f"{name}.csv", form)
     row = table.rows()[0]
-    monkeypatch.setattr(task_module, "TIGHTPIPE", row["tightpipe_version"])
+    monkeypatch.setattr(task_module, "engine_version", lambda: row["engine"])
     monkeypatch.setattr(task_module, "ORTOOLS", row["ortools_version"])
     return table
 

@@ -12,6 +12,8 @@ import pytest
 from cases import not_as_root
 from command_line import SMALL, call, write
 
+from tightpipe.core.engine_version import engine_version
+
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 
 
@@ -49,6 +51,7 @@ def test_solve_prints_one_json_object(tmp_path: Path) -> None:
         0.0,
     )
     assert data["log"]
+    assert data["engine"] == engine_version()
 
 
 def test_solve_takes_a_schedule_file_as_warm_start(solved: Path, tmp_path: Path) -> None:
@@ -64,6 +67,7 @@ def test_bound_lists_all_bounds_and_the_best(tmp_path: Path) -> None:
     data = json.loads(call("bound", path, "--json").stdout)
     assert data["best"] == max(b["value"] for b in data["bounds"]) <= 246
     assert all(b["argument"] for b in data["bounds"])
+    assert data["engine"] == engine_version()
     assert f"best: {data['best']} ({data['name']})" in call("bound", path).stdout
 
 

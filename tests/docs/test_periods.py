@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import sys
+from pathlib import Path
 
 import pytest
 from documents import ROOT
+
+from tightpipe.core.engine_version import engine_version
 
 pytestmark = pytest.mark.source_tree
 sys.path.append(str(ROOT / "benchmarks"))
@@ -30,6 +33,23 @@ def test_no_period_is_below_its_bound_and_more_microbatches_need_no_more_time_ea
         period, bound = float(row["period"]), float(row["bound"])
         assert 1 <= bound <= period <= best.get(cell, period), row
         best[cell] = period
+
+
+def test_lines_of_another_engine_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import periods
+
+    path = tmp_path / "periods.csv"
+    periods.open_table(path)
+    head = ",".join(periods.COLUMNS) + "\n"
+    assert path.read_text() == head
+    mine, other = (f"4,1.0,1,1.2,1.1,,,,1.3,{engine}\n" for engine in (engine_version(), "0.0.9+1234567"))
+    path.write_text(head + other + mine)
+    periods.open_table(path)
+    assert path.read_text() == head + mine
+    assert path.with_name("periods.csv.bak").read_text() == head + other + mine
+    assert "1 row(s) of engine 0.0.9+1234567" in capsys.readouterr().err
+    periods.open_table(path)
+    assert capsys.readouterr().err == ""
 
 
 def test_every_number_of_devices_and_limit_is_measured() -> None:

@@ -16,6 +16,7 @@ from tightpipe.drawing import (
     draw_bubble_rates,
     draw_frontier,
     draw_gap_over_time,
+    draw_proven_band,
     draw_shares,
     draw_time_to_gap,
     palette,
@@ -85,6 +86,30 @@ def test_a_method_without_a_point_takes_no_room(figure_of: Draw, tmp_path: Path)
         places = [axes.get_position() for axes in figure.axes]
         assert sum(place.width for place in places) > 0.7
         assert min(place.y0 for place in places) < 0.3
+
+
+def test_a_proven_schedule_has_a_ring_and_a_limit_without_a_schedule_is_a_gap(figure_of: Draw) -> None:
+    rates = {"v-zb": (0.5, None, 0.3), "v-half": (None, None, None), "best": (0.4, 0.3, 0.2)}
+    points = [
+        {**rate(x, method, y), "optimal": y == 0.3 and method == "best"}
+        for method, found in rates.items()
+        for x, y in zip((1, 2, 3), found, strict=True)
+    ]
+    (panel,) = figure_of(draw_proven_band, points).axes
+    (published,), (own,) = series(panel, "v-zb"), series(panel, "best")
+    assert [str(y) for y in published.get_ydata()] == ["0.5", "nan", "0.3"]
+    assert own.get_linewidth() > published.get_linewidth()
+    assert series(panel, "v-half") == []
+    rings = [line for line in panel.get_lines() if line.get_markerfacecolor() == "none"]
+    assert [line.get_xydata().tolist() for line in rings] == [[[2, 0.3]]]
+
+
+def test_the_band_lies_between_the_bound_and_the_cheapest_schedule(figure_of: Draw) -> None:
+    points = [rate(x, method, y) for method, y in (("list", 0.5), ("best", 0.4)) for x in (1, 2)]
+    (panel,) = figure_of(draw_proven_band, [{**point, "optimal": False} for point in points]).axes
+    band, impossible = (area.get_paths()[0].get_extents() for area in panel.collections)
+    assert (band.x0, band.x1, band.y0, band.y1) == (1, 2, 0.05, 0.4)
+    assert (impossible.y0, impossible.y1) == (0, 0.1)
 
 
 def test_a_warm_start_has_its_line_in_every_figure(figure_of: Draw) -> None:

@@ -9,6 +9,8 @@ from cases import not_as_root
 
 from tightpipe import InputError, Schedule
 from tightpipe.drawing import draw_bubble_rates, draw_gantt
+from tightpipe.drawing.engine_note import note_engine
+from tightpipe.drawing.panels import panels
 
 ROWS = [{"setting": "2x2", "method": "m", "bubble_rate": 0.2, "work": 8, "bound": 9, "cost": 10}]
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml", ".PNG": b"\x89PNG"}
@@ -84,3 +86,28 @@ def test_the_callers_settings_stay(draw: Draw, tmp_path: Path) -> None:
     with mpl.rc_context({"font.size": 23}):
         draw(tmp_path / "figure.png")
         assert mpl.rcParams["font.size"] == 23
+
+
+@pytest.mark.parametrize(
+    ("suffix", "entry"), [("png", b"Software"), ("pdf", b"/Creator"), ("svg", b"<dc:creator>")]
+)
+def test_a_picture_and_its_metadata_name_the_engine(suffix: str, entry: bytes, tmp_path: Path) -> None:
+    signed, plain = tmp_path / f"signed.{suffix}", tmp_path / f"plain.{suffix}"
+    draw_bubble_rates([{**row, "engine": "1.2.3+abcdef0"} for row in ROWS], signed)
+    draw_bubble_rates(ROWS, plain)
+    assert entry in signed.read_bytes()
+    assert b"tightpipe 1.2.3+abcdef0" in signed.read_bytes()
+    assert b"tightpipe" not in plain.read_bytes()
+    if suffix == "svg":
+        assert "<!-- tightpipe 1.2.3+abcdef0 -->" in signed.read_text()
+
+
+def test_an_engine_is_named_below_all_else() -> None:
+    figure, (panel,) = panels(["a panel"])
+    panel.set_xlabel("a label")
+    height = figure.get_figheight()
+    note_engine(figure, "1.2.3")
+    figure.draw_without_rendering()
+    (note,) = figure.texts
+    assert note.get_window_extent().y1 <= panel.xaxis.label.get_window_extent().y0
+    assert figure.get_figheight() > height

@@ -16,6 +16,7 @@ from experiments.sweeps import INSTANCE
 
 from tightpipe import InputError
 from tightpipe.core.allowance import Allowance
+from tightpipe.core.engine_version import engine_version
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, plan_settings
 from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.experiments.table import Solve, Table
@@ -42,7 +43,7 @@ def test_columns_are_those_of_the_contract() -> None:
         "setting, p, n, f, b, w, c, hidden, heads, seq, m_offset, max_mem, memory_of_1f1b, placement, objective, "
         "method, status, cost, work, bubble, bubble_rate, imbalance, bound, proof, gap, peak_mem, seconds, workers, "
         "seed, time_limit, "
-        "tightpipe_version, ortools_version, host_cpus, finished_at"
+        "engine, ortools_version, host_cpus, finished_at"
     )
     assert ", ".join(COLUMNS) == contract
 
@@ -126,6 +127,23 @@ def test_fresh_keeps_the_old_rows_aside(tmp_path: Path) -> None:
     for more in ([], ["--fresh"]):
         assert call("compare", *arguments, *more).returncode == 0
     assert len(read(table)) == len(read(tmp_path / "table.csv.bak")) == 1
+
+
+def test_a_run_of_another_engine_begins_anew_and_says_so(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    arguments = ["--settings", "toy-4x8", "--methods", "greedy-v,list", "-o", str(table)]
+    first = call("compare", *arguments)
+    assert "does not count" not in first.stderr
+    (engine,) = {row["engine"] for row in read(table)}
+    assert engine == engine_version()
+    assert f"tightpipe {engine}".encode() in table.with_suffix(".png").read_bytes()
+    table.write_text(table.read_text().replace(engine, "0.0.9+1234567"))
+    again = call("compare", *arguments)
+    said = f"engine {engine} does not count 2 row(s) of engine 0.0.9+1234567, kept in {table}.bak"
+    assert again.stderr.splitlines()[0] == said
+    assert "2 rows, 0 of them already in" in again.stderr
+    assert [row["engine"] for row in read(table)] == [engine] * 2
+    assert [row["engine"] for row in read(tmp_path / "table.csv.bak")] == ["0.0.9+1234567"] * 2
 
 
 def test_ctrl_c_leaves_no_row_of_the_solve_in_flight(tmp_path: Path) -> None:

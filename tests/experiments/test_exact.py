@@ -30,7 +30,7 @@ def test_the_committed_tables_are_those_of_the_grids(name: str, monkeypatch: pyt
     table = Table(ROOT / f"results/{name}.csv", exact.FORM)
     versions = table.rows()[0]
     monkeypatch.setattr(exact, "version", lambda package: versions[f"{package}_version"])
-    monkeypatch.setattr(task_module, "TIGHTPIPE", versions["tightpipe_version"])
+    monkeypatch.setattr(task_module, "engine_version", lambda: versions["engine"])
     monkeypatch.setattr(task_module, "ORTOOLS", versions["ortools_version"])
     tasks = exact.plan(instances, options)
     assert table.missing(tasks) == []

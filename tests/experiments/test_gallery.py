@@ -9,7 +9,8 @@ from command_line import call
 from packages import SERIAL, installed
 
 from tightpipe import NoScheduleError
-from tightpipe.experiments.gallery import gallery
+from tightpipe.core.metrics import cost, peak_memory
+from tightpipe.experiments.gallery import DEVICES, gallery
 
 
 def test_the_named_families_are_drawn_in_their_sequence(tmp_path: Path) -> None:
@@ -20,6 +21,16 @@ def test_the_named_families_are_drawn_in_their_sequence(tmp_path: Path) -> None:
     svg = (tmp_path / "g.svg").read_text()
     assert svg.index("<!-- zb-h1 -->") < svg.index("<!-- 1f1b -->")
     assert "<!-- gpipe -->" not in svg
+
+
+def test_blocks_are_drawn_at_two_limits_and_are_no_copies_of_published_ones() -> None:
+    drawn = dict(gallery(["block", "v-min"]))
+    assert list(drawn) == ["block, 1p of memory", "block, 1.25p of memory", "v-min"]
+    least, more, published = drawn.values()
+    assert cost(more) < cost(least) == cost(published)
+    assert least.order != published.order
+    for factor, schedule in ((1, least), (1.25, more)):
+        assert peak_memory(schedule).max() <= factor * DEVICES * 6  # of one stage's activations
 
 
 @pytest.mark.parametrize("name", ["magic", "best", ""])

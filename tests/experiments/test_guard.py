@@ -14,6 +14,7 @@ import psutil
 import pytest
 from experiments.sweeps import INSTANCE, wait_until
 
+from tightpipe.core.engine_version import engine_version
 from tightpipe.core.validate import validate
 from tightpipe.experiments.sweep import guarded_process
 from tightpipe.experiments.sweep.guarded_process import Limits, idle_processes, run_guarded
@@ -161,6 +162,13 @@ def test_an_error_is_an_outcome() -> None:
     values = run_guarded(payload("no-such-method"), GENEROUS).values
     assert values["state"] == "failed"
     assert "no-such-method" in str(values["error"])
+
+
+def test_a_task_of_another_engine_is_refused() -> None:
+    values = run_guarded(payload("list", engine="0.0.9+1234567"), GENEROUS).values
+    said = f"engine = '0.0.9+1234567': is that of the sweep; here is {engine_version()}"
+    assert (values["state"], values["error"]) == ("failed", said)
+    assert run_guarded(payload("list", engine=engine_version()), GENEROUS).values["state"] == "done"
 
 
 def test_stopping_kills_the_solve() -> None:

@@ -12,6 +12,7 @@ import pytest
 from command_line import call
 from studies import make_study
 
+from tightpipe.core.engine_version import engine_version
 from tightpipe.core.metrics import busy_times, imbalance
 from tightpipe.experiments.study.folder import write_rows
 from tightpipe.experiments.study.load import ROWS, STORE, load_study
@@ -25,12 +26,17 @@ def results(tmp_path: Path) -> Iterator[Path]:
     folder = make_study(tmp_path)
     study = load_study(folder)
     write_rows(study.rows, folder)
-    with closing(sqlite3.connect(folder / STORE)) as connection:
+    with closing(sqlite3.connect(folder / STORE, isolation_level=None)) as connection:
         for column in ADDED:
             connection.execute(f"ALTER TABLE solve DROP COLUMN {column}")
+        connection.execute("ALTER TABLE solve RENAME COLUMN engine TO tightpipe_version")
+        connection.execute("UPDATE solve SET tightpipe_version = '0.1.0'")
         connection.execute("PRAGMA user_version = 1")
     with (folder / ROWS).open(newline="") as file:
-        rows = [{key: row[key] for key in row if key not in ADDED} for row in csv.DictReader(file)]
+        rows = [
+            {key: row[key] for key in row if key not in (*ADDED, "engine")} | {"tightpipe_version": "0.1.0"}
+            for row in csv.DictReader(file)
+        ]
     with (folder / ROWS).open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -49,6 +55,7 @@ def test_a_store_says_afterwards_how_even_work_and_how_large_memory_is(results: 
         assert schedule is not None
         assert row.imbalance == imbalance(busy_times(schedule))
         assert row.proof is None
+        assert row.engine == "0.1.0"  # a version is all that such rows know of their engine
     (results / STORE).unlink()
     assert load_study(results).rows == study.rows
 
@@ -60,6 +67,7 @@ def test_a_table_without_a_store_takes_its_columns_from_the_experiment(results: 
     rows = load_study(results).rows
     assert [(row.memory_of_1f1b, row.imbalance) for row in rows] == [(1.0, 0.0)] * 3 + [(1.5, 0.0)] * 3
     assert {row.status for row in rows} <= {"optimal", "feasible"}
+    assert {row.engine for row in rows} == {"0.1.0"}
 
 
 @pytest.mark.parametrize("name", [STORE, ROWS])
@@ -70,3 +78,15 @@ def test_what_is_no_study_is_left_as_it_is(name: str, results: Path, tmp_path: P
     assert done.returncode == 2
     assert done.stderr.startswith(f"tightpipe: {results / name}: ")
     assert (results / name).read_text() == "a,b\n1,2\n" * 500
+
+
+def test_a_table_of_a_version_knows_no_more_of_its_engine(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    assert call("compare", "--settings", "toy-4x8", "--methods", "list", "-o", table).returncode == 0
+    here = table.read_text()
+    before = here.replace("engine", "tightpipe_version", 1).replace(engine_version(), "0.1.0")
+    table.write_text(before)
+    assert "other columns" in call("compare", "--settings", "toy-4x8", "-o", table).stderr
+    assert call("compare", "-o", table, "--migrate").returncode == 0
+    assert table.read_text() == here.replace(engine_version(), "0.1.0")
+    assert (tmp_path / "t.csv.bak").read_text() == before

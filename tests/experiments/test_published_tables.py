@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tightpipe import validate
+from tightpipe.core.engine_version import engine_version
 from tightpipe.experiments.gallery import draw_gallery, gallery
 from tightpipe.experiments.published_tables import Cell, table_cells, to_csv, wide
 from tightpipe.heuristics import HEURISTICS
@@ -34,6 +35,7 @@ def test_interleaving_is_above_the_paper_by_p_communications(cells: list[Cell]) 
 def test_csv_and_wide_form_hold_the_same_numbers(cells: list[Cell]) -> None:
     rows = list(csv.DictReader(to_csv(cells).splitlines()))
     assert [(float(r["published"]), float(r["ours"])) for r in rows] == [(c.published, c.ours) for c in cells]
+    assert {r["engine"] for r in rows} == {engine_version()}
     header, body = wide(cells)
     assert len(body) * (len(header) - 3) == len(cells)
     assert body[0][3].split() == [f"{cells[0].published:.4f}", f"{cells[0].ours:.4f}", "+0.0000"]
@@ -41,11 +43,13 @@ def test_csv_and_wide_form_hold_the_same_numbers(cells: list[Cell]) -> None:
 
 def test_the_gallery_draws_every_family_valid() -> None:
     drawn = gallery()
-    assert {label.split(",")[0] for label, _ in drawn} == set(HEURISTICS)
+    assert {label.split(",")[0] for label, _ in drawn} == {*HEURISTICS, "block"}
     assert all(validate(schedule.instance, schedule) == [] for _, schedule in drawn)
     assert {schedule.order.devices for _, schedule in drawn} == {4}
 
 
 def test_the_gallery_is_drawn(tmp_path: Path) -> None:
     draw_gallery(tmp_path / "gallery.svg")
-    assert (tmp_path / "gallery.svg").read_text().count("bubble rate") == len(gallery())
+    svg = (tmp_path / "gallery.svg").read_text()
+    assert svg.count("bubble rate") == len(gallery())
+    assert f"<!-- tightpipe {engine_version()} -->" in svg

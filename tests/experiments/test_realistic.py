@@ -79,7 +79,7 @@ def test_the_share_avoided_is_measured_against_the_best_bound() -> None:
 
 def test_the_figure_shows_every_share_and_says_why_one_is_missing(tmp_path: Path) -> None:
     rows = [
-        {"setting": setting, "method": method, "cost": cost, "bound": "100"}
+        {"setting": setting, "method": method, "cost": cost, "bound": "100", "engine": "1.2.3+abc"}
         for setting, costs in {
             "worse": ("150", "110", "105", "100", ""),
             "done": ("120", "100", "100", "100", "100"),
@@ -89,3 +89,4 @@ def test_the_figure_shows_every_share_and_says_why_one_is_missing(tmp_path: Path
     draw_avoided(rows, str(tmp_path / "figure.svg"))
     shown = {text.strip() for text in re.findall(r"<!--(.*?)-->", (tmp_path / "figure.svg").read_text())}
     assert {"−400%", "no schedule of best", "greedy-v is proven optimal: nothing to avoid", "done"} <= shown
+    assert "tightpipe 1.2.3+abc" in shown

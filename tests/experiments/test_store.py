@@ -11,8 +11,11 @@ import pytest
 from command_line import call
 from experiments.sweeps import SMALL, write_experiment
 
+from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import InputError, StoppedError
+from tightpipe.experiments.study.load import load_study
 from tightpipe.experiments.sweep import schema
+from tightpipe.experiments.sweep import task as task_module
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import plan
 from tightpipe.experiments.sweep.store import MOST_ATTEMPTS, Store
@@ -60,6 +63,34 @@ def test_rows_that_the_grid_no_longer_has_are_kept_but_not_shown(store: Store, t
     assert task.row.key not in {row.key for row in store.rows()}
     store.enrol(tasks)
     assert store.rows()[0].state == "done"
+
+
+def test_solves_of_another_engine_are_not_done(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = store.claim("a")
+    assert task is not None
+    store.finish(task.row.key, "a", DONE, None)
+    (engine,) = {row.engine for row in store.rows()}
+    assert (engine, store.engines()) == (engine_version(), {engine: 1})
+    monkeypatch.setattr(task_module, "engine_version", lambda: "9.9.9+7654321")
+    path = tmp_path / "experiment.toml"
+    store.enrol(plan(load_experiment(path), path))
+    assert {(row.state, row.engine) for row in store.rows()} == {("pending", "9.9.9+7654321")}
+    assert store.engines() == {engine: 1}
+
+
+def test_a_sweep_says_whose_rows_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_experiment(tmp_path, 'instances = ["small.json"]\nmethods = ["list"]\n')
+    monkeypatch.setattr(task_module, "engine_version", lambda: "0.0.9+1234567")
+    first = call("sweep", path, "-o", tmp_path / "s")
+    monkeypatch.undo()
+    again = call("sweep", path, "-o", tmp_path / "s")
+    line = f"engine {engine_version()} does not count 1 row(s) of engine 0.0.9+1234567"
+    assert line not in first.stderr
+    assert again.stderr.startswith(f"{line}, kept in {tmp_path / 's/store.sqlite'}\n")
+    assert {row.engine for row in load_study(tmp_path / "s").rows} == {engine_version()}
+    assert line not in call("sweep", path, "-o", tmp_path / "s").stderr
 
 
 def test_a_lease_that_ran_out_is_claimed_by_another_and_its_owner_writes_nothing(

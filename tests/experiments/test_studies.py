@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from tightpipe.experiments.study.figure import write_figure
-from tightpipe.experiments.study.figure_data import anytime_points, comm_points, memory_points, scaling_points
+from tightpipe.experiments.study.figure_data import (
+    anytime_points,
+    comm_points,
+    frontier_points,
+    memory_points,
+    scaling_points,
+)
 from tightpipe.experiments.study.summary import write_summary
 from tightpipe.experiments.sweep.experiment import FigureKind
 from tightpipe.experiments.sweep.experiment_file import load_experiment
@@ -37,8 +43,8 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
 
 
 @pytest.mark.source_tree
-def test_there_are_the_six_studies() -> None:
-    assert [p.stem for p in STUDIES] == ["anytime", "comm", "heterogeneous", "memory", "paper", "scaling"]
+def test_there_are_the_five_studies() -> None:
+    assert [p.stem for p in STUDIES] == ["anytime", "comm", "frontier", "heterogeneous", "scaling"]
 
 
 def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
@@ -49,6 +55,28 @@ def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
     comms = [replace(ROW, comm=comm, bound=bound) for comm, bound in (("0f", 80), ("0.2f", 90), ("0.5f", 85))]
     assert [p["bound_rate"] for p in comm_points(comms)] == pytest.approx([0, 10 / 90, 10 / 90])
     assert [p["x"] for p in comm_points(comms)] == [0, 0.2, 0.5]
+
+
+def test_a_schedule_is_proven_by_the_bound_of_any_method_and_limit_that_holds() -> None:
+    closed = replace(GREEDY, cost=100, bubble_rate=0.2)
+    proof = replace(ROW, memory="3p", method="best", cost=None, bubble_rate=None, bound=100)
+    points = frontier_points([closed, replace(closed, cost=101, bubble_rate=21 / 101), proof])
+    assert [p["optimal"] for p in points] == [True, False, False]
+    assert {p["panel"] for p in points} == {"4 devices, 8 microbatches"}
+    two = frontier_points([closed, replace(closed, problem="other")])
+    assert [p["panel"] for p in two] == [
+        "small, 4 devices, 8 microbatches",
+        "other, 4 devices, 8 microbatches",
+    ]
+
+
+def test_the_data_of_a_figure_names_the_engine_of_each_row(tmp_path: Path) -> None:
+    rows = [replace(row, engine="1.2.3+abcdef0") for row in (ROW, GREEDY)]
+    for kind in FigureKind:
+        write_figure(kind, rows, tmp_path)
+        with (tmp_path / f"{kind}.csv").open() as file:
+            assert {line["engine"] for line in csv.DictReader(file)} == {"1.2.3+abcdef0"}
+        assert b"tightpipe 1.2.3+abcdef0" in (tmp_path / f"{kind}.png").read_bytes()
 
 
 def test_the_smallest_limit_is_one_microbatch_in_activations_of_a_stage() -> None:

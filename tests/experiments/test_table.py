@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from experiments.sweeps import SMALL, write_experiment
 
+from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import StoppedError
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import plan
@@ -17,10 +18,12 @@ from tightpipe.experiments.sweep.task import Task
 from tightpipe.experiments.table import Form, Solve, Table
 from tightpipe.experiments.table_cells import cells
 
+ENGINE = engine_version()
 FORM = Form(
-    cells(("setting", "max_mem", "method", "time_limit", "cost", "gap")), ("setting", "max_mem", "method")
+    cells(("setting", "max_mem", "method", "time_limit", "cost", "gap", "engine")),
+    ("setting", "max_mem", "method", "engine"),
 )
-HEAD = "setting,max_mem,method,time_limit,cost,gap\n"
+HEAD = "setting,max_mem,method,time_limit,cost,gap,engine\n"
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def test_a_row_says_what_the_solve_says_and_nothing_is_empty(tmp_path: Path, tas
     table = Table(tmp_path / "table.csv", FORM)
     for task in tasks[:2]:
         table.append(done(task))
-    rows = "small,4,list,,90,0.100000\nsmall,4,cpsat,20,90,0.100000\n"
+    rows = f"small,4,list,,90,0.100000,{ENGINE}\nsmall,4,cpsat,20,90,0.100000,{ENGINE}\n"
     assert table.path.read_text() == HEAD + rows
 
 
@@ -62,6 +65,30 @@ def test_a_torn_line_is_cut_when_the_table_is_opened_and_when_a_row_comes(
     table.path.write_text(f"{whole}small,4,cps")
     table.append(done(tasks[0]))
     assert table.path.read_text() == whole + whole.removeprefix(HEAD)
+
+
+def test_rows_of_another_engine_are_not_done_and_are_set_aside(tmp_path: Path, tasks: list[Task]) -> None:
+    table = Table(tmp_path / "table.csv", FORM)
+    for task in tasks[:2]:
+        table.append(done(task))
+    mine = table.path.read_text()
+    mixed = mine.replace(f"90,0.100000,{ENGINE}\n", "80,0.100000,0.0.9+1234567\n", 1)
+    table.path.write_text(mixed)
+    assert table.missing(tasks) == [tasks[0], *tasks[2:]]
+    assert table.set_aside_others(ENGINE) == {"0.0.9+1234567": 1}
+    assert table.path.read_text() == HEAD + mine.splitlines(keepends=True)[2]
+    assert table.backup.read_text() == mixed
+    table.append(done(tasks[0]))
+    assert len(table.rows()) == 2
+
+
+def test_a_table_of_one_engine_stays_as_it_is(tmp_path: Path, tasks: list[Task]) -> None:
+    table = Table(tmp_path / "table.csv", FORM)
+    table.append(done(tasks[0]))
+    before = table.path.read_text()
+    assert not table.set_aside_others(ENGINE)
+    assert table.path.read_text() == before
+    assert not table.backup.exists()
 
 
 def test_several_writers_leave_whole_rows_and_one_header(tmp_path: Path, tasks: list[Task]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
 from ..core.schedule_file import ScheduleFile, load_schedule
@@ -69,6 +71,14 @@ def search_options(time_limit: float) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
+    """Say on stderr how many rows of other engines do not count, and where they are kept; none is no line."""
+    others = {engine: count for engine, count in rows.items() if engine != engine_version()}
+    if others:
+        said = ", ".join(f"{count} row(s) of engine {engine}" for engine, count in others.items())
+        print(f"engine {engine_version()} does not count {said}, kept in {kept}", file=sys.stderr)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

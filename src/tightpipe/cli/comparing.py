@@ -183,7 +183,8 @@ def _numbers(row: Cells) -> dict[str, Any]:
     label = f"{row['setting']} 2p{offset:+d}" if offset else row["setting"]
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
     rate = float(row["bubble_rate"]) if row["bubble_rate"] else None
-    return {"setting": label, "method": row["method"], "bubble_rate": rate, **integers}
+    names = {"setting": label, "method": row["method"], "engine": row["engine"]}
+    return {**names, "bubble_rate": rate, **integers}
 
 
 @cli.command("table")

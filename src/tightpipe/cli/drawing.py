@@ -66,7 +66,9 @@ def _plot(
 @cli.command("gallery")
 @click.option("-o", "--output", default="results/gallery.png", show_default=True, metavar="PICTURE")
 @click.option(
-    "--only", metavar="NAMES", help="Heuristics to draw, e.g. 1f1b,greedy-v. [default: all of them]"
+    "--only",
+    metavar="NAMES",
+    help="Heuristics to draw, e.g. 1f1b,greedy-v, or block. [default: all of them]",
 )
 @json_option
 def _gallery(output: str, only: str | None, as_json: bool) -> None:

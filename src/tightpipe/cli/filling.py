@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..core.engine_version import engine_version
 from ..core.errors import StoppedError
 from ..experiments.sweep.engine import local_engine
 from ..experiments.sweep.guarded_process import Limits, Outcome
@@ -14,11 +15,14 @@ from ..experiments.sweep.store import Store, open_store
 from ..experiments.sweep.task import Task
 from ..experiments.table import Solve, Table
 from ..solving.ensure_compiled import compile_ahead
+from .common import say_other_engines
 from .sweep_bar import sweep_bar
 
 
 def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[str]:
     """Run the tasks that have no row, one after another, and append each row as its solve finishes.
+
+    Rows of other engines do not count, and are first set aside.
 
     Parameters
     ----------
@@ -34,6 +38,7 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[s
     list of str
         The reasons of solves that failed. They leave no row, so that the next run tries them again.
     """
+    say_other_engines(table.set_aside_others(engine_version()), table.backup)
     todo = table.missing(tasks)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {table.path}", file=sys.stderr)
     if not todo:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..core.allowance import Allowance
+from ..core.engine_version import engine_version
 from ..core.files import STANDARD, check_writable
 from ..core.instance_file import load_instance
 from ..core.interruption import exit_status, held_back, reason_of, was_stopped
@@ -85,7 +86,8 @@ def _warm_start(text: str) -> Any:
 
 def _show_result(result: Result, output: str | None, as_json: bool) -> None:
     if as_json:
-        show_json({**result.to_dict(), "output": output if result.schedule is not None else None})
+        written = output if result.schedule is not None else None
+        show_json({**result.to_dict(), "engine": engine_version(), "output": written})
         return
     if result.schedule is None:
         print(f"tightpipe: {result.status}: {result.reason}", file=sys.stderr)
@@ -139,7 +141,8 @@ def _show_bounds(bounds: Sequence[Bound], reason: str, as_json: bool) -> None:
     if as_json:
         fields = ("name", "value", "proof", "seconds", "argument")
         rows = [{field: getattr(bound, field) for field in fields} for bound in bounds]
-        show_json({"best": best.value, "name": best.name, "bounds": rows, "reason": reason})
+        answer = {"best": best.value, "name": best.name, "bounds": rows, "reason": reason}
+        show_json({**answer, "engine": engine_version()})
         return
     show_table(["bound", "value", "proof", "seconds", "argument"], [
         (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds

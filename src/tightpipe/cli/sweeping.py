@@ -34,7 +34,7 @@ from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
 from ..solving.ensure_compiled import compile_ahead
 from ..terminal.console import show_json, show_pairs
-from .common import cli, json_option
+from .common import cli, json_option, say_other_engines
 from .sweep_bar import duration, sweep_bar, title
 
 _folder_option = click.option(
@@ -171,6 +171,8 @@ def _say_size(store: Store, workers: int | None) -> None:
     tally = store.tally()
     where = "of solving" if workers is None else f"on {workers} workers"
     seconds = duration(tally.seconds_left / (workers or 1))
+    if tally.unfinished:
+        say_other_engines(store.engines(), store.path)
     print(f"{tally.total} solves, {tally.unfinished} to run: at most {seconds} {where}", file=sys.stderr)
 
 

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from . import palette
+from .engine_note import engine_of
 from .marks import legend, marker_look, nested_sizes
 from .output import draw_to
 from .panels import Point, distinct, having, label_y, panels
@@ -32,6 +33,7 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     points
         Points in the sequence of time, with the keys `panel`, `method` and `start` (texts; the last is the
         warm start), `seconds` and `gap`. The last point of a solve is at its end.
+        The picture names their `engine`, if they have this key.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -40,7 +42,7 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points))
+    draw_to(path, lambda: _draw(points), engine_of(points))
 
 
 def _draw(points: Sequence[Point]) -> Figure:

@@ -13,6 +13,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ..core.errors import InputError
 from . import palette, style
+from .engine_note import engine_of
 from .marks import marker_look, proof_handles
 from .output import draw_to
 from .palette import Look
@@ -42,7 +43,8 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     rows
         One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
         without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
-        and methods are drawn in the sequence in which they first appear.
+        and methods are drawn in the sequence in which they first appear. The picture names
+        their `engine`, if they have this key.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -53,7 +55,7 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     """
     if not rows:
         raise InputError("no bubble rates to draw")
-    draw_to(path, lambda: _draw(rows))
+    draw_to(path, lambda: _draw(rows), engine_of(rows))
 
 
 def _draw(rows: Sequence[Row]) -> Figure:

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from . import palette
+from .engine_note import engine_of
 from .marks import legend, line_look, marker_look, nested_sizes, proof_handles
 from .output import draw_to
 from .palette import Look
@@ -34,7 +35,8 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     ----------
     points
         Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
-        schedule) and `bound_rate`, below which no schedule at `x` has a bubble rate.
+        schedule) and `bound_rate`, below which no schedule at `x` has a bubble rate. The picture
+        names their `engine`, if they have this key.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
@@ -47,7 +49,7 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points, x_label, looser))
+    draw_to(path, lambda: _draw(points, x_label, looser), engine_of(points))
 
 
 def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:

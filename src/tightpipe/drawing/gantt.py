@@ -19,6 +19,7 @@ from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from . import palette, style
 from .bars import draw_bars, shown_rows
+from .engine_note import note_engine
 from .lanes import lane_count, lane_noun, looks
 from .memory import draw_memory
 from .output import check_target, write_figure
@@ -48,6 +49,7 @@ def draw_gantt(
     bounds: Sequence[int | None] | None = None,
     window: Window = WHOLE,
     width: float | None = None,
+    engine: str | None = None,
 ) -> None:
     """Draw schedules above each other on one time axis and write the figure.
 
@@ -72,6 +74,8 @@ def draw_gantt(
         remain those of the whole schedule.
     width
         Inches, 3 to 100; None takes 7, the width of a page with two columns.
+    engine
+        Name of the engine that made the schedules, which the picture shows; None for no such note.
 
     Raises
     ------
@@ -82,6 +86,9 @@ def draw_gantt(
     _refuse_nothing_to_draw(schedules, memory)
     check_target(path)
     figure = gantt_figure(schedules, memory=memory, bounds=bounds, window=window, width=width)
+    if engine is not None:
+        with style.paper_style():
+            note_engine(figure, engine)
     dense = _is_dense(schedules, shown_ticks([schedule for _, schedule in schedules], window))
     write_figure(figure, path, style.DENSE_DPI if dense else style.DPI)
 

@@ -23,10 +23,11 @@ _LARGEST_MARKER, _SMALLEST_MARKER = 7.0, 3.8
 
 
 def legend(figure: Figure, handles: Sequence[Artist], place: Place = "outside upper center") -> None:
-    """Add a legend outside the panels of a figure, in as many columns as fit."""
+    """Add a legend outside the panels of a figure, in as few lines of even length as fit."""
     longest = max(len(str(handle.get_label())) for handle in handles)
-    columns = int(style.WIDTH / (_HANDLE + _CHARACTER * longest))
-    figure.legend(handles=handles, loc=place, ncols=min(len(handles), max(1, columns)))
+    most = max(1, int(style.WIDTH / (_HANDLE + _CHARACTER * longest)))
+    lines = -(-len(handles) // most)
+    figure.legend(handles=handles, loc=place, ncols=-(-len(handles) // lines))
 
 
 def line_look(look: Look) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from matplotlib.figure import Figure
 from ..core.errors import InputError
 from ..core.files import check_writable, is_standard_output, write_bytes
 from . import style
+from .engine_note import engine_note, note_engine
 
 SUFFIXES = (".pdf", ".png", ".svg")
 _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
+_PROGRAM = {".pdf": "Creator", ".svg": "Creator", ".png": "Software"}
+"""The entry of the metadata that says, in each format, which program made the file."""
 
 
 def check_target(path: str | Path) -> str:
@@ -34,8 +37,10 @@ def check_target(path: str | Path) -> str:
     return suffix
 
 
-def draw_to(path: str | Path, draw: Callable[[], Figure]) -> None:
+def draw_to(path: str | Path, draw: Callable[[], Figure], engine: str | None = None) -> None:
     """Call `draw` in the style of the project, and write the figure that it returns.
+
+    Where an engine made what is drawn, the picture names it.
 
     Raises
     ------
@@ -45,6 +50,8 @@ def draw_to(path: str | Path, draw: Callable[[], Figure]) -> None:
     check_target(path)
     with style.paper_style():
         figure = draw()
+        if engine is not None:
+            note_engine(figure, engine)
     write_figure(figure, path, style.DPI)
 
 
@@ -62,9 +69,11 @@ def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
 def figure_bytes(figure: Figure, suffix: str, dpi: int) -> bytes:
     """Return the content of a figure's file; `suffix` is one of `SUFFIXES`, and `dpi` the resolution.
 
-    The content has no date, so that the same figure always gives the same file.
+    The content has no date, so that the same figure always gives the same file. The engine that the figure
+    names, if it does, is named in the metadata too.
     """
-    content = BytesIO()
+    content, noted = BytesIO(), engine_note(figure)
+    metadata = _METADATA[suffix] | ({} if noted is None else {_PROGRAM[suffix]: noted})
     with style.paper_style():
-        figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
+        figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=metadata)
     return content.getvalue()

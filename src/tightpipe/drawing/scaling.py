@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from . import palette
+from .engine_note import engine_of
 from .marks import legend, line_look, marker_look, nested_sizes
 from .output import draw_to
 from .palette import Look
@@ -27,7 +28,7 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     points
         Points with the keys `panel` and `target` (texts; the target is the gap), `p` (number of devices),
         `seconds`, and `reached`: whether the gap was reached after these seconds, or the solve ended then
-        without reaching it.
+        without reaching it. The picture names their `engine`, if they have this key.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -36,7 +37,7 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points))
+    draw_to(path, lambda: _draw(points), engine_of(points))
 
 
 def _draw(points: Sequence[Point]) -> Figure:

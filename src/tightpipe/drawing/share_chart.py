@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from . import palette, style
+from .engine_note import engine_of
 from .marks import legend, marker_look
 from .output import draw_to
 from .palette import Look
@@ -36,7 +37,7 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
     points
         Points with the keys `setting` and `method` (texts), `share` (1 if all of the loss is avoided, below 0
         if the method adds to it, None if it is unknown) and `why`, the reason of a missing share in a few
-        words.
+        words. The picture names their `engine`, if they have this key.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
@@ -47,7 +48,7 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
     InputError
         If the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points, x_label))
+    draw_to(path, lambda: _draw(points, x_label), engine_of(points))
 
 
 def _draw(points: Sequence[Point], x_label: str) -> Figure:

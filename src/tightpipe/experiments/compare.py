@@ -27,14 +27,14 @@ COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
     *("memory_of_1f1b", "placement", "objective", "method", "status", "cost", "work", "bubble"),
     *("bubble_rate", "imbalance", "bound", "proof", "gap", "peak_mem", "seconds", "workers", "seed"),
-    *("time_limit", "tightpipe_version"),
+    *("time_limit", "engine"),
     *("ortools_version", "host_cpus", "finished_at"),
 )
 
 # a solve is not run again if a row agrees with it in all these columns
 _KEY = (
     *("setting", "m_offset", "placement", "objective", "method", "workers", "seed", "time_limit"),
-    *("tightpipe_version", "ortools_version"),
+    *("engine", "ortools_version"),
 )
 _LINK = " link "  # stands between a setting's name and its link occupancy in the name of a problem
 

@@ -127,14 +127,14 @@ def _conditions(rows: Sequence[Cells]) -> list[str]:
         return []
     several = {
         column: ", ".join(dict.fromkeys(row[column] for row in searched))
-        for column in ("time_limit", "workers", "seed", "host_cpus", "tightpipe_version", "ortools_version")
+        for column in ("time_limit", "workers", "seed", "host_cpus", "engine", "ortools_version")
     }
     days = sorted(row["finished_at"][:10] for row in searched)
     span = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     return [
         f"Measured {span} on {several['host_cpus']} CPU cores: time limit {several['time_limit']} s "
         f"per solve, {several['workers']} workers, seed {several['seed']}, "
-        f"tightpipe {several['tightpipe_version']}, OR-Tools {several['ortools_version']}.",
+        f"tightpipe {several['engine']}, OR-Tools {several['ortools_version']}.",
         "Bubble rate = (cost - work) / cost; bound of the rate = (bound - work) / bound; "
         "gap = (cost - bound) / cost; memory of 1F1B = memory limit / peak memory of 1F1B with one stage on "
         "each device; imbalance = largest work of a device / mean work - 1.",

@@ -8,6 +8,7 @@ from pathlib import Path
 from tightpipe.heuristics import HEURISTICS
 
 from .. import drawing
+from ..core.engine_version import engine_version
 from ..core.errors import InputError, NoScheduleError
 from ..core.instance import Instance, Memory
 from ..core.schedule import Schedule
@@ -16,28 +17,32 @@ from ..solving.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
 # memory limits in p activations of a stage; in the V, 2 p of them are the memory of 1F1B
-_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,)}
+_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,), "block": (1, 1.25)}
+_BLOCK = "block"  # the one method that searches among the families; here its search ends within seconds
+_SECONDS = 20.0  # that it has, on a machine that is busy
 # of a device's whole share of the model: ticks of an F, of a B and of a W, and memory that an F adds
 _TICKS, _ACTIVATION = 12, 12
 
 
 def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
-    """Return pairs of a label and a schedule: one pair for each heuristic and each memory limit shown for it.
+    """Return pairs of a label and a schedule: one pair for each family and each memory limit shown for it.
+
+    The families are the heuristics, and the repeating blocks of the method ``block``.
 
     Parameters
     ----------
     only
-        Names of heuristics, those of installed packages included, in the sequence in which they are drawn;
-        None for all of tightpipe's own, in the sequence of their list.
+        Names of families, heuristics of installed packages included, in the sequence in which they are
+        drawn; None for all of tightpipe's own, in the sequence of their list.
 
     Raises
     ------
     InputError
-        If a name is not that of a heuristic.
+        If a name is not that of a family.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
-    names = list(HEURISTICS) if only is None else [_heuristic(name) for name in only]
+    names = [*HEURISTICS, _BLOCK] if only is None else [_family(name) for name in only]
     return [pair for name in names for pair in _drawn(find_method(name))]
 
 
@@ -47,43 +52,45 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     Raises
     ------
     InputError
-        If the suffix is none of these, the file cannot be written, or a name is not that of a heuristic.
+        If the suffix is none of these, the file cannot be written, or a name is not that of a family.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
-    drawing.draw_gantt(gallery(only), path=path)
+    drawing.draw_gantt(gallery(only), path=path, engine=engine_version())
 
 
-def _heuristic(name: str) -> str:
-    if not is_heuristic(name):
+def _family(name: str) -> str:
+    if name != _BLOCK and not is_heuristic(name):
         known = [method.name for method in all_methods().values() if method.kind == "heuristic"]
-        raise InputError(f"must be heuristics, of {', '.join(known)}", key="only", value=name)
+        raise InputError(f"must be heuristics, of {', '.join(known)}, or {_BLOCK}", key="only", value=name)
     return name
 
 
 def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
     placement = "v" if "v" in method.placements else method.placements[0]
     for label, limit in _limits(method.name):
-        result = solve(_instance(placement, limit), method.name)
+        # without a warm start, which would be V-Min's schedule where that is optimal
+        instance = _instance(placement, limit)
+        result = solve(instance, method.name, time_limit=_SECONDS, workers=1, warm_start=None)
         if result.schedule is None:  # cannot happen with tightpipe's own heuristics
             raise NoScheduleError(f"{method.name}: {result.reason}")
         yield label, result.schedule
 
 
-def _limits(method: str) -> list[tuple[str, int | None]]:
+def _limits(method: str) -> list[tuple[str, float | None]]:
     """Return labels and limits in p activations of a stage; a family that adapts to the limit has several."""
     if method not in _FACTORS:
         return [(method, None)]
     return [(f"{method}, {factor}p of memory", factor) for factor in _FACTORS[method]]
 
 
-def _instance(placement: str, factor: int | None) -> Instance:
+def _instance(placement: str, factor: float | None) -> Instance:
     """Return an instance in which each device's share of the model is split evenly over its stages."""
     chunks = Instance.uniform(
         devices=DEVICES, microbatches=MICROBATCHES, forward=1, backward=1, weight=1, placement=placement
     ).placement.stages_per_device
     ticks, activation = _TICKS // chunks, _ACTIVATION // chunks
-    most = None if factor is None else factor * DEVICES * activation
+    most = None if factor is None else int(factor * DEVICES * activation)
     return Instance.uniform(
         devices=DEVICES,
         microbatches=MICROBATCHES,

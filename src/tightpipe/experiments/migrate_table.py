@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..core.errors import InputError
 from ..core.files import read_text, write_text
+from .sweep.row import renamed
 from .table import Cells, Form, cell_text
 
 
@@ -36,7 +37,7 @@ def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str
         If the file cannot be read, or is not the table of an earlier version.
     """
     content, columns = read_text(path), list(form.columns)
-    rows = list(csv.DictReader(io.StringIO(content)))
+    rows = list(map(renamed, csv.DictReader(io.StringIO(content))))
     try:
         filled = [{**lacking(row), **row} for row in rows]
         lines = [columns, *([cell_text(row[column]) for column in columns] for row in filled)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from ..core.engine_version import engine_version
 from ..core.instance import Instance
 from ..settings import Setting, load_settings, load_table5
 from ..solving.solve import solve
@@ -22,7 +23,7 @@ _DIGITS = 4  # decimals that the paper prints
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table: the paper's bubble rate and that of our method."""
+    """One cell of a table: the paper's bubble rate, that of our method, and the engine that computed it."""
 
     table: int
     model: str
@@ -32,6 +33,7 @@ class Cell:
     method: str
     published: float
     ours: float
+    engine: str
 
     @property
     def difference(self) -> float:
@@ -74,7 +76,7 @@ def _cell(
     rate = solve(instance, method).bubble_rate
     assert rate is not None  # these methods fit within the memory limits of all these instances
     p, n = setting.devices, setting.microbatches
-    return Cell(table, setting.model, p, n, column, method, published, round(rate, _DIGITS))
+    return Cell(table, setting.model, p, n, column, method, published, round(rate, _DIGITS), engine_version())
 
 
 def _interleaved(setting: Setting) -> Instance:
@@ -99,7 +101,7 @@ def _table_8_rates() -> dict[str, dict[str, float]]:
 
 
 _PLACE = ("model", "p", "n")
-FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "difference")
+FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "difference", "engine")
 
 
 def to_csv(cells: Sequence[Cell]) -> str:

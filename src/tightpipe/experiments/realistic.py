@@ -18,10 +18,10 @@ METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
 COLUMNS = (
     *("setting", "p", "n", "memory_of_1f1b", "method", "status", "cost", "work", "bubble"),
     *("bubble_rate", "imbalance", "bound", "proof", "gap", "seconds", "workers", "seed", "time_limit"),
-    *("tightpipe_version", "ortools_version", "host_cpus", "finished_at"),
+    *("engine", "ortools_version", "host_cpus", "finished_at"),
 )
 # a solve is not run again if a row agrees with it in all these columns
-_KEY = ("setting", "method", "workers", "seed", "time_limit", "tightpipe_version", "ortools_version")
+_KEY = ("setting", "method", "workers", "seed", "time_limit", "engine", "ortools_version")
 
 
 def _method(solve: Solve) -> object:

@@ -56,7 +56,7 @@ def realistic_markdown(rows: Sequence[Cells]) -> str:
     lines += ["", f"Proven optimal: {proven} of {len(instances)} instances."]
     searched = [row for row in rows if row["time_limit"]]
     if searched:
-        columns = ("time_limit", "workers", "seed", "host_cpus", "tightpipe_version", "ortools_version")
+        columns = ("time_limit", "workers", "seed", "host_cpus", "engine", "ortools_version")
         limit, workers, seed, cpus, own, theirs = (
             ", ".join(dict.fromkeys(row[column] for row in searched)) for column in columns
         )
@@ -76,7 +76,11 @@ def draw_avoided(rows: Sequence[Cells], path: str) -> None:
     InputError
         If the path's suffix is not that of a figure, or the file cannot be written.
     """
-    points = [_point(name, by_method, m) for name, by_method in _by_instance(rows).items() for m in _COMPARED]
+    points = [
+        {**_point(name, by_method, method), "engine": next(iter(by_method.values()))["engine"]}
+        for name, by_method in _by_instance(rows).items()
+        for method in _COMPARED
+    ]
     label = f"share of the avoidable bubble of {_BASELINE} (above the best bound) that is avoided"
     drawing.draw_shares(points, path, x_label=label)
 

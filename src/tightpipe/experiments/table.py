@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..core.errors import InputError, StoppedError
+from ..core.files import write_bytes
 from ..solving.methods import find_method
+from .one_engine import of_one_engine
 from .sweep.guarded_process import Outcome
 from .sweep.row import Row
 from .sweep.task import Task
@@ -121,6 +124,32 @@ class Table:
                 _write(file, [say(solve) for say in self.form.columns.values()])
         except OSError as error:
             raise StoppedError(f"{self.path}: {error.strerror}") from None
+
+    @property
+    def backup(self) -> Path:
+        """The file that keeps the table as it was before rows were taken out of it."""
+        return self.path.with_name(f"{self.path.name}.bak")
+
+    def set_aside_others(self, engine: str) -> Counter[str]:
+        """Take the rows of other engines out of the file, and return how many rows each of these had.
+
+        If there are any, `backup` becomes the file as it was.
+
+        Raises
+        ------
+        InputError
+            If the backup cannot be written.
+        """
+        with self._locked() as file:
+            file.seek(0)
+            content = file.read()
+            kept, others = of_one_engine(content.decode(), engine)
+            if others:
+                write_bytes(self.backup, content)
+                file.truncate(0)  # in place: another process may have the file open for its next row
+                file.write(kept.encode())
+                os.fsync(file.fileno())
+        return others
 
     def _by_key(self) -> dict[tuple[str, ...], Cells]:
         return {tuple(row[name] for name in self.form.key): row for row in self.rows()}

@@ -11,7 +11,7 @@ _RATES = ("bubble_rate", "imbalance", "gap")
 _NEVER = (  # these identify a row, repeat another column, or stand in the page's line of conditions
     *("key", "instance_hash", "trace", "state", "attempts", "finished_at", "host", "cores", "threads"),
     *("comm_ticks", "memory_limit", "work", "bubble"),
-    *("tightpipe_version", "ortools_version", "python_version"),
+    *("engine", "ortools_version", "python_version"),
 )
 
 

@@ -73,7 +73,7 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
 
 
 def _conditions(folder: Path) -> str:
-    """Return a line on the machine and the versions that computed a study; empty if its folder has none."""
+    """Return a line on what computed a study: machine, engine and versions; empty if its folder has none."""
     path = folder / "environment.json"
     if not path.exists():
         return ""

@@ -30,6 +30,7 @@ _FIGURES = {
         figure_data.memory_points,
         partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
     ),
+    FigureKind.FRONTIER: _Figure(figure_data.frontier_points, drawing.draw_proven_band),
     FigureKind.COMM: _Figure(
         figure_data.comm_points,
         partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),

@@ -13,6 +13,8 @@ from ..sweep.row import Row
 
 Point = dict[str, Any]
 
+_EQUAL = 1e-12  # bubble rates of different costs differ by more
+
 TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
 """Gaps by name. The scaling figure shows how long solves take to reach each of them."""
 
@@ -38,6 +40,22 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
     return _frontier(rows, _memory_factor, looser=operator.ge)
 
 
+def frontier_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the points of `memory_points`, each with whether its schedule is proven optimal.
+
+    The bound that proves it may be that of another method.
+
+    Raises
+    ------
+    InputError
+        If a limit is neither a multiple of p nor the smallest.
+    """
+    return [
+        {**point, "panel": _size(row, rows), "optimal": _reaches(point["bubble_rate"], point["bound_rate"])}
+        for point, row in zip(memory_points(rows), rows, strict=True)
+    ]
+
+
 def comm_points(rows: Sequence[Row]) -> list[Point]:
     """Return the bubble rate of each method at each communication time, a multiple of the forward time.
 
@@ -58,6 +76,7 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
             "start": row.warm_start or "none",
             "seconds": seconds,
             "gap": gap,
+            "engine": row.engine,
         }
         for row in rows
         for seconds, gap in _gaps(row)
@@ -74,6 +93,7 @@ def scaling_points(rows: Sequence[Row]) -> list[Point]:
             "target": name,
             "seconds": next((s for s, gap in _gaps(row) if gap <= target), _end(row)),
             "reached": any(gap <= target for _, gap in _gaps(row)),
+            "engine": row.engine,
         }
         for row in rows
         if row.seconds is not None
@@ -99,8 +119,19 @@ def _problem(row: Row, rows: Sequence[Row]) -> str:
     return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
 
 
+def _size(row: Row, rows: Sequence[Row]) -> str:
+    """Return the size of the row's problem, with the problem's name if there are several problems."""
+    several = len({other.problem for other in rows}) > 1
+    return (f"{row.problem}, " if several else "") + f"{row.p} devices, {row.n} microbatches"
+
+
+def _reaches(rate: float | None, bound: float) -> bool:
+    return rate is not None and rate <= bound + _EQUAL
+
+
 def _rated(row: Row, **names: str) -> Point:
-    return {**names, "bubble_rate": row.bubble_rate, "work": row.work, "bound": row.bound}
+    rates = {"bubble_rate": row.bubble_rate, "work": row.work, "bound": row.bound}
+    return {**names, **rates, "engine": row.engine}
 
 
 def _frontier(
@@ -118,6 +149,7 @@ def _frontier(
                 for other in rows
                 if _but_for_the_axis(other) == _but_for_the_axis(row) and looser(x(other), x(row))
             ),
+            "engine": row.engine,
         }
         for row in rows
     ]

@@ -14,12 +14,13 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
+from ...core.engine_version import engine_version
 from ...core.errors import InputError
 from ...core.files import read_text, write_bytes, write_text
 from ..sweep.row import COLUMNS, Row
 from .load import ROWS
 
-_PACKAGES = ("tightpipe", "ortools", "highspy", "pulp", "numba", "numpy")
+_PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")
 
 
 def write_rows(rows: Sequence[Row], folder: Path) -> None:
@@ -44,7 +45,7 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
-    """Write a copy of the experiment file, and a description of the machine and the versions in use."""
+    """Write a copy of the experiment file, and a description of machine, engine and versions."""
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -54,6 +55,7 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
+        "engine": engine_version(),
         **{package: version(package) for package in _PACKAGES},
     }
     write_text(folder / "environment.json", json.dumps(environment, indent=2) + "\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...core.errors import InputError
 from ...core.metrics import imbalance, works
-from ..sweep.row import COLUMNS, Row, row_from_text
+from ..sweep.row import COLUMNS, Row, renamed, row_from_text
 from ..sweep.schema import migrate
 from ..sweep.store import open_store
 from ..sweep.task import Task
@@ -36,11 +36,11 @@ def migrated_rows(folder: Path, tasks: Sequence[Task]) -> list[Row]:
             return store.rows()
     with (folder / ROWS).open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        unknown = set(reader.fieldnames or ()) - set(COLUMNS)
-        if unknown or "instance_hash" not in (reader.fieldnames or ()):
+        columns = renamed(dict.fromkeys(reader.fieldnames or (), ""))
+        if columns.keys() - set(COLUMNS) or "instance_hash" not in columns:
             raise InputError("is not the table of a sweep", source=str(folder / ROWS))
         known = {task.row.instance_hash: task for task in tasks}
-        return [_row(cells, known.get(cells["instance_hash"])) for cells in reader]
+        return [_row(cells, known.get(cells["instance_hash"])) for cells in map(renamed, reader)]
 
 
 def _row(cells: Mapping[str, str], task: Task | None) -> Row:

@@ -137,7 +137,7 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     if done:
         said.append(
             f"{len(done)} of {len(rows)} solves done, {' to '.join(dict.fromkeys((days[0], days[-1])))}, on "
-            f"{_several(done, 'cores')} CPU cores, tightpipe {_several(done, 'tightpipe_version')}, "
+            f"{_several(done, 'cores')} CPU cores, tightpipe {_several(done, 'engine')}, "
             f"OR-Tools {_several(done, 'ortools_version')}, Python {_several(done, 'python_version')}."
         )
     return said

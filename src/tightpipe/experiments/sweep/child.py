@@ -21,6 +21,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import IO, Any
 
+from ...core.engine_version import engine_version
 from ...core.errors import InputError
 from ...core.instance import Instance
 from ...core.instance_file import instance_from_dict
@@ -80,6 +81,7 @@ def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:
 
 def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     """Run a task, tell what comes of it, and return whether the process is ready for another one."""
+    _refuse_other_engine(data)
     _load(data["method"])
     before = _cpu_seconds()
     result = _run(data, lambda entry: tell(trace=_entry(entry)))
@@ -89,6 +91,16 @@ def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
     tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent, ready=ready)
     return ready
+
+
+def _refuse_other_engine(data: dict[str, Any]) -> None:
+    """Raise an InputError if the task is that of another engine, by whose name its row would be wrong.
+
+    The sources may have been edited since the sweep began, or this may be another machine.
+    """
+    asked = data.get("engine", engine_version())
+    if asked != engine_version():
+        raise InputError(f"is that of the sweep; here is {engine_version()}", key="engine", value=asked)
 
 
 def _load(method: str) -> None:

@@ -19,6 +19,7 @@ class FigureKind(StrEnum):
 
     SETTINGS = "settings"  #: bubble rates of the methods on each problem
     MEMORY = "memory"  #: bubble rates against the memory limit
+    FRONTIER = "frontier"  #: the same for each number of devices, with the band in which the optimum lies
     COMM = "comm"  #: bubble rates against the communication time
     UNEVEN = "uneven"  #: bubble rates for each way in which stages are unlike
     ANYTIME = "anytime"  #: gaps over time

@@ -54,7 +54,7 @@ class Row:
     attempts: int = 0
     host: str | None = None
     cores: int | None = None
-    tightpipe_version: str | None = None
+    engine: str | None = None  #: the version and the commit of the code that solved it
     ortools_version: str | None = None
     python_version: str | None = None
     finished_at: str | None = None  #: UTC, ISO 8601
@@ -62,6 +62,9 @@ class Row:
 
 COLUMNS = tuple(field.name for field in fields(Row))
 """Names of the columns, in order."""
+
+_RENAMED = {"tightpipe_version": "engine"}
+"""Columns of earlier versions, with their names today; what they know of the engine is the version alone."""
 
 _HINTS = get_type_hints(Row)
 
@@ -72,6 +75,11 @@ def column_type(name: str) -> type:
     if isinstance(hint, UnionType):
         hint = get_args(hint)[0]
     return hint if isinstance(hint, type) else str
+
+
+def renamed(cells: dict[str, str]) -> dict[str, str]:
+    """Return cells of an earlier version under the names that their columns have today."""
+    return {_RENAMED.get(name, name): text for name, text in cells.items()}
 
 
 def row_from_text(cells: dict[str, str]) -> Row:

@@ -14,7 +14,7 @@ from .row import COLUMNS, column_type
 from .schedule_bytes import unpack
 from .task import instance_of
 
-VERSION = 2
+VERSION = 3
 """Version of the table, which every store has as its `PRAGMA user_version`."""
 
 _APPLICATION = 0x74706970  # "tpip": tells our stores from other SQLite files
@@ -39,6 +39,7 @@ _MIGRATIONS: dict[int, str] = {
         UPDATE solve SET memory_of_1f1b = memory_of_1f1b_of(payload);
         UPDATE solve SET imbalance = imbalance_of(payload, schedule) WHERE state = 'done';
     """,
+    2: "ALTER TABLE solve RENAME COLUMN tightpipe_version TO engine;",
 }
 """For each version, the SQL that leads from it to the next one. It may call `_FUNCTIONS`."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -168,6 +169,11 @@ class Store:
         """Return the rows of the grid, in the sequence of its tasks."""
         query = f"SELECT {', '.join(COLUMNS)} FROM solve WHERE position IS NOT NULL ORDER BY position"
         return [Row(*cells) for cells in self._connection.execute(query)]
+
+    def engines(self) -> Counter[str]:
+        """Return by engine how many solves it has ended, also those that the grid no longer has."""
+        query = "SELECT engine, count(*) FROM solve WHERE state IN ('done', 'failed') GROUP BY engine"
+        return Counter(dict(self._connection.execute(query)))
 
     def schedule(self, key: str) -> bytes | None:
         """Return the compressed schedule of a solve; None if it has none."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
+from ...core.engine_version import engine_version
 from ...core.instance import Instance
 from ...core.instance_file import instance_from_dict, instance_to_dict
 from ...solving.methods import find_method
 from .row import Row
 
-TIGHTPIPE, ORTOOLS = version("tightpipe"), version("ortools")
+ORTOOLS = version("ortools")
 _LABELS = ("problem", "uneven", "comm", "memory", "costs")
 _OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
 
@@ -27,7 +28,8 @@ class Task:
     row
         The row as it is before the solve; its key is that of the task.
     payload
-        JSON with the instance, the instance that the method sees (null for the same), and the options.
+        JSON with the instance, the instance that the method sees (null for the same), the options, and the
+        engine that has to run it.
     """
 
     row: Row
@@ -45,7 +47,7 @@ def instance_of(payload: str) -> Instance:
 
 
 def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: float | None = None) -> Task:
-    """Return the task of a row, with key, hash of the instance and versions filled in.
+    """Return the task of a row, with key, hash of the instance, engine and versions filled in.
 
     Parameters
     ----------
@@ -58,7 +60,9 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
     """
+    engine = engine_version()
     data: dict[str, Any] = {
+        "engine": engine,
         "instance": instance_to_dict(instance),
         "shown": None if shown is None else instance_to_dict(shown),
         **{name: getattr(row, name) for name in _OPTIONS},
@@ -68,13 +72,12 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     labels = {name: getattr(row, name) for name in _LABELS}
     # so that rows of another version, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
-    versions = [TIGHTPIPE, ORTOOLS, code] if code else [TIGHTPIPE, ORTOOLS]
-    key = _hash({**data, **labels, "versions": versions})
+    key = _hash({**data, **labels, "versions": [ORTOOLS, code] if code else [ORTOOLS]})
     filled = replace(
         row,
         key=key,
         instance_hash=_hash(data["instance"]),
-        tightpipe_version=TIGHTPIPE,
+        engine=engine,
         ortools_version=ORTOOLS,
     )
     return Task(filled, _canonical(data))

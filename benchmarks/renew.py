@@ -1,0 +1,265 @@
+"""Renew what lies under results/, or say which of it the present engine has made.
+
+``python benchmarks/renew.py`` runs, one after another, the commands of all results that another engine made
+or that are missing. Ctrl-C keeps what is done, and the next call goes on there. ``--list`` says in a table
+what is fresh; names renew these results alone. A file names its engine (`tightpipe.core.engine_version`) in
+its rows, in its text or in its metadata, so that nothing has to be noted beside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from PIL import Image
+
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.errors import InputError, StoppedError
+from tightpipe.terminal.console import show_table
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+UNKNOWN = ""
+"""Stands for the engine of what names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Files under results/ that one command writes.
+
+    Parameters
+    ----------
+    name
+        What it is called in the list and on the command line.
+    command
+        The command, which is run in the root of the repository and continues what it has begun.
+    files
+        Paths of what it writes, relative to results/.
+    minutes
+        About how long it takes on two cores at most.
+    """
+
+    name: str
+    command: str
+    files: tuple[str, ...]
+    minutes: float
+
+
+def _table(name: str, command: str, minutes: float, suffixes: Sequence[str] = ("csv", "md", "png")) -> Result:
+    return Result(name, command, tuple(f"{name}.{suffix}" for suffix in suffixes), minutes)
+
+
+def _study(name: str, figure: str, minutes: float) -> Result:
+    files = ("experiment.toml", "environment.json", "rows.csv", "store.sqlite", "summary.md", "table.tex")
+    drawn = (f"{figure}.{suffix}" for suffix in ("csv", "pdf", "png"))
+    paths = tuple(f"{name}/{file}" for file in (*files, *drawn))
+    return Result(name, f"tightpipe sweep experiments/{name}.toml", paths, minutes)
+
+
+_ALL = "tightpipe compare --settings all --time-limit 600 --workers 1"
+_EXACT = "python benchmarks/exact.py"
+LIST = (
+    _table("table5", "tightpipe table 5", 0.2, ("csv",)),
+    _table("table8", "tightpipe table 8", 0.2, ("csv",)),
+    _table("gallery", "tightpipe gallery", 0.2, ("png",)),
+    _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 12, ("csv", "md")),
+    _study("anytime", "anytime", 6),
+    _study("comm", "comm", 6),
+    _study("heterogeneous", "uneven", 6),
+    _study("scaling", "scaling", 8),
+    _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 15),
+    _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 20, ("csv", "md")),
+    _table("exact_random", f"{_EXACT} --set random --workers 1", 20, ("csv", "md")),
+    _table("paper_table", "tightpipe compare --workers 2", 12),
+    _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 100),
+    _table("paper_table_3p", f"{_ALL} --memory 3p -o results/paper_table_3p.csv", 140),
+    _table("realistic", "tightpipe realistic --time-limit 100 --workers 1", 150),
+    _study("frontier", "frontier", 150),
+)
+"""All that lies under results/, the shortest first."""
+
+
+def _of_csv(path: Path) -> set[str]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return {_of_row(row) for row in csv.DictReader(file)}
+
+
+def _of_row(row: dict[str, str]) -> str:
+    """Return the engine of a row; none has made the row of a study that is not solved yet."""
+    return UNKNOWN if row.get("state") in ("pending", "running") else row.get("engine", UNKNOWN)
+
+
+def _of_page(path: Path) -> set[str]:
+    return set(re.findall(r"\btightpipe (\d\S+),", path.read_text(encoding="utf-8"))) or {UNKNOWN}
+
+
+def _of_environment(path: Path) -> set[str]:
+    return {json.loads(path.read_text(encoding="utf-8")).get("engine", UNKNOWN)}
+
+
+def _of_picture(path: Path) -> set[str]:
+    with Image.open(path) as picture:
+        program, _, engine = str(picture.info.get("Software", "")).partition(" ")
+    return {engine if program == "tightpipe" else UNKNOWN}
+
+
+def _of_experiment(path: Path) -> set[str]:
+    """Return an unknown engine if a study is not that of its experiment any more."""
+    declared = ROOT / "experiments" / f"{path.parent.name}.toml"
+    return set() if path.read_bytes() == declared.read_bytes() else {UNKNOWN}
+
+
+_READERS: dict[str, Callable[[Path], set[str]]] = {
+    ".csv": _of_csv,
+    ".md": _of_page,
+    ".json": _of_environment,
+    ".png": _of_picture,
+    ".toml": _of_experiment,
+}
+"""How the engines that a file names are read; files of other kinds lie beside one of these."""
+
+
+def engines(result: Result) -> set[str]:
+    """Return the engines that a result's files name; none if there is no file."""
+    there = [path for file in result.files if (path := RESULTS / file).exists()]
+    return {engine for path in there for engine in _READERS.get(path.suffix, lambda _: set())(path)}
+
+
+def state(result: Result, engine: str) -> str:
+    """Return whether a result is of an engine: ``fresh``, ``unfinished``, ``stale`` or ``missing``."""
+    there = [(RESULTS / file).exists() for file in result.files]
+    if not any(there):
+        return "missing"
+    named = engines(result)
+    if all(there) and named == {engine}:
+        return "fresh"
+    return "unfinished" if engine in named else "stale"
+
+
+def strangers() -> list[str]:
+    """Return the files under results/ that no command in the list writes; backups do not count."""
+    known = {file for result in LIST for file in result.files}
+    found = (path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*") if path.is_file())
+    return sorted(file for file in found if file not in known and not file.endswith(".bak"))
+
+
+def show_list(engine: str) -> None:
+    """Print which results are fresh, what made the others, and which files are strangers."""
+    lines = [(r.name, state(r, engine), _made_by(r, engine), _minutes(r), r.command) for r in LIST]
+    show_table(["result", "state", "made by", "takes about", "command"], lines)
+    print(f"engine {engine}; a result is stale if the sources of the engine have changed since it was made")
+    for file in strangers():
+        print(f"stranger: results/{file}, which no command in this list writes")
+
+
+def _minutes(result: Result) -> str:
+    return f"{result.minutes:g} min"
+
+
+def _made_by(result: Result, engine: str) -> str | None:
+    others = sorted(engines(result) - {engine})
+    return ", ".join(other or "unnamed" for other in others) or None
+
+
+def renew(results: Sequence[Result], engine: str) -> None:
+    """Run the commands of results one after another.
+
+    Raises
+    ------
+    InputError
+        If the engine is that of no commit, so that nobody could tell later what made the results.
+    StoppedError
+        If a command fails, after all others have run, or at once if the sources of the engine change.
+    """
+    if "+" not in engine or engine.endswith(".modified"):
+        raise InputError("commit the sources of the engine first", key="engine", value=engine)
+    failed = []
+    for number, result in enumerate(results, 1):
+        said = f"[{number}/{len(results)}] {result.name}, about {_minutes(result)}: {result.command}"
+        print(said, file=sys.stderr, flush=True)
+        _forget_other_engines(result, engine)
+        if _run(result.command) != 0:
+            failed.append(result.name)
+        if _engine_now() != engine:
+            raise StoppedError(f"the sources of the engine changed while {result.name} was measured")
+    if failed:
+        raise StoppedError(f"failed: {', '.join(failed)}")
+
+
+def _forget_other_engines(result: Result, engine: str) -> None:
+    """Remove the store of a stale study, which would else grow with every engine and hide the old rows."""
+    if state(result, engine) == "stale":
+        for file in result.files:
+            if file.endswith(".sqlite"):
+                (RESULTS / file).unlink(missing_ok=True)
+
+
+def _run(command: str) -> int:
+    """Run a command in the environment of this process; a signal that ends it ends this process too."""
+    program, *words = shlex.split(command)
+    process = subprocess.Popen([str(Path(sys.executable).with_name(program)), *words], cwd=ROOT)
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # Ctrl-C has reached it as well, and it keeps what is done
+        raise
+    if status in (130, 143):  # ended by Ctrl-C or SIGTERM
+        raise KeyboardInterrupt
+    return status
+
+
+def _engine_now() -> str:
+    engine_version.cache_clear()
+    return engine_version()
+
+
+def chosen(names: Sequence[str], engine: str) -> Iterator[Result]:
+    """Yield the named results or, without names, all that are not fresh.
+
+    Raises
+    ------
+    InputError
+        If there is no result of a name.
+    """
+    known = {result.name: result for result in LIST}
+    for name in names:
+        if name not in known:
+            raise InputError(f"must be of {', '.join(known)}", key="name", value=name)
+    for result in LIST:
+        if result.name in names or (not names and state(result, engine) != "fresh"):
+            yield result
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--list", "list_only", is_flag=True, help="Say what is fresh, stale or missing, and stop.")
+def main(names: tuple[str, ...], list_only: bool) -> None:
+    """Renew the results NAMES; without names, all that the present engine has not made."""
+    if list_only:
+        return show_list(engine_version())
+    renew(list(chosen(names, engine_version())), engine_version())
+    print("done; benchmarks/renew.py --list says what there is", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        main(standalone_mode=False)
+    except InputError as error:
+        print(f"renew.py: {error}", file=sys.stderr)
+        sys.exit(2)
+    except StoppedError as error:
+        sys.exit(f"renew.py: {error}")
+    except (KeyboardInterrupt, click.Abort):
+        print("renew.py: interrupted; the same command continues", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)

@@ -1,0 +1,53 @@
+"""The engine is the part of this project that decides what a schedule or a bound is; results name it.
+
+A version alone does not say which code made a result, because between two releases the code changes often.
+So the name of an engine has the version and the last commit that changed a source of the engine. Results with
+the same name come from the same code, and a commit that changes only documents or figures leaves the name as
+it is.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+SOURCES = (
+    *(f"src/tightpipe/{room}" for room in ("core", "kernels", "settings", "solving")),
+    *("heuristics", "solver"),
+)
+"""Folders of the repository whose files decide what a method finds and what a bound proves."""
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+_DIGITS = 7  # of a commit; git itself shows more of them the more commits a repository has
+_SECONDS = 20  # after which git is left alone, e.g. on a network drive
+
+
+@cache
+def engine_version() -> str:
+    """Return the name of the engine that this process runs, e.g. ``0.1.0+8442489``.
+
+    ``.modified`` is appended if a source differs from that commit. Without a checkout, as in an installed
+    wheel, and without git, the name is the version alone. Git is asked once per process.
+    """
+    return name_engine(version("tightpipe"), _CHECKOUT)
+
+
+def name_engine(release: str, checkout: Path) -> str:
+    """Return the name of the engine of a release whose sources are those in a checkout, if there is one."""
+    commit = _git(checkout, "log", "-1", "--format=%H") if (checkout / ".git").exists() else ""
+    if not commit:
+        return release
+    modified = ".modified" if _git(checkout, "status", "--porcelain") else ""
+    return f"{release}+{commit[:_DIGITS]}{modified}"
+
+
+def _git(checkout: Path, *words: str) -> str:
+    """Return what git says of the sources in a checkout; nothing if there is no git or it refuses."""
+    command = ["git", "-C", str(checkout), *words, "--", *SOURCES]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,25 @@
+"""A CSV table of results is continued by the engine that made its rows, or else begun anew.
+
+Rows of two engines beside each other would be compared as if one code had made them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+
+COLUMN = "engine"
+"""The column that names the engine of a row; see `tightpipe.core.engine_version`."""
+
+
+def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
+    """Return a CSV text without the rows of other engines, and by engine how many rows are left out."""
+    reader = csv.DictReader(io.StringIO(content))
+    rows = list(reader)
+    others = Counter(row[COLUMN] for row in rows if row[COLUMN] != engine)
+    kept = io.StringIO()
+    writer = csv.DictWriter(kept, list(reader.fieldnames or ()), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row for row in rows if row[COLUMN] == engine)
+    return kept.getvalue(), others
