@@ -1,9 +1,9 @@
 """Import the Python module of CP-SAT without pandas.
 
 `ortools.sat.python.cp_model` imports pandas, for methods that make a table of variables at once. Nothing here
-calls them, and loading pandas takes longer than all else that an exact solve loads: about half a second in
-each process that solves. So that one module gets a stand-in, which imports pandas when it is first asked for
-something. Other modules import pandas as ever, also while this one is being imported.
+calls them, and loading pandas takes almost half a second in each process that solves. So that one module gets
+a stand-in, which imports pandas when it is first asked for something. Other modules import pandas as ever,
+also while this one is being imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CP_MODEL = "ortools.sat.python.cp_model"
 
 
 def import_cp_model() -> None:
-    """Import CP-SAT's Python module and leave pandas for later; later imports find the module as it is."""
+    """Import CP-SAT's Python module and leave pandas for later; later imports find the same module."""
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
