@@ -133,7 +133,7 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 
 SOLVER_FLOORS = [
-    {"memory", "modelled", "queues", "bounds.formulas"},
+    {"memory", "modelled", "queues", "without_pandas", "bounds.formulas"},
     {"windows", "progress", "start"},
     {"orders", "bounds.searches", "block"},
     {"run"},

@@ -2,8 +2,10 @@
 
 # PuLP loads highspy where it can, and OR-Tools, which has a HiGHS of its own, cannot be loaded after highspy.
 # So OR-Tools is loaded first. PuLP then does without highspy, which runs in another process here anyway.
-import ortools.sat.python.cp_model  # noqa: F401
+from ..without_pandas import import_cp_model
 
-from .milp_method import solve_milp
+import_cp_model()
+
+from .milp_method import solve_milp  # noqa: E402
 
 __all__ = ["solve_milp"]

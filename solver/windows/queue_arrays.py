@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.instance import Objective
+from tightpipe.core.instance import Instance, Objective
 from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Bools, Ints
 
-from ..queues import Queues
+from ..queues import Queues, queues_of
 
 
 class QueueArrays(NamedTuple):
@@ -45,7 +46,17 @@ class QueueArrays(NamedTuple):
 
 def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
     """Return the queues as arrays; the horizon, in ticks, says how long each device may idle."""
-    instance = queues.instance
+    arrays = _without_horizon(queues.instance)
+    return arrays._replace(idle=horizon + arrays.idle)
+
+
+@lru_cache(maxsize=16)  # a search asks for the same instance under one horizon after another
+def _without_horizon(instance: Instance) -> QueueArrays:
+    """Return the arrays under a horizon of 0 ticks, by which `idle` is what each device works, negated.
+
+    Whoever asks shares them, and the compiled rules only read them.
+    """
+    queues = queues_of(instance)
     on = [queues.on(d) for d in range(instance.devices)]
     width = max(map(len, on))
     count = [queue.count for queue in queues.queues]
@@ -82,7 +93,7 @@ def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
         travel=travel,
         occupancy=instance.costs.link_occupancy,
         opening=np.array([_opening(queues, first, d) if floating else -1 for d in range(instance.devices)]),
-        idle=np.array([horizon - instance.work(d) for d in range(instance.devices)]),
+        idle=np.array([-instance.work(d) for d in range(instance.devices)]),
         anchor=instance.placement.routes[0][0] if floating else -1,
     )
 

@@ -163,9 +163,11 @@ class Refuter:
     def _refuted_by(self, devices: list[int], grid: float, windows: Windows, budget: Budget) -> bool:
         """Return whether the inequalities of one of these devices have no solution on a grid."""
         with ThreadPoolExecutor(budget.threads) as pool:
+            # HiGHS prepares each new thread, which may take longer than the program itself
+            mapped = pool.map if budget.threads > 1 else map
             for begin in range(0, len(devices), budget.threads):
                 batch = devices[begin : begin + budget.threads]
-                answers = pool.map(lambda device: self._is_infeasible(device, grid, windows, budget), batch)
+                answers = mapped(lambda device: self._is_infeasible(device, grid, windows, budget), batch)
                 for device, answer in zip(batch, list(answers), strict=True):
                     if answer:
                         self.devices.remove(device)

@@ -47,6 +47,7 @@ class FluidRows:
         end = self.latest + windows.horizon
         self.times = [*range(self.soonest, end, step), end]
         self.grid = np.array(self.times)
+        self._first = {q: k * len(self.times) for k, q in enumerate(self.mine)}
         self.system = Inequalities()
         self._add_variables()
         self._add_rates()
@@ -59,7 +60,7 @@ class FluidRows:
 
     def progress(self, q: int, i: int) -> int:
         """Return the variable of queue `q` of the device at grid time `i`."""
-        return self.mine.index(q) * len(self.times) + i
+        return self._first[q] + i
 
     @property
     def start(self) -> int:
@@ -88,7 +89,7 @@ class FluidRows:
 
     def _busy(self, i: int, factor: int = 1) -> list[Term]:
         """Return the terms of the ticks that the device has worked until grid time `i`."""
-        return [(self.progress(q, i), factor * self.queues.queues[q].duration) for q in self.mine]
+        return [(first + i, factor * self.queues.queues[q].duration) for q, first in self._first.items()]
 
     def _add_rates(self) -> None:
         """Add the rows that say: between two times the device works no longer than they are apart."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,12 +44,11 @@ class Inequalities:
         self.lower.append(lower)
         self.upper.append(upper)
 
-    def at_least(self, terms: Iterable[tuple[int, int]], number: int) -> None:
+    def at_least(self, terms: Sequence[tuple[int, int]], number: int) -> None:
         """Add the row that says: the sum of these (variable, coefficient) terms is at least `number`."""
-        for column, coefficient in terms:
-            self.row.append(len(self.least))
-            self.column.append(column)
-            self.coefficient.append(coefficient)
+        self.row += [len(self.least)] * len(terms)
+        self.column += [column for column, _ in terms]
+        self.coefficient += [coefficient for _, coefficient in terms]
         self.least.append(number)
 
     def shortfall(self, point: list[int]) -> list[int]:

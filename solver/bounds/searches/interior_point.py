@@ -54,14 +54,18 @@ def duals_of(program: LinearProgram, budget: Budget) -> Floats | None:
         lp_algorithm=mathopt.LPAlgorithm.BARRIER,
     )
     parameters.highs.string_options["run_crossover"] = "off"
+    nothing = mathopt.VariableFilter(filtered_items=())  # turning values into dictionaries takes long
+    only_duals = mathopt.ModelSolveParameters(variable_values_filter=nothing, reduced_costs_filter=nothing)
     try:
-        result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters)
+        result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=only_duals)
     except (RuntimeError, AttributeError):  # HiGHS gave up; OR-Tools 9.15 fails on its own message about that
         return None
     if not result.has_dual_feasible_solution():
         return None
-    rows = [model.get_linear_constraint(i) for i in range(len(program.least))]
-    return np.array(result.dual_values(rows))
+    duals = np.zeros(len(program.least))
+    for row, dual in result.dual_values().items():
+        duals[row.id] = dual
+    return duals
 
 
 def _model(program: LinearProgram) -> model_pb2.ModelProto:

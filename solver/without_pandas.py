@@ -1,0 +1,65 @@
+"""Import the Python module of CP-SAT without pandas.
+
+`ortools.sat.python.cp_model` imports pandas, for methods that make a table of variables at once. Nothing here
+calls them, and loading pandas takes almost half a second in each process that solves. So that one module gets
+a stand-in, which imports pandas when it is first asked for something. Other modules import pandas as ever,
+also while this one is being imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+CP_MODEL = "ortools.sat.python.cp_model"
+
+
+def import_cp_model() -> None:
+    """Import CP-SAT's Python module and leave pandas for later; later imports find the same module."""
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        import_module(CP_MODEL)
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Pandas(ModuleType):
+    """Stands in for pandas in a module that, while it is imported, only names types of pandas."""
+
+    needed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("pandas"), name) if self.needed else Any
+
+
+class _Loader(SourceFileLoader):
+    """Runs a module in which the statement ``import pandas`` gives the stand-in."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        pandas = _Pandas("pandas")
+
+        def imported(name: str, *how: Any) -> ModuleType:
+            return pandas if name == "pandas" else builtins.__import__(name, *how)
+
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": imported}
+        super().exec_module(module)
+        pandas.needed = True
+
+
+class _Finder(MetaPathFinder):
+    """Finds CP-SAT's module alone."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path) if fullname == CP_MODEL else None
+        if spec is not None and spec.origin is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
