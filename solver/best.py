@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from math import comb
 
@@ -21,7 +22,7 @@ from .improve.improve_method import improve_turns
 from .modelled import is_modelled
 from .periods import block_turns
 from .progress import Incumbent
-from .run import run_search
+from .run import TOO_LARGE, run_search
 from .side_by_side import Side, SideBySide, Turns, alone
 
 # A first improvement shortens the horizons of all proofs. It is left out where it would take longer than its
@@ -32,6 +33,7 @@ _SCARCE = 0.02  # of the bound; repeating blocks are searched for where the gap 
 _BLOCKS = 0.3  # of the time of the search
 _FLUID = 0.25  # of the time left, for the fluid bound
 _FLUID_PACE = 1.5e-4
+_SHAVING_PACE = 2e-5  # CP-SAT's windows take so long, and nothing ends them where effort is counted
 
 
 def solve_best(
@@ -68,8 +70,9 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     if not is_modelled(instance, flushes=True):
         return ""
     quick = _QUICK_PACE * _pairs(instance)
-    if quick <= _QUICK * budget.left:
-        part = budget.within(quick)
+    if quick <= _QUICK * min(budget.left, budget.effort):
+        part = budget.shortened(quick)
+        budget = replace(budget, effort=budget.effort - quick)
         result = improve(instance, part, incumbent.schedule, incumbent.bound, incumbent.follow)
         incumbent.offer(result.schedule)
         if result.reason or incumbent.closed:
@@ -102,10 +105,15 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     for it, so that the search for schedules gets the rest of the time there.
     """
     yield from _fluid(instance, incumbent, side)
+    if side.whole.endless and _SHAVING_PACE * _pairs(instance) > side.rest:
+        return TOO_LARGE
     return (yield from cpsat_turns(instance, incumbent, side))
 
 
 def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
+    """Ask for the fluid bound for a while, but not where effort is counted: only time ends its programs."""
+    if side.whole.endless:
+        return
     seconds = min(_FLUID * side.whole.left, _FLUID_PACE * _pairs(instance))
     bound = fluid_bound(instance, cost(incumbent.schedule), side.budget.within(seconds), incumbent.bound)
     incumbent.prove(bound.value, bound.proof)

@@ -23,7 +23,8 @@ Turns = Generator[float, None, str]
 """Yields after each turn how many seconds such a turn takes on one thread of a usual machine.
 
 That number is the same in every run. It stands in for the time where there is no deadline, so that a solve
-with one thread is reproducible. At its end the generator returns why it ended early, or the empty string.
+with one thread is reproducible, and its sum is what a limit of effort limits. At its end the generator
+returns why it ended early, or the empty string.
 """
 
 _NOTHING_MOVES = 0.02  # share of the gap; below it, what the sides have moved does not change their shares
@@ -48,6 +49,8 @@ class Side:
         The number of threads of the next turn.
     share
         The share of the time that is left, 0 to 1, in which the side is expected to take turns.
+    effort
+        The seconds of effort that are left to each thread of the solve; infinite where it has no such limit.
     seconds
         The time in which the side has taken turns, in seconds.
     used
@@ -63,6 +66,7 @@ class Side:
     def __init__(self, budget: Budget, start: Callable[[Side], Turns]) -> None:
         self.whole, self.threads, self.share = budget, budget.threads, 1.0
         self.seconds = self.used = self.moved = 0.0
+        self.effort = budget.effort / budget.threads
         self.ended, self.reason = False, ""
         self._turns = start(self)
 
@@ -73,8 +77,13 @@ class Side:
 
     @property
     def left(self) -> float:
-        """Seconds in which the side is expected to take turns; 0 where there is no deadline."""
-        return 0.0 if self.whole.endless else self.share * self.whole.left
+        """Seconds in which the side is expected to take turns; 0 where the solve has no limit."""
+        return self.share * self.rest if self.whole.limited else 0.0
+
+    @property
+    def rest(self) -> float:
+        """Seconds that are left to the whole solve, of effort where it has no deadline."""
+        return min(self.whole.left, max(0.0, self.effort))
 
     def turn(self) -> None:
         """Take the next turn."""
@@ -92,7 +101,7 @@ class Side:
 
     @property
     def _forgets(self) -> float:
-        return _FORGETS if self.whole.endless else _MEMORY * (self.seconds + self.whole.left) + 1e-9
+        return _MEMORY * (self.seconds + self.rest) + 1e-9 if self.whole.limited else _FORGETS
 
 
 Start = Callable[[Side], Turns]
@@ -101,8 +110,9 @@ Start = Callable[[Side], Turns]
 def alone(budget: Budget, incumbent: Incumbent, start: Start) -> str:
     """Run one side with all threads until the gap is closed or its last turn; return why it ended early."""
     side = Side(budget, start)
-    while not side.ended and not incumbent.closed:
+    while not (side.ended or incumbent.closed or side.rest <= 0):
         side.turn()
+        side.effort = (budget.effort - side.used) / budget.threads
     return side.reason
 
 
@@ -133,7 +143,7 @@ class SideBySide:
         """
         with ThreadPoolExecutor(1) as pool:
             try:
-                while not (self._both_ended or self.incumbent.closed or self.budget.left <= 0):
+                while not (self._both_ended or self.incumbent.closed or self.search.rest <= 0):
                     self._step(pool)
             finally:
                 self._halt.set()
@@ -156,6 +166,8 @@ class SideBySide:
         if self._running is not None and self._running.done():
             self._running.result()
             self._running = None
+        effort = self.budget.effort - self.search.used - self.proof.used
+        self.search.effort = self.proof.effort = effort / self.budget.threads
 
     def _share_of_proof(self) -> float:
         """Return the share of the threads' time that the proofs should have: the more they move, the more."""

@@ -114,7 +114,7 @@ def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     side
         The limits of each turn.
     """
-    effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * side.budget.left)
+    effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * side.rest)
     reason = yield from _minimise(instance, incumbent, _lattice, effort, side)
     return reason or (yield from ask_targets(instance, incumbent, _EFFORT_PER_TARGET, side))
 

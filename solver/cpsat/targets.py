@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
+from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
@@ -60,7 +61,7 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
         reason = questions.ask(side)
         if reason is not None:
             return reason
-        yield questions.effort * SECONDS_OF_EFFORT
+        yield questions.asked * SECONDS_OF_EFFORT
     return ""
 
 
@@ -68,7 +69,8 @@ class _Questions:
     """What was asked, and which targets stayed open at the present effort."""
 
     def __init__(self, instance: Instance, incumbent: Incumbent, effort: float) -> None:
-        self.instance, self.incumbent, self.effort = instance, incumbent, effort
+        self.instance, self.incumbent = instance, incumbent
+        self.effort = self.asked = effort  # at present where nothing limits it, and of the last question
         self.ceiling: int | None = None  # the least target that the present effort has left open
         self.left_open: dict[int, Windows] = {}
         self.step = 0  # seeds differ from effort to effort
@@ -78,18 +80,27 @@ class _Questions:
     def ask(self, side: Side) -> str | None:
         """Ask the next question; return why no more can be asked, None if they can."""
         target, share = self._next_target()
-        timed = not side.whole.endless
-        budget = side.budget.within(max(_SHORTEST, share * side.left)) if timed else side.budget
+        budget, self.asked = self._limits(side, max(_SHORTEST, share * side.left))
         wider = self.left_open.get(min((t for t in self.left_open if t >= target), default=target))
         decision = decide(
-            *(self.instance, target, budget.reseeded(self.step), inf if timed else self.effort, wider),
+            *(self.instance, target, budget.reseeded(self.step), self.asked, wider),
             lambda: cost(self.incumbent.schedule) <= target,
         )
         self.step += side.threads
         return self._learn(target, decision)
 
+    def _limits(self, side: Side, seconds: float) -> tuple[Budget, float]:
+        """Return the budget of the next question and the limit of its effort.
+
+        A question is limited by time where there is a deadline, by effort where that is limited, and else by
+        an effort that grows.
+        """
+        if not side.whole.endless:
+            return side.budget.within(seconds), inf
+        return side.budget, seconds / SECONDS_OF_EFFORT if side.whole.limited else self.effort
+
     def _next_target(self) -> tuple[int, float]:
-        """Return the next target, and the share of the time left for it if there is a deadline."""
+        """Return the next target, and the share of the time or the effort left for it, if that is limited."""
         best, bound = min(self.refused, cost(self.incumbent.schedule)), self.incumbent.bound
         gap = best - bound
         if self.ceiling is not None and min(self.ceiling, best) - bound <= _LITTLE * gap:

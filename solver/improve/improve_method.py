@@ -127,7 +127,8 @@ def improve(
         The problem.
     budget
         The limits. Every thread anneals on its own, and all of them start each round from the best words.
-        Without a deadline the number of moves is fixed, and with one thread so is the result.
+        Without a deadline the number of moves is fixed by the effort or, without that, by the size of the
+        instance; with one thread so is the result.
     start
         A valid schedule; None to start from one microbatch after another.
     lower_bound
@@ -302,14 +303,14 @@ def _batch(items: int) -> int:
 
 @dataclass
 class _Meter:
-    """Measures how much of the search is done, by time if there is a deadline, else by batches of moves.
+    """Measures how much of the search is done: by time or effort if that is limited, else by batches.
 
     Parameters
     ----------
     side
         Knows how long the search has run, and what share of the time that is left it will get.
     planned
-        Number of batches of a search without a deadline.
+        Number of batches of a search without a limit.
     batches
         Number of batches that are done.
     """
@@ -320,8 +321,8 @@ class _Meter:
 
     @property
     def timed(self) -> bool:
-        """Whether the search is measured by time."""
-        return not self.side.whole.endless
+        """Whether the search is measured by time or effort."""
+        return self.side.whole.limited
 
     @property
     def spent(self) -> float:

@@ -38,7 +38,7 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
     share
         The share of the time left that this may take, 0 to 1.
     side
-        The limits. Without a deadline the effort is fixed, and with one thread so is the result.
+        The limits. Without a deadline the effort is counted, and with one thread the result is fixed.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
     reason = out_of_reach(instance)
     if reason:
         return reason
-    end = inf if side.whole.endless else side.seconds + share * side.left
+    end = side.seconds + share * side.left if side.whole.limited else inf
     searches = [
         PeriodSearch(Shape(instance, copies), steady_block(incumbent.schedule, copies))
         for copies in _fitting(instance)
@@ -58,7 +58,8 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
         return min(search.block.pace for search in searches)
 
     def limits() -> Budget:
-        return side.budget.within(max(0.0, end - side.seconds))
+        left = max(0.0, end - side.seconds)
+        return side.budget if side.whole.endless and left > 0 else side.budget.within(left)
 
     for doubled in range(_ROUNDS):
         effort = _FIRST_EFFORT * 2**doubled * searches[0].least_effort

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tightpipe.core import budget as budget_module
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.budget import UNLIMITED, Budget
+from tightpipe.core.errors import InputError
 
 NOW = 1000.0
 Narrow = Callable[[Budget], Budget]
@@ -103,3 +105,20 @@ def test_after_the_last_seed_comes_the_first() -> None:
 def test_budgets_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         UNLIMITED.deadline = 0.0  # type: ignore[misc]
+
+
+def test_an_effort_limits_where_there_is_no_deadline() -> None:
+    budget = Allowance(effort=20).begin()
+    assert (budget.effort, budget.endless, budget.limited, budget.left) == (20, True, True, inf)
+    assert (UNLIMITED.limited, UNLIMITED.within(1).limited) == (False, True)
+    assert budget.shortened(5).effort == 5
+    assert budget.shortened(50).effort == 20
+    timed = UNLIMITED.within(100).shortened(10)
+    assert timed.effort == inf
+    assert 9 < timed.left <= 10
+
+
+@pytest.mark.parametrize("effort", [0, -1, inf, True, "3"])
+def test_an_effort_is_a_number_of_seconds(effort: Any) -> None:
+    with pytest.raises(InputError, match=r"effort = .*: must be a number of seconds, above 0"):
+        Allowance(effort=effort)

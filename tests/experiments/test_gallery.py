@@ -10,6 +10,7 @@ from packages import SERIAL, installed
 
 from tightpipe import NoScheduleError
 from tightpipe.core.metrics import cost, peak_memory
+from tightpipe.experiments import gallery as module
 from tightpipe.experiments.gallery import DEVICES, gallery
 
 
@@ -41,10 +42,14 @@ def test_what_is_no_heuristic_is_refused(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_installed_heuristics_are_drawn_where_they_are_named(tmp_path: Path) -> None:
+def test_installed_heuristics_are_drawn_where_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = f"{SERIAL}\n\ndef never(_):\n    from tightpipe import NoScheduleError\n    raise NoScheduleError('no')\n"
     with installed(tmp_path, {"serial": "toy:serial", "never": "toy:never"}, code):
         assert [label for label, _ in gallery(["serial"])] == ["serial"]
+        monkeypatch.setattr(module, "_FACTORS", {})
+        monkeypatch.setattr(module, "_BLOCK", "greedy-v")  # nothing is searched for here
         assert "serial" not in [label for label, _ in gallery()]
         with pytest.raises(NoScheduleError, match="never: no"):
             gallery(["never"])

@@ -54,6 +54,28 @@ def test_one_thread_works_for_both_sides_in_turn() -> None:
     assert "".join(log[:8]) in ("pspspsps", "spspspsp", "psspspsp", "pspsspsp")
 
 
+def test_effort_is_counted_for_both_sides_together() -> None:
+    log: list[str] = []
+    budget = Budget(effort=5.5)
+    assert SideBySide(budget, from_serial(), idle(log, "s", 99), idle(log, "p", 99)).run() == ""
+    assert len(log) == 6
+    log.clear()
+    alone(budget, from_serial(), idle(log, "s", 99, seconds=2.0))
+    assert log == ["s"] * 3
+
+
+def test_a_side_knows_what_effort_is_left_to_it() -> None:
+    found = []
+
+    def start(side: Side) -> Turns:
+        while True:
+            found.append((side.left, side.rest))
+            yield 4.0
+
+    alone(Budget(effort=10.0, threads=2), from_serial(), start)
+    assert found == [(5.0, 5.0), (1.0, 1.0)]  # 8 of 10 seconds are used by the two threads of the first turn
+
+
 def test_turns_of_one_thread_never_overlap() -> None:
     working = threading.Lock()
 

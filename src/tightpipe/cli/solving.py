@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ..core.allowance import Allowance
 from ..core.engine_version import engine_version
+from ..core.errors import InputError
 from ..core.files import STANDARD, check_writable
 from ..core.instance_file import load_instance
 from ..core.interruption import exit_status, held_back, reason_of, was_stopped
@@ -33,6 +35,11 @@ from .common import cli, json_option, max_memory_option, search_options, summary
 @click.option("--backend", help="Solver behind milp: highs or cbc. [default: highs]")
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
+@click.option(
+    "--effort",
+    type=float,
+    help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
+)
 @json_option
 @click.pass_context
 def _solve(
@@ -46,13 +53,16 @@ def _solve(
     workers: int | None,
     seed: int,
     max_memory: float | None,
+    effort: float | None,
     as_json: bool,
 ) -> None:
     """Solve the instance in the file INSTANCE (JSON or TOML)."""
     problem = load_instance(instance)
     if output is not None:
         check_writable(output)
-    with progress_bar(1, time_limit) as bar:
+    if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
+        raise InputError("goes without a time limit", key="effort", value=effort)
+    with progress_bar(1, time_limit if effort is None else None) as bar:
         result = solve(
             problem,
             method,
@@ -62,6 +72,7 @@ def _solve(
             warm_start=_warm_start(warm_start),
             backend=backend,
             max_memory=max_memory,
+            effort=effort,
             progress=bar.begin(method),
         )
         with held_back():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from .budget import Budget
@@ -36,6 +36,10 @@ class Allowance:
         of a solver program that it started reaches the cap, CP-SAT and MILP end with what they have found.
         Memory is measured a few times a second, so that it may exceed the cap for a moment. The cap does not
         apply to heuristics, improvement and shaving, whose need is small and known beforehand.
+    effort
+        Seconds of work of one thread on a usual machine, above 0, in place of a time limit; None for none.
+        They are counted and not measured, so that a solve with one worker gives the same result in every run
+        and on every machine.
 
     Raises
     ------
@@ -47,6 +51,7 @@ class Allowance:
     workers: int | None = None
     seed: int = 0
     max_memory: float | None = None
+    effort: float | None = None
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -55,6 +60,8 @@ class Allowance:
             raise InputError("must be a number of seconds, at least 0", key="time_limit", value=limit)
         if memory is not None and not (_is_finite(memory) and memory > 0):
             raise InputError("must be a number of GB, above 0", key="max_memory", value=memory)
+        if self.effort is not None and not (_is_finite(self.effort) and self.effort > 0):
+            raise InputError("must be a number of seconds, above 0", key="effort", value=self.effort)
         if self.workers is not None:
             check_int("workers", self.workers, 1, 1024)
         check_int("seed", self.seed, 0, 2**31 - 1)
@@ -67,4 +74,6 @@ class Allowance:
     def begin(self) -> Budget:
         """Return the budget of a solve that begins now."""
         endless = Budget(threads=self.threads, seed=self.seed, max_memory=self.max_memory)
+        if self.effort is not None:
+            return replace(endless, effort=self.effort)
         return endless.within(inf if self.time_limit is None else self.time_limit)

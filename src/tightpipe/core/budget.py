@@ -1,4 +1,4 @@
-"""What work may take: the time until a deadline, threads and memory; and its seed.
+"""What work may take: the time until a deadline or an effort, threads and memory; and its seed.
 
 A budget is made once, where a solve begins. All work below is handed the same budget, or one that is narrowed
 to a part of the time. As the deadline is a point in time and not a length, nobody has to take off what was
@@ -31,6 +31,9 @@ class Budget:
         Seed of every random choice, 0 to 2**31 - 1.
     max_memory
         Resident GB (10**9 bytes) of this process and a backend's; None for no cap.
+    effort
+        When to end where there is no deadline, in seconds of work of one thread on a usual machine, infinite
+        for no limit. They are counted and not measured, so that they are the same on every machine.
     halt
         Once this event is set, no time is left. Work in another thread is ended by it.
     """
@@ -39,12 +42,18 @@ class Budget:
     threads: int = 1
     seed: int = 0
     max_memory: float | None = None
+    effort: float = inf
     halt: Event | None = field(default=None, compare=False)
 
     @property
     def endless(self) -> bool:
         """Whether there is no deadline."""
         return self.deadline == inf
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a deadline or a limit of effort."""
+        return not self.endless or self.effort < inf
 
     @property
     def left(self) -> float:
@@ -60,6 +69,10 @@ class Budget:
     def within(self, seconds: float) -> Budget:
         """Return the budget that ends in so many seconds, or at the deadline where that comes first."""
         return replace(self, deadline=min(self.deadline, perf_counter() + seconds))
+
+    def shortened(self, seconds: float) -> Budget:
+        """Return the budget that ends after so many seconds, of effort where there is no deadline."""
+        return replace(self, effort=min(self.effort, seconds)) if self.endless else self.within(seconds)
 
     def part(self, share: float) -> Budget:
         """Return the budget that ends when a share of the time left has passed, above 0 and at most 1."""

@@ -12,6 +12,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import InputError, NoScheduleError
 from ..core.instance import Instance, Memory
 from ..core.schedule import Schedule
+from ..drawing.output import check_target
 from ..solving.methods import Method, all_methods, find_method, is_heuristic
 from ..solving.solve import solve
 
@@ -19,7 +20,7 @@ DEVICES, MICROBATCHES = 4, 8
 # memory limits in p activations of a stage; in the V, 2 p of them are the memory of 1F1B
 _FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,), "block": (1, 1.25)}
 _BLOCK = "block"  # the one method that searches among the families; here its search ends within seconds
-_SECONDS = 20.0  # that it has, on a machine that is busy
+_EFFORT = 20.0  # seconds that it has; they are counted, so that the picture is the same in every run
 # of a device's whole share of the model: ticks of an F, of a B and of a W, and memory that an F adds
 _TICKS, _ACTIVATION = 12, 12
 
@@ -56,6 +57,7 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
+    check_target(path)
     drawing.draw_gantt(gallery(only), path=path, engine=engine_version())
 
 
@@ -71,7 +73,13 @@ def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
     for label, limit in _limits(method.name):
         # without a warm start, which would be V-Min's schedule where that is optimal
         instance = _instance(placement, limit)
-        result = solve(instance, method.name, time_limit=_SECONDS, workers=1, warm_start=None)
+        result = solve(
+            instance,
+            method.name,
+            effort=None if method.kind == "heuristic" else _EFFORT,
+            workers=1,
+            warm_start=None,
+        )
         if result.schedule is None:  # cannot happen with tightpipe's own heuristics
             raise NoScheduleError(f"{method.name}: {result.reason}")
         yield label, result.schedule

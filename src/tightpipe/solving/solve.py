@@ -14,6 +14,8 @@ from .methods import Method, Run, all_methods, find_method
 from .own_heuristic import OwnHeuristic, name_of
 from .starts import WarmStart
 
+_COUNTING = ("best", "block", "cpsat", "improve")  # methods that count their effort
+
 
 def solve(
     instance: Instance,
@@ -25,6 +27,7 @@ def solve(
     warm_start: WarmStart = "best",
     backend: str | None = None,
     max_memory: float | None = None,
+    effort: float | None = None,
     progress: Progress | None = None,
     display: bool = False,
 ) -> Result:
@@ -53,6 +56,10 @@ def solve(
         Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
         Resident memory in GB at which `cpsat` and `milp` end with the best schedule so far; None for no cap.
+    effort
+        Seconds of work of one thread on a usual machine, in place of `time_limit`, for the methods `best`,
+        `block`, `cpsat` and `improve`. They are counted and not measured: with one worker the result is the
+        same in every run. How long that takes depends on the machine.
     progress
         Function that is called with a log entry for each new incumbent (best schedule so far) or bound.
     display
@@ -71,8 +78,11 @@ def solve(
         If the method is unknown or does not fit the placement, if an option is out of range, or if a
         function of your own returns no order, or an order that breaks a rule, which the message names.
     """
-    allowance = Allowance(time_limit, workers, seed, max_memory)
+    allowance = Allowance(None if effort is not None else time_limit, workers, seed, max_memory, effort)
     chosen = find_method(method)
+    if effort is not None and chosen.name not in _COUNTING:
+        rule = f"goes with methods {', '.join(_COUNTING)}, not with {chosen.name}"
+        raise InputError(rule, key="effort", value=effort)
     run = _fitting_run(instance, chosen, backend, warm_start)
     if display:
         run = _displayed(run, chosen.name, allowance.time_limit)

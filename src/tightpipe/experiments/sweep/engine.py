@@ -107,9 +107,10 @@ def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
     def start(limits: Limits) -> Iterator[Engine]:
         try:
             cores = options.get("cores", 1)
-            cluster = jobqueue.SLURMCluster(
-                **{"cores": cores, "processes": 1, "job_cpu": cores * limits.threads, **options}
-            )
+            usual = {"cores": cores, "processes": 1, "job_cpu": cores * limits.threads}
+            # any free port: the usual one is taken where another sweep runs, and Dask would warn of that
+            usual["scheduler_options"] = {"dashboard_address": ":0"}
+            cluster = jobqueue.SLURMCluster(**{**usual, **options})
         except (TypeError, ValueError) as error:
             raise InputError(f"not options of a Slurm cluster: {error}", key="slurm", value=options) from None
         with cluster, distributed.Client(cluster, set_as_default=False) as client:
