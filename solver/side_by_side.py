@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from math import exp
 from threading import Event
 from time import perf_counter
@@ -99,6 +100,14 @@ class Side:
         self.used += seconds * threads
         self.moved *= exp(-seconds / self._forgets)
 
+    def close(self) -> None:
+        """End the turns now, with the threads that they have.
+
+        Turns that are left to the garbage collector end whenever and in whichever thread it runs. To wait for
+        threads there can wait forever.
+        """
+        self._turns.close()
+
     @property
     def _forgets(self) -> float:
         return _MEMORY * (self.seconds + self.rest) + 1e-9 if self.whole.limited else _FORGETS
@@ -110,9 +119,12 @@ Start = Callable[[Side], Turns]
 def alone(budget: Budget, incumbent: Incumbent, start: Start) -> str:
     """Run one side with all threads until the gap is closed or its last turn; return why it ended early."""
     side = Side(budget, start)
-    while not (side.ended or incumbent.closed or side.rest <= 0):
-        side.turn()
-        side.effort = (budget.effort - side.used) / budget.threads
+    try:
+        while not (side.ended or incumbent.closed or side.rest <= 0):
+            side.turn()
+            side.effort = (budget.effort - side.used) / budget.threads
+    finally:
+        side.close()
     return side.reason
 
 
@@ -141,7 +153,7 @@ class SideBySide:
         The turns of the proofs run in a thread of their own. The search runs in the calling thread, where
         signals arrive.
         """
-        with ThreadPoolExecutor(1) as pool:
+        with closing(self.proof), closing(self.search), ThreadPoolExecutor(1) as pool:
             try:
                 while not (self._both_ended or self.incumbent.closed or self.search.rest <= 0):
                     self._step(pool)

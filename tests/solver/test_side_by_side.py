@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -62,6 +63,48 @@ def test_effort_is_counted_for_both_sides_together() -> None:
     log.clear()
     alone(budget, from_serial(), idle(log, "s", 99, seconds=2.0))
     assert log == ["s"] * 3
+
+
+def noted_at_the_end(log: list[str], name: str) -> Callable[[Side], Turns]:
+    """A side that never ends by itself, and notes when and in which thread it is ended."""
+
+    def start(side: Side) -> Turns:
+        try:
+            while True:
+                if side.budget.threads == 1:
+                    time.sleep(0.001)
+                yield 1.0
+        finally:
+            log.append(f"{name} in {threading.current_thread().name}")
+
+    return start
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_turns_end_with_the_solve_and_are_not_left_to_the_garbage_collector(threads: int) -> None:
+    """What waits for threads must not run where the collector happens to run, e.g. while a thread starts."""
+    main, log = threading.current_thread().name, list[str]()
+    gc.disable()
+    try:
+        alone(Budget(effort=3.0, threads=threads), from_serial(), noted_at_the_end(log, "alone"))
+        assert log == [f"alone in {main}"]
+        sides = noted_at_the_end(log, "s"), noted_at_the_end(log, "p")
+        SideBySide(UNLIMITED.within(0.1).on(threads), from_serial(), *sides).run()
+        assert log[1:] == [f"s in {main}", f"p in {main}"]
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_ends_the_turns_too() -> None:
+    log: list[str] = []
+
+    def interrupted(_: Side) -> Turns:
+        yield 1.0
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SideBySide(UNLIMITED, from_serial(), interrupted, noted_at_the_end(log, "p")).run()
+    assert len(log) == 1
 
 
 def test_a_side_knows_what_effort_is_left_to_it() -> None:

@@ -11,7 +11,7 @@ from tightpipe import Memory, retime
 from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import Setting, load_settings
-from tightpipe.solver.bounds.formulas import two_times_bound
+from tightpipe.solver.bounds.formulas import two_times, two_times_bound
 
 SETTINGS = load_settings()
 NOT_GREEDY = {"toy-4x8", "6.2B-8x24-swapped", "1.5B-8x32-late"}
@@ -37,6 +37,9 @@ def test_the_numbers_of_one_setting_by_hand() -> None:
     before, after = 32 * 14407, 32 * (14380 + 9676)
     between = 96 * (14407 + 14380 + 9676) - before - after
     assert between == 2461632 == (3969197 - u) - t1
+    found = two_times(setting.instance())
+    assert (found.worker, found.first_backward, found.after_last_forward) == (15, t1, u)
+    assert (found.before, found.held, found.cost) == (before, after, 3969197)
     assert two_times_bound(setting.instance()).value == 3969197
 
 

@@ -7,7 +7,7 @@ from tightpipe.core.result import Bound
 
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
-from .two_times import two_times_bound
+from .two_times import TwoTimes, two_times, two_times_bound
 from .work import work_bound
 
 BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
@@ -33,11 +33,13 @@ def best_bound(instance: Instance) -> Bound:
 
 __all__ = [
     "BOUNDS",
+    "TwoTimes",
     "all_bounds",
     "best_bound",
     "chain_bound",
     "cooldown_bound",
     "ramps_bound",
+    "two_times",
     "two_times_bound",
     "warmup_bound",
     "work_bound",

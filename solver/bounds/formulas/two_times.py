@@ -15,6 +15,8 @@ devices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -27,6 +29,43 @@ from tightpipe.kernels.arrays import Ints
 
 from .held import most_forwards, most_held
 from .routes import earliest_starts, least_time
+
+
+@dataclass(frozen=True, slots=True)
+class TwoTimes:
+    """The numbers of the bound for the worker and the frame that give the largest one. Times are in ticks.
+
+    Parameters
+    ----------
+    frame
+        Device in whose frame the two times are counted; None for the makespan, where all share one.
+    worker
+        Device whose work is counted.
+    first_backward
+        The first time t1, from the start of the frame: no B starts on the worker before it.
+    after_last_forward
+        All F's of the worker have ended so long before the end of the frame.
+    work
+        Work of the worker.
+    before, held
+        The most work that it can have done before the first time, and can have left at the second one.
+    """
+
+    frame: int | None
+    worker: int
+    first_backward: int
+    after_last_forward: int
+    work: int
+    before: int
+    held: int
+
+    @property
+    def cost(self) -> int:
+        """The least cost that follows, in ticks."""
+        between = self.work - self.before - self.held
+        if between <= 0:
+            return self.work
+        return max(self.work, self.first_backward + between + self.after_last_forward)
 
 
 def two_times_bound(instance: Instance) -> Bound:
@@ -55,24 +94,31 @@ def two_times_bound(instance: Instance) -> Bound:
     Flushes and busy links only add constraints.
     """
     begun = perf_counter()
-    costs = _costs(instance)
-    frame, worker = (int(i) for i in np.unravel_index(costs.argmax(), costs.shape))
-    value = int(costs[frame, worker])
+    times = two_times(instance)
+    whole = "all devices" if times.frame is None else f"all of device {times.frame}"
     argument = (
-        f"device {worker} works {instance.work(worker)} ticks, and with less than {value} for all of device "
-        f"{frame}, too many of them would have to lie between its own first B and last F"
+        f"device {times.worker} works {times.work} ticks, and with less than {times.cost} for {whole}, too "
+        f"many of them would have to lie between its own first B and last F"
     )
-    return Bound(value, "two times", argument, perf_counter() - begun)
+    return Bound(times.cost, "two times", argument, perf_counter() - begun)
 
 
-def _costs(instance: Instance) -> Ints:
-    """Return the bound, in ticks, that each worker proves with each frame, shape (frames, workers)."""
-    first_b = np.array([_until_first_backward(instance, route) for route in instance.placement.routes])
-    last_f = np.array([_after_last_forward(instance, route) for route in instance.placement.routes])
-    work = np.array([instance.work(d) for d in range(instance.devices)])
-    outside = [most_forwards(instance, d) + most_held(instance, d) for d in range(instance.devices)]
-    costs = first_b.min(axis=0) + last_f.min(axis=0) + work - outside
-    return np.where(work > outside, np.maximum(costs, work), work)
+def two_times(instance: Instance) -> TwoTimes:
+    """Return the numbers of the largest bound of two times over all workers and frames."""
+    first_b = _shortest(instance, _until_first_backward)
+    last_f = _shortest(instance, _after_last_forward)
+    found = []
+    for worker in range(instance.devices):
+        work = instance.work(worker), most_forwards(instance, worker), most_held(instance, worker)
+        frame = int((first_b + last_f)[:, worker].argmax())
+        times = int(first_b[frame, worker]), int(last_f[frame, worker])
+        found.append(TwoTimes(None if _whole(instance) else frame, worker, *times, *work))
+    return max(found, key=lambda times: times.cost)
+
+
+def _shortest(instance: Instance, ticks_on: Callable[[Instance, Route], Ints]) -> Ints:
+    """Return the ticks of the route on which they are the fewest, shape (frames, workers)."""
+    return np.asarray(np.min([ticks_on(instance, route) for route in instance.placement.routes], axis=0))
 
 
 def _until_first_backward(instance: Instance, route: Route) -> Ints:

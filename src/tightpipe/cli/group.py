@@ -72,6 +72,10 @@ COMMANDS = {
         "comparing",
         "Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.",
     ),
+    "theorem": (
+        "explaining",
+        "Prove a lower bound of the instance in the file INSTANCE in words, to be checked by hand.",
+    ),
     "validate": ("validating", "Check the schedule in the file SCHEDULE against every rule of the model."),
 }
 """The module of each command in this folder and the first sentence of its help, by the command's name."""

@@ -1,0 +1,220 @@
+"""The proof of the bound of two times for one instance, in words and with its numbers.
+
+Everything that it says can be checked with a pocket calculator from the times of the operations, the messages
+and the memory limit. `docs/theorem.md` has the proof for all instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..core.instance import Instance
+from ..core.operation import OpKind
+from ..core.placement import Route
+from ..solver.bounds.formulas import TwoTimes, two_times
+from ..solver.bounds.formulas.routes import least_time
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Operations of one kind and one microbatch on consecutive stages, in the sequence in which they run.
+
+    Parameters
+    ----------
+    kind
+        ``F``, ``B``, or ``BW`` for a B and the W after it.
+    first, last
+        The stages of the first and the last of them.
+    ticks
+        What they take together.
+    """
+
+    kind: str
+    first: int
+    last: int
+    ticks: int
+
+    def __str__(self) -> str:
+        name = "B and W" if self.kind == "BW" else self.kind
+        count = abs(self.last - self.first) + 1
+        if count == 1:
+            return f"{name} of stage {self.first}: {self.ticks}"
+        return f"{count} {name}'s, of stages {self.first} to {self.last}: {self.ticks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What one microbatch has to run, one operation after another.
+
+    Parameters
+    ----------
+    runs
+        The operations.
+    messages, message_ticks
+        Number of messages between devices, and what they take together.
+    """
+
+    runs: tuple[Run, ...]
+    messages: int
+    message_ticks: int
+
+    @property
+    def ticks(self) -> int:
+        """What the path takes in all."""
+        return sum(run.ticks for run in self.runs) + self.message_ticks
+
+    def __str__(self) -> str:
+        parts = [str(run) for run in self.runs]
+        return "; ".join(
+            [*parts, f"{self.messages} messages: {self.message_ticks}"] if self.messages else parts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TwoTimesProof:
+    """The bound of two times of one instance, with the paths that it follows from.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    times
+        The numbers of the bound.
+    until_backward
+        The path from the start of the frame to the worker's first B.
+    after_forward
+        The path from the end of the worker's last F to the end of the frame.
+    """
+
+    instance: Instance
+    times: TwoTimes
+    until_backward: Path
+    after_forward: Path
+
+    @property
+    def follows(self) -> bool:
+        """Whether work is left between the two times, without which the bound is that work alone."""
+        times = self.times
+        return times.work > times.before + times.held
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers under names that stay the same, for JSON."""
+        paths = {"until_backward": self.until_backward, "after_forward": self.after_forward}
+        shown = {name: {**asdict(path), "ticks": path.ticks} for name, path in paths.items()}
+        return {"bound": self.times.cost, **asdict(self.times), **shown}
+
+    def __str__(self) -> str:
+        return "\n".join(self._steps() if self.follows else self._nothing_follows())
+
+    def _nothing_follows(self) -> list[str]:
+        times, outside = self.times, self.times.before + self.times.held
+        return [
+            f"cost >= {times.cost}: the work of device {times.worker}. The two times add nothing here: its "
+            f"memory allows {outside} ticks of work before its first B and after its last F, which is all."
+        ]
+
+    def _steps(self) -> list[str]:
+        times, target = self.times, self.times.cost - 1
+        worker, last = f"device {times.worker}", target - times.after_last_forward
+        frame = "all devices" if times.frame is None else f"device {times.frame}"
+        between = times.work - times.before - times.held
+        limit = self.instance.memory_limit(times.worker)
+        return [
+            f"cost >= {times.cost}, by the work of {worker} between two times of the span of {frame}",
+            "",
+            f"Suppose that a schedule costs {target} ticks. Then {frame} runs all its operations from a "
+            f"tick 0 to tick {target}.",
+            f"1. No B starts on {worker} before t1 = {times.first_backward}. The same microbatch runs before "
+            f"it, from tick 0 on: {self.until_backward}.",
+            f"2. All F's of {worker} have ended by t2 = {target} - {times.after_last_forward} = {last}. The "
+            f"same microbatch runs after each of them, until tick {target}: {self.after_forward}.",
+            f"3. Until t1 {worker} runs only F's, which free no memory. F's that fit into its limit of "
+            f"{limit} together take at most {times.before} ticks.",
+            f"4. From t2 on it runs only B's and W's of microbatches that it holds at t2. What fits into "
+            f"the same limit leaves at most {times.held} ticks to do.",
+            f"5. It works {times.work} ticks in all. So at least {times.work} - {times.before} - "
+            f"{times.held} = {between} ticks of work lie between t1 and t2, which are only {last} - "
+            f"{times.first_backward} = {last - times.first_backward} ticks apart. That is impossible.",
+        ]
+
+
+def prove_by_two_times(instance: Instance) -> TwoTimesProof:
+    """Return the bound of two times of an instance, and the paths that it follows from.
+
+    Raises
+    ------
+    AssertionError
+        If a path does not take as long as the bound says, which is a fault of this program.
+    """
+    times = two_times(instance)
+    first = _shortest(instance, lambda route: _until_backward(instance, times, route))
+    second = _shortest(instance, lambda route: _after_forward(instance, times, route))
+    if (first.ticks, second.ticks) != (times.first_backward, times.after_last_forward):
+        raise AssertionError(f"the paths take {first.ticks} and {second.ticks} ticks, which is not {times}")
+    return TwoTimesProof(instance, times, first, second)
+
+
+def _shortest(instance: Instance, path_on: Callable[[Route], Path]) -> Path:
+    return min(map(path_on, instance.placement.routes), key=lambda path: path.ticks)
+
+
+def _until_backward(instance: Instance, times: TwoTimes, route: Route) -> Path:
+    """Return the path from the first F in the frame to the start of B at the worker's highest stage."""
+    first = 0 if times.frame is None else route.index(times.frame)
+    backward = _step_of_backward(instance, _highest(route, times.worker))
+    return _path(instance, route, range(first, backward), range(first, backward))
+
+
+def _after_forward(instance: Instance, times: TwoTimes, route: Route) -> Path:
+    """Return the path from the end of F at the worker's highest stage to the last W in the frame."""
+    forward = _highest(route, times.worker)
+    ends = [_step_of_backward(instance, s) for s, d in enumerate(route) if times.frame in (None, d)]
+    paths = [_path(instance, route, range(forward + 1, e), range(forward, e), e) for e in ends]
+    return max(paths, key=lambda path: path.ticks)
+
+
+def _highest(route: Route, device: int) -> int:
+    return max(stage for stage, d in enumerate(route) if d == device)
+
+
+def _step_of_backward(instance: Instance, stage: int) -> int:
+    """Return the number of a B among the steps of a microbatch: all F's, and then all B's downwards."""
+    return 2 * instance.stages - 1 - stage
+
+
+def _path(
+    instance: Instance, route: Route, steps: range, hops: range, with_weight: int | None = None
+) -> Path:
+    """Return the path over some steps of a microbatch.
+
+    Parameters
+    ----------
+    instance, route
+        The problem, and the route of the microbatch.
+    steps
+        Numbers of the steps, as in `_step_of_backward`.
+    hops
+        Numbers of the steps after which a message to the next one belongs to the path.
+    with_weight
+        Number of a B that ends the path together with its W; None for a path without.
+    """
+    count = instance.stages
+    stage = [*range(count), *reversed(range(count))]
+    forwards = [stage[step] for step in steps if step < count]
+    backwards = [stage[step] for step in steps if step >= count]
+    ends = [] if with_weight is None else [stage[with_weight]]
+    found = [
+        _run(instance, route, kind, stages)
+        for kind, stages in ((OpKind.F, forwards), (OpKind.B, backwards), (OpKind.BW, ends))
+        if stages
+    ]
+    pairs = [(route[stage[step]], route[stage[step + 1]]) for step in hops]
+    sent = [instance.comm(sender, receiver) for sender, receiver in pairs if sender != receiver]
+    return Path(tuple(found), len(sent), sum(sent))
+
+
+def _run(instance: Instance, route: Route, kind: OpKind, stages: list[int]) -> Run:
+    ticks = sum(least_time(instance, kind, stage, route) for stage in stages)
+    return Run(kind.name, stages[0], stages[-1], ticks)
