@@ -11,7 +11,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-JOBS ?= 2
+# three processes for two cores: many tests wait for a time limit or for a process that they have started
+JOBS ?= 3
 # a new file changes its folder, and a strict editable install must then be renewed
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
