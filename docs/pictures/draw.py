@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from replay_semantics import semantics_figure
+from two_times import two_times_figure
 
 from tightpipe import Instance, Memory, Schedule, load_schedule, save_schedule, solve
 from tightpipe.core.schedule_file import ScheduleFile
@@ -64,6 +65,13 @@ def draw_semantics(path: Path) -> None:
     write_figure(figure, path, DPI)
 
 
+def draw_two_times(path: Path) -> None:
+    """Draw a schedule that meets the bound of two times, cut at these times."""
+    with paper_style():
+        figure = two_times_figure()
+    write_figure(figure, path, DPI)
+
+
 def draw_report(path: Path) -> None:
     """Take a screenshot of the report on four schedules of the tutorial's instance."""
     with TemporaryDirectory() as folder:
@@ -113,6 +121,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "gantt.png": draw_gantt_chart,
     "replay.png": draw_semantics,
     "report.png": draw_report,
+    "two-times.png": draw_two_times,
 }
 """What is drawn, by file name."""
 
