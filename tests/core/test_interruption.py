@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from experiments.sweeps import wait_until
+from experiments.sweeps import solve_processes, wait_until
 
 from tightpipe import Instance, Memory, Status, load_schedule, solve, validate
 from tightpipe.cli import main
@@ -337,8 +336,8 @@ def test_a_terminated_solve_is_no_row(number: signal.Signals, hard: Path, tmp_pa
     """A batch system may send its signal to the process of a solve, too."""
     table = tmp_path / "rows.csv"
     process = start("compare", hard, "--methods", "cpsat", "--time-limit", "300", "-o", table)
-    wait_until(lambda: bool(psutil.Process(process.pid).children()))
-    (child,) = psutil.Process(process.pid).children()
+    wait_until(lambda: bool(solve_processes(process.pid)))
+    (child,) = solve_processes(process.pid)
     wait_until(lambda: child.cpu_times().user > 2)  # it solves
     child.send_signal(number)
     _, errors = process.communicate(timeout=60)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from tightpipe.experiments.study.load import STORE, load_study
 from tightpipe.experiments.sweep.row import Row
 
@@ -50,6 +52,18 @@ def start(experiment: Path, folder: Path, *arguments: str) -> subprocess.Popen[s
 
 def rows_of(folder: Path) -> tuple[Row, ...]:
     return load_study(folder).rows if (folder / STORE).exists() else ()
+
+
+def solve_processes(parent: int | None = None) -> list[psutil.Process]:
+    """Return the children of a process, by default this one, that run a solve. Git is a child now and then, too."""
+    return [process for process in psutil.Process(parent).children() if _solves(process)]
+
+
+def _solves(process: psutil.Process) -> bool:
+    try:
+        return "tightpipe.experiments.sweep.child" in process.cmdline()
+    except psutil.Error:  # it has ended
+        return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:

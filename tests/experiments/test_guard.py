@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
-from experiments.sweeps import INSTANCE, wait_until
+from experiments.sweeps import INSTANCE, solve_processes, wait_until
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.validate import validate
@@ -27,10 +27,6 @@ LONG = {**INSTANCE, "devices": 6, "microbatches": 24, "memory": {**INSTANCE["mem
 def payload(method: str, instance: object = INSTANCE, **changes: object) -> str:
     options = {"warm_start": "best", "time_limit": 200.0, "seed": 0, "threads": 1, "shown": None}
     return json.dumps({"instance": instance, "method": method, **options, **changes})
-
-
-def children() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "tightpipe.experiments.sweep.child" in p.cmdline()]
 
 
 def test_an_answer() -> None:
@@ -67,7 +63,7 @@ def test_limits_kill_the_solve(limits: Limits, said: str) -> None:
     values = run_guarded(payload("cpsat", LONG), limits).values
     assert values["state"] == "failed"
     assert said in str(values["error"])
-    assert children() == []
+    assert solve_processes() == []
 
 
 def test_a_process_runs_one_heuristic_after_another() -> None:
@@ -79,8 +75,8 @@ def test_a_process_runs_one_heuristic_after_another() -> None:
         assert len(processes) == 3  # that of the first two, none after a fault, and another one
         assert outcomes[3].schedule == outcomes[1].schedule == run_guarded(payload("list"), GENEROUS).schedule
         assert [outcome.values["state"] for outcome in outcomes] == ["done", "done", "failed", "done"]
-        assert len(children()) == 1
-    assert children() == []
+        assert len(solve_processes()) == 1
+    assert solve_processes() == []
 
 
 @pytest.mark.parametrize(
@@ -131,8 +127,8 @@ print([name for name in {heavy} if name in sys.modules])
 def test_a_crash_is_an_outcome() -> None:
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(run_guarded, payload("cpsat", LONG), GENEROUS)
-        wait_until(lambda: bool(children()))
-        children()[0].send_signal(signal.SIGSEGV)
+        wait_until(lambda: bool(solve_processes()))
+        solve_processes()[0].send_signal(signal.SIGSEGV)
         values = future.result()
     assert (values.values["state"], values.values["error"]) == ("failed", "crashed: SIGSEGV")
 
@@ -175,7 +171,7 @@ def test_stopping_kills_the_solve() -> None:
     stop = threading.Event()
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(run_guarded, payload("cpsat", LONG), GENEROUS, stop)
-        wait_until(lambda: bool(children()))
+        wait_until(lambda: bool(solve_processes()))
         stop.set()
         assert future.result().values["error"] == "stopped"
 
@@ -186,8 +182,8 @@ def test_a_killed_parent_leaves_no_solve_behind() -> None:
         "run_guarded(sys.argv[1], Limits(300, None, 1))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, payload("cpsat", LONG)])
-    wait_until(lambda: bool(psutil.Process(parent.pid).children()))
-    child = psutil.Process(parent.pid).children()[0]
+    wait_until(lambda: bool(solve_processes(parent.pid)))
+    child = solve_processes(parent.pid)[0]
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)

@@ -9,10 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 from command_line import call
-from experiments.sweeps import SMALL, rows_of, start, wait_until, write_experiment
+from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_until, write_experiment
 
 from tightpipe.core.errors import StoppedError
 from tightpipe.core.validate import validate
@@ -47,7 +46,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     experiment, folder = write_experiment(tmp_path), tmp_path / "results"
     sweep = start(experiment, folder, "--workers", "1")
     wait_until(lambda: len(done(folder)) >= 1)
-    solves = psutil.Process(sweep.pid).children()
+    solves = solve_processes(sweep.pid)
     sweep.kill()
     sweep.wait()
     before = done(folder)
@@ -100,7 +99,7 @@ def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     told = json.loads(call("status", experiment, "-o", folder, "--json").stdout)
     assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
     assert told["running_now"] == ["small 6x24 3p cpsat from best"]
-    solves = psutil.Process(sweep.pid).children()
+    solves = solve_processes(sweep.pid)
     sweep.send_signal(number)
     _, errors = sweep.communicate()
     assert sweep.returncode == status
