@@ -54,7 +54,7 @@ FLOORS = [
     {"kernels"},
     {"core"},
     {"settings", "program", "drawing", "terminal", "heuristics", "solver"},
-    {"export", "solving"},
+    {"certificates", "export", "solving"},
     {"explain", "experiments", "runtime"},
     {"report", "exercise"},
     {"cli"},
@@ -64,6 +64,8 @@ UPWARDS = {
     # notebooks and `display` ask a schedule for its picture; the import waits until they do
     ("core/result.py", "drawing"),
     ("core/schedule.py", "drawing"),
+    # a result has a certificate made when somebody asks for it
+    ("core/result.py", "certificates"),
     # what is compiled ahead of time is compiled by use
     ("solving/ensure_compiled.py", "exercise"),
 }

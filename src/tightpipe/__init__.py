@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .certificates import Certificate, certify
 from .core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from .core.instance import Costs, Instance, Memory, Objective
 from .core.instance_file import load_instance, save_instance
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bound",
+    "Certificate",
     "Costs",
     "DeadlockError",
     "InfeasibleError",
@@ -41,6 +43,7 @@ __all__ = [
     "Status",
     "Violation",
     "bound",
+    "certify",
     "load_instance",
     "load_schedule",
     "methods",

@@ -23,6 +23,10 @@ class Stopped(click.ClickException):
 
 COMMANDS = {
     "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
+    "check": (
+        "certifying",
+        "Check the certificate in the file PROOF, and that the schedule in the file SCHEDULE meets its bound.",
+    ),
     "compare": (
         "comparing",
         "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",

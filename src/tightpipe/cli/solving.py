@@ -23,6 +23,7 @@ from ..solving.bounds import bounds_within
 from ..solving.solve import solve
 from ..terminal.console import show_json, show_pairs, show_table
 from ..terminal.progress_bar import progress_bar
+from .certifying import certificate_option, write_certificate
 from .common import cli, json_option, max_memory_option, search_options, summary_beside
 
 
@@ -40,6 +41,7 @@ from .common import cli, json_option, max_memory_option, search_options, summary
     type=float,
     help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
 )
+@certificate_option
 @json_option
 @click.pass_context
 def _solve(
@@ -54,12 +56,13 @@ def _solve(
     seed: int,
     max_memory: float | None,
     effort: float | None,
+    certificate: str | None,
     as_json: bool,
 ) -> None:
     """Solve the instance in the file INSTANCE (JSON or TOML)."""
     problem = load_instance(instance)
-    if output is not None:
-        check_writable(output)
+    for path in filter(None, (output, certificate)):
+        check_writable(path)
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
     with progress_bar(1, time_limit if effort is None else None) as bar:
@@ -78,6 +81,8 @@ def _solve(
         with held_back():
             if output is not None and result.schedule is not None:
                 save_schedule(result.schedule, output, method=result.method, bound=result.bound)
+        if certificate is not None and result.bound is not None:
+            write_certificate(certificate, problem, result.bound, result.proof, time_limit)
     with summary_beside(output):
         _show_result(result, output, as_json)
     context.exit(_exit_status(result))
@@ -111,6 +116,7 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 @click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
 @click.option("--workers", type=int, help="Threads. [default: all cores]")
 @max_memory_option
+@certificate_option
 @json_option
 @click.pass_context
 def _bound(
@@ -119,6 +125,7 @@ def _bound(
     time_limit: float,
     workers: int | None,
     max_memory: float | None,
+    certificate: str | None,
     as_json: bool,
 ) -> None:
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
@@ -127,9 +134,14 @@ def _bound(
     costs below that of the best heuristic. Ended by a signal, it prints the bounds that were found by then.
     """
     problem = load_instance(instance)
+    if certificate is not None:
+        check_writable(certificate)
     with progress_bar(1, time_limit) as bar:
         allowance = Allowance(time_limit, workers, max_memory=max_memory)
         bounds, reason = _until_stopped(bounds_within(problem, allowance, bar.begin("bound")))
+        if certificate is not None:
+            best = max(bounds, key=lambda bound: bound.value)
+            write_certificate(certificate, problem, best.value, best.proof, time_limit)
     _show_bounds(bounds, reason, as_json)
     context.exit(exit_status(reason) if reason else 0)
 

@@ -16,6 +16,8 @@ from .summary import lines_of, summary
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..certificates import Certificate
+
 
 class Status(StrEnum):
     """How a method ended."""
@@ -145,6 +147,20 @@ class Result:
         if self.schedule is None:
             raise NoScheduleError(f"{self.method}: {self.status}: {self.reason}")
         return self.schedule.to_frame()
+
+    def certificate(self, time_limit: float = 60.0) -> Certificate | None:
+        """Return a certificate for the bound, as `tightpipe.certify` does; None where nothing is proven.
+
+        Parameters
+        ----------
+        time_limit
+            Seconds to search for a proof that the checker can check.
+        """
+        if self.bound is None:
+            return None
+        from ..certificates import certify  # certificates stand above the core
+
+        return certify(self.instance, self.bound, proof=self.proof, time_limit=time_limit)
 
     @property
     def cost(self) -> int | None:

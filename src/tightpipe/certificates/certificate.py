@@ -1,0 +1,122 @@
+"""A certificate: a file that proves a lower bound to everybody who reads the checker."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.budget import UNLIMITED, Budget
+from ..core.files import write_bytes
+from ..core.instance import Instance
+from ..core.instance_file import instance_to_dict
+from ..core.result import Proof
+from ..solver.bounds.formulas import two_times
+from . import check_proof
+from .check_proof import Problem, RefutedError, Windows
+from .overloads import overload_step
+from .refuting import Refuter, Step, UnprovenError
+from .trimming import trimmed
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A proof that no schedule of an instance costs less than a bound, or a note on whom to trust for it.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    bound
+        The proven lower bound of the cost, in ticks.
+    proof
+        What the file of a certificate has under that name: `kind`, and for the kind `windows` the `anchor`
+        and the `steps`, for the kind `trusted` the name `by` of what found the bound.
+    """
+
+    instance: Instance
+    bound: int
+    proof: dict[str, Any]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the certificate has no proof, and only names what found the bound."""
+        return bool(self.proof["kind"] == "trusted")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of the certificate's file."""
+        problem = instance_to_dict(self.instance)
+        return {"format": check_proof.FORMAT, "instance": problem, "bound": self.bound, "proof": self.proof}
+
+    def save(self, path: str | Path) -> None:
+        """Write the certificate as a JSON file, compressed if the path ends in ``.gz``.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), separators=(",", ":")) + "\n"
+        packed = Path(path).suffix == ".gz"
+        write_bytes(path, gzip.compress(text.encode(), mtime=0) if packed else text.encode())
+
+
+def certify(
+    instance: Instance, bound: int, *, proof: Proof | None = None, time_limit: float = _SECONDS
+) -> Certificate:
+    """Return a certificate for a lower bound of the cost.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    bound
+        A lower bound of the cost in ticks that something has proven.
+    proof
+        What proved it, to be named where no proof is found that can be checked.
+    time_limit
+        Seconds to search for a proof that can be checked.
+
+    Notes
+    -----
+    The search for a proof is a new one, whatever proved the bound. At first it tries the two times of
+    `docs/theorem.md`, a proof of three steps. Then it refutes the target ``bound - 1`` by the rules of
+    `solver.windows`, by suppositions that fail, and at last by branching on orders.
+    """
+    try:
+        steps, anchor = _steps(instance, bound - 1, UNLIMITED.within(time_limit))
+    except UnprovenError:
+        by = "an unnamed proof" if proof is None else str(proof)
+        return Certificate(instance, bound, {"kind": "trusted", "by": by})
+    return Certificate(instance, bound, {"kind": "windows", "anchor": anchor, "steps": steps})
+
+
+def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step], int]:
+    """Return the trimmed steps that refute a target, and the anchor of their windows."""
+    if instance.costs.overlapped is not None:
+        raise UnprovenError
+    free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # messages that wait only help
+    problem = Problem(instance_to_dict(free))
+    times = two_times(free)
+    anchor = times.frame or 0
+    steps = _two_walks(problem, target, anchor, times.worker)
+    if steps is None:
+        anchor = instance.placement.routes[0][0]
+        steps = Refuter(free, problem, target, budget).steps()
+    return trimmed(problem, target, anchor, steps), anchor
+
+
+def _two_walks(problem: Problem, target: int, anchor: int, worker: int) -> list[Step] | None:
+    """Return the proof of the two times: the first and the last microbatch's path, and the worker's work."""
+    steps: list[Step] = [["walk", 0], ["walk", problem.per_route - 1]]
+    try:
+        windows = Windows(problem, target, anchor)
+        windows.run(steps)
+    except RefutedError:
+        return steps
+    last = overload_step(windows, worker)
+    return None if last is None else [*steps, last]

@@ -1,0 +1,602 @@
+"""Check a proof that no schedule of a pipeline costs less than a bound, and a schedule that meets the bound.
+
+    python check_proof.py proof.json [schedule.json]
+
+This one file is the whole checker. It needs Python 3.11 or later and nothing else, and computes with exact
+integers. A proof names its steps; every number that follows from them is computed here. Exit status: 0 if
+everything is verified, 1 if a step or the schedule fails, 2 on bad input.
+
+The problem: each of n microbatches runs F (forward) at the stages 0 to S - 1, B (input gradient) from S - 1
+down to 0, and W (weight gradient) at every stage after its B there. A route says which device runs which
+stage. The operations of a device run one at a time, but an F and a fused backward BW (a B and its W) may run
+together where `overlapped` gives their time. A message to another device takes `comm`. An F takes memory at
+its start; B and W free it at their end. The cost is the largest span of a device, from its first start to its
+last end, or for `makespan` the span of all devices together. Times are in ticks.
+"""
+
+import gzip
+import json
+import re
+import sys
+import zlib
+from collections import namedtuple
+from contextlib import suppress
+from reprlib import repr as shown  # a short one
+from typing import Any
+
+FORMAT = "tightpipe-proof-1"
+KEYS = {"F": "forward", "B": "backward", "W": "weight"}
+LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 4 * 10**7, 2**28
+
+
+class InputError(Exception):
+    """A file is not of the form that this checker reads."""
+
+
+class CheckError(Exception):
+    """A step of a proof does not follow, or a schedule breaks a rule."""
+
+
+class RefutedError(Exception):
+    """No schedule lies in the windows."""
+
+
+def require(condition: object, text: str, error: type[Exception] = InputError) -> None:
+    """Raise an error with a text unless the condition holds."""
+    if not condition:
+        raise error(text)
+
+
+def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
+    """Return an integer of a file, which has to lie in a range."""
+    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    require(good, f"{name}: must be an integer from {low} to {high}, is {shown(value)}")
+    return int(value)
+
+
+def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST) -> list[int]:
+    """Return a list of so many integers; one integer stands for equal ones."""
+    entries = value if isinstance(value, list) else [value] * count
+    require(len(entries) == count, f"{name}: must have {count} entries, has {len(entries)}")
+    return [integer(entry, f"{name}[{k}]", low, high) for k, entry in enumerate(entries)]
+
+
+def table(value: Any, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a table of a file, which has to have all required and no unknown keys."""
+    require(isinstance(value, dict), f"{name}: must be a table, is {shown(value)}")
+    wrong = sorted((set(value) ^ set(required)) - set(optional))
+    require(not wrong, f"{name}: unknown or missing keys {shown(wrong)}, required are {', '.join(required)}")
+    return dict(value)
+
+
+class Problem:
+    """An instance: its routes, times, memory and objective."""
+
+    def __init__(self, data: Any) -> None:
+        optional = ("placement", "chunks", "comm", "memory", "objective", "overlapped", "link_occupancy")
+        required = ("devices", "microbatches", *KEYS.values())
+        data = table(data, "instance", required, (*optional, "iterations", "flush"))
+        self.devices = p = integer(data["devices"], "devices", 1, 1024)
+        self.microbatches = n = integer(data["microbatches"], "microbatches", 1, MOST_OPERATIONS)
+        self.routes = routes_of(data, p)
+        self.stages, self.per_route = len(self.routes[0]), n // len(self.routes)
+        require(3 * self.stages * n <= MOST_OPERATIONS, f"instance: more than {MOST_OPERATIONS} operations")
+        self.iterations = integer(data.get("iterations", 1), "iterations", 1, n)
+        require(n % (len(self.routes) * self.iterations) == 0, "microbatches: must divide into equal parts")
+        self.flush = data.get("flush", True)
+        require(isinstance(self.flush, bool), "flush: must be true or false")
+        self.time = {kind: listed(data[key], self.stages, key, 1) for kind, key in KEYS.items()}
+        comm = data.get("comm", 0)
+        if not isinstance(comm, list):
+            comm = [[integer(comm, "comm") * (i != j) for j in range(p)] for i in range(p)]
+        require(len(comm) == p, f"comm: must have {p} rows")
+        self.comm = [listed(row, p, f"comm[{i}]") for i, row in enumerate(comm)]
+        require(not any(self.comm[i][i] for i in range(p)), "comm: a device sends itself no message")
+        together = data.get("overlapped")
+        self.together = None if together is None else listed(together, p, "overlapped", 1)
+        self.occupancy = integer(data.get("link_occupancy", 0), "link_occupancy")
+        objective = data.get("objective", "device_span")
+        require(objective in ("device_span", "makespan"), f"objective: unknown, {shown(objective)}")
+        self.makespan = objective == "makespan"
+        memory = data.get("memory") or {"forward": 0, "backward": 0, "weight": 0, "limit": None}
+        table(memory, "memory", (*KEYS.values(), "limit"))
+        self.delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
+        for f, b, w in zip(*self.delta.values(), strict=True):
+            require(b <= 0 >= w and f + b + w == 0, "memory: B and W free what F takes, and sum to 0 with it")
+        self.limit = [FAR] * p if memory["limit"] is None else listed(memory["limit"], p, "memory.limit")
+        block = n // self.iterations  # its parts take one route after another
+        self.route = [self.routes[m % block * len(self.routes) // block] for m in range(n)]
+        self.held: list[list[tuple[int, int]]] = [[] for _ in range(p)]  # route and stage, for each device
+        for r, route in enumerate(self.routes):
+            for s, d in enumerate(route):
+                self.held[d].append((r, s))
+
+
+def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
+    """Return the device of each stage, for each direction in which microbatches travel."""
+    name, usual = data.get("placement", "v"), {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
+    require(isinstance(name, str) and name in usual, f"placement: unknown, {shown(name)}")
+    lengths = [len(data[key]) for key in KEYS.values() if isinstance(data[key], list)]
+    implied = name in ("loop", "wave") and lengths and lengths[0] % p == 0 and lengths[0] >= 2 * p
+    chunks = data.get("chunks") or (lengths[0] // p if implied else usual[name])
+    integer(chunks, "chunks", 1, MOST_OPERATIONS // (3 * p))
+    good = {"v": chunks == 2, "wave": chunks % 2 == 0, "bidirectional": chunks == 1 and p % 2 == 0}
+    require(good.get(name, True), f"chunks: the placement {name} of {p} devices has no {chunks} per device")
+    there, back = list(range(p)), list(reversed(range(p)))
+    if name == "bidirectional":
+        return [there, back]
+    down = {"linear": [s // chunks for s in range(p * chunks)], "loop": there * chunks}
+    return [down.get(name, (there + back) * (chunks // 2))]
+
+
+def cost_of(problem: Problem, devices: Any) -> int:
+    """Return the cost of a schedule after checking every rule of the problem."""
+    good = isinstance(devices, list) and [type(entries) for entries in devices] == [list] * problem.devices
+    require(good, f"schedule: must list the operations of {problem.devices} devices")
+    times, spans = dict[Any, Any](), list[tuple[int, int]]()  # times are by kind, stage and microbatch
+    for d, entries in enumerate(devices):
+        slots = sorted((slot_of(problem, entry) for entry in entries), key=lambda slot: slot[1:])
+        require(slots, f"device {d} runs nothing", CheckError)
+        spans.append((slots[0][1], slots[-1][2]))
+        check_device(problem, d, slots, times)
+    require(len(times) == 3 * problem.stages * problem.microbatches, "operations are missing", CheckError)
+    check_dependencies(problem, times)
+    if problem.makespan:
+        return max(end for _, end in spans) - min(start for start, _ in spans)
+    return max(end - start for start, end in spans)
+
+
+def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
+    """Return the operations of an entry such as ["F0.1+BW2.3", 5, 9], and its start and end."""
+    good = isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)
+    require(good, f"schedule: {shown(entry)} must be [operation, start, end]")
+    found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+")]
+    words = [(word[1], int(word[2]), int(word[3])) for word in found if word]
+    known = [s < problem.stages and m < problem.microbatches for _, s, m in words]
+    require(known == [True] * len(found), f"schedule: the instance has no operation {shown(entry[0])}")
+    return words, integer(entry[1], "start"), integer(entry[2], "end")
+
+
+def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> None:
+    """Check the operations of a device, one at a time, its memory and its flushes; enter their times."""
+    events, running, free = [], [0], 0
+    for words, start, end in slots:
+        kinds = [kind for kind, _, _ in words]
+        good = len(words) == 1 or (len(words) == 2 and kinds[0] == "F" and kinds[1] in ("B", "BW"))
+        require(good, f"{words}: only an F and a B or BW run together", CheckError)
+        require(start >= free, f"device {d}: two operations run at tick {start}", CheckError)
+        due, free = 0, end
+        for kind, s, m in words:
+            require(problem.route[m][s] == d, f"{kind}{s}.{m} runs on a wrong device", CheckError)
+            running.append(m * problem.iterations // problem.microbatches if problem.flush else 0)
+            require(running[-1] >= running[-2], f"{kind}{s}.{m} runs after a flush", CheckError)
+            for part in kind:
+                require((part, s, m) not in times, f"{part}{s}.{m} runs twice", CheckError)
+                times[part, s, m] = start, end, kind
+                due += problem.time[part][s]
+                events.append((start if part == "F" else end, problem.delta[part][s]))
+        if problem.together is not None and kinds == ["F", "BW"]:
+            due = problem.together[d]
+        require(end - start == due, f"{words} takes {end - start} ticks, not {due}", CheckError)
+    used = 0
+    for time, change in sorted(events):  # at equal times what is freed comes first
+        used += change
+        require(change <= 0 or used <= problem.limit[d], f"device {d} holds {used} at {time}", CheckError)
+
+
+def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
+    """Check that every operation waits for those before it, and every message for its link."""
+    links: dict[tuple[int, int], list[tuple[int, bool, int]]] = {}
+    for (kind, s, m), (start, _, named) in times.items():
+        before = (kind, s - 1, m) if kind == "F" else ("B", s + (kind == "B"), m)
+        before = ("F", s, m) if before[1] == problem.stages else before
+        if before[1] < 0 or (kind == "W" and named == "BW"):
+            continue
+        sent, here, there = times[before][1], problem.route[m][before[1]], problem.route[m][s]
+        require(start >= sent + problem.comm[here][there], f"{kind}{s}.{m} starts too early", CheckError)
+        if here != there:
+            links.setdefault((here, there), []).append((sent, before[0] == "B", start))
+    for (here, there), messages in links.items():
+        free = 0
+        for sent, _, start in sorted(messages):  # they leave in the sequence in which they were made
+            due, free = max(sent, free) + problem.comm[here][there], max(sent, free) + problem.occupancy
+            require(start >= due, f"a message from {here} to {there} is late at {start}", CheckError)
+
+
+# Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
+Queue = namedtuple("Queue", "device kind members count time delta first end")
+
+
+class Windows:
+    """What holds in every schedule of cost at most a target T, as far as the steps of a proof have shown.
+
+    Microbatches of a route are alike. Given a schedule, call the k-th operation of each kind, stage and route
+    that of the k-th microbatch: every k-th operation then still has its k-th predecessors before it. W's of a
+    device with equal time and memory are alike, too: the l-th of them may take the l-th B of their stages. So
+    some schedule of the same cost runs such operations in *queues*, in sequence. A BW may be split, as its B
+    then ends earlier. Busy links and flushes only restrict further. Instances with `overlapped` are refused.
+
+    A *frame* is an interval of length T with all operations of a device: its span, or for the makespan one
+    span for all. Time 0 is the start of the frame of the device `anchor`. A device idles T less its work in
+    its frame. For each item i there are the least and the largest start, `early` and `late`, and for each
+    queue of its device the number of items that surely precede it, `low`, and the first rank that surely
+    follows it, `high`. Values only get narrower, and a `RefutedError` is raised where they cross.
+    """
+
+    def __init__(self, problem: Problem, target: int, anchor: int) -> None:
+        require(problem.together is None, "windows do not hold with operations that overlap", CheckError)
+        self.problem, self.depth = problem, 0
+        self.trail: list[tuple[list[int], int, int]] = []
+        self.queues: list[Any] = []
+        self.on = [self.add_queues(d) for d in range(problem.devices)]
+        self.link_queues()
+        self.queue = [q for q, queue in enumerate(self.queues) for _ in range(queue.count)]
+        self.local = [self.on[queue.device].index(q) for q, queue in enumerate(self.queues)]
+        self.width = max(map(len, self.on))
+        require(len(self.queue) * self.width <= MOST_ORDERS, "instance: too large for this checker")
+        self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
+        # Of two devices, one runs a microbatch between two operations of the other, so their frames meet.
+        self.frame_late = [0 if problem.makespan or d == anchor else target for d in range(problem.devices)]
+        self.frame_early = [-time for time in self.frame_late]
+        frames = [self.frame_late[self.queues[q].device] for q in self.queue]
+        self.early = [-latest for latest in frames]
+        self.ticks = [self.queues[q].time for q in self.queue]
+        self.late = [latest + target - ticks for latest, ticks in zip(frames, self.ticks, strict=True)]
+        self.low, self.high = [0] * (self.width * len(self.queue)), [0] * (self.width * len(self.queue))
+        for q, queue in enumerate(self.queues):
+            for k, r in enumerate(self.on[queue.device]):
+                leads, follows = self.leads(r, q), self.leads(q, r)
+                for rank in range(queue.count):
+                    at = self.width * (queue.first + rank) + k
+                    self.low[at] = rank + (r != q) if leads else 0
+                    self.high[at] = rank + (r == q) if follows else self.queues[r].count
+        require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
+
+    def add_queues(self, d: int) -> list[int]:
+        """Add the queues of a device: F's, B's, and W's, where alike ones share a queue."""
+        problem, before = self.problem, len(self.queues)
+        alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for r, s in problem.held[d]:
+            alike.setdefault((problem.time["W"][s], problem.delta["W"][s]), []).append((r, s))
+        queues = [(kind, [member]) for kind in "FB" for member in problem.held[d]]
+        for kind, members in [*queues, *(("W", members) for members in alike.values())]:
+            first, count, s = self.queues[-1].end if self.queues else 0, len(members), members[0][1]
+            count *= problem.per_route
+            about = (problem.time[kind][s], problem.delta[kind][s], first, first + count)
+            self.queues.append(Queue(d, kind, members, count, *about))
+        return list(range(before, len(self.queues)))
+
+    def link_queues(self) -> None:
+        """Find which queue each one waits for, item by item, with the least ticks between starts."""
+        at = {(queue.kind, *member): q for q, queue in enumerate(self.queues) for member in queue.members}
+        self.leaders: list[list[tuple[int, int]]] = [[] for _ in self.queues]
+        self.followers: list[list[tuple[int, int]]] = [[] for _ in self.queues]
+        self.sources = [[at["B", r, s] for r, s in queue.members] for queue in self.queues]
+        for q, queue in enumerate(self.queues):
+            (r, s), last = queue.members[0], self.problem.stages - 1
+            before = ("F", r, s - 1) if queue.kind == "F" else ("B", r, s + (queue.kind == "B"))
+            before = ("F", r, s) if before == ("B", r, last + 1) else before
+            if len(queue.members) == 1 and before in at:
+                leader = self.queues[at[before]]
+                lag = leader.time + self.problem.comm[leader.device][queue.device]
+                self.leaders[q].append((at[before], lag))
+                self.followers[at[before]].append((q, lag))
+
+    def place(self, q: int) -> float:
+        """Return the place of a queue's operations on the path of a microbatch."""
+        kind, s = self.queues[q].kind, self.queues[q].members[0][1]
+        return float(s if kind == "F" else 2 * self.problem.stages - 1 - s + (kind == "W") / 2)
+
+    def leads(self, q: int, r: int) -> bool:
+        """Return whether the k-th item of a queue precedes that of another one, as both lie on one path."""
+        one, two = self.queues[q], self.queues[r]
+        same = one.members[0][0] == two.members[0][0] and len(two.members) == 1 and one.kind != "W"
+        return q == r or (same and self.place(q) < self.place(r))
+
+    def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
+        """Raise a lower or lower an upper value; the old one goes on the trail under a supposition."""
+        for values, value, better in ((lower, least, least > lower[at]), (upper, most, most < upper[at])):
+            if better:
+                if self.depth:
+                    self.trail.append((values, at, values[at]))
+                values[at] = value
+        require(lower[at] <= upper[at], "values cross", RefutedError)
+
+    def start(self, i: int, least: int = -FAR, most: int = FAR) -> None:
+        """Narrow the start of an item."""
+        self.narrow(self.early, self.late, i, least, most)
+
+    def precede(self, a: int, b: int) -> None:
+        """Enter that a precedes b. As queues run in sequence, so do all up to a all from b on."""
+        one, two = self.queues[self.queue[a]], self.queues[self.queue[b]]
+        require(one.device == two.device, f"items {a} and {b} run on different devices")
+        require(one is not two or a < b, "an item follows itself", RefutedError)
+        k, own = self.local[self.queue[a]], self.local[self.queue[b]]
+        if one is two:
+            return
+        for at in range(self.width * b + k, self.width * two.end + k, self.width):
+            if self.low[at] > a - one.first:
+                break
+            self.narrow(self.low, self.high, at, a - one.first + 1, FAR)
+        for at in range(self.width * a + own, self.width * (one.first - 1) + own, -self.width):
+            if self.high[at] <= b - two.first:
+                break
+            self.narrow(self.low, self.high, at, -FAR, b - two.first)
+
+    def count(self, i: int, q: int, least: int = -FAR, most: int = FAR) -> None:
+        """Narrow the number of items of a queue that precede an item of the same device."""
+        queue = self.queues[q]
+        require(least <= queue.count and most >= 0, "there are not so many", RefutedError)
+        if least > 0:
+            self.precede(queue.first + least - 1, i)
+        if most < queue.count:
+            self.precede(i, queue.first + most)
+
+    def orders(self, i: int) -> dict[int, tuple[int, int]]:
+        """Return the orders of an item: its device's queues with the (low, high) of each."""
+        on, at = self.on[self.queues[self.queue[i]].device], self.width * i
+        return {q: (self.low[at + k], self.high[at + k]) for k, q in enumerate(on)}
+
+    # Rules. Each narrows the windows without losing a schedule. Arguments are items i, a, b, c, and queues q.
+
+    def arrive(self, i: int) -> None:
+        """An item starts no earlier than the item it waits for, its time and its message allow."""
+        q = self.queue[i]
+        for leader, lag in self.leaders[q]:
+            self.start(i, least=self.early[self.queues[leader].first + i - self.queues[q].first] + lag)
+
+    def depart(self, i: int) -> None:
+        """An item starts early enough for the items that wait for it."""
+        q = self.queue[i]
+        for follower, lag in self.followers[q]:
+            self.start(i, most=self.late[self.queues[follower].first + i - self.queues[q].first] - lag)
+
+    def walk(self, rank: int) -> None:
+        """Apply `arrive` and `depart` to the items of one rank, along the paths of their microbatches."""
+        path = sorted(range(len(self.queues)), key=self.place)
+        for rule, queues in ((self.arrive, path), (self.depart, path[::-1])):
+            for q in queues:
+                rule(self.queues[q].first + rank)
+
+    def preceded(self, i: int, ranks: Any) -> None:
+        """The device runs the sure predecessors from the given ranks on before the item, one at a time."""
+        rows = [(self.queues[q], r, low) for q, low, _, r in self.cut(i, ranks) if r < low]
+        require(rows, f"item {i} has no predecessor there", CheckError)
+        begin = min(self.early[queue.first + r] for queue, r, _ in rows)
+        self.start(i, least=begin + sum(queue.time * (low - r) for queue, r, low in rows))
+
+    def followed(self, i: int, ranks: Any) -> None:
+        """The device runs the item and then its sure followers below the given ranks, one at a time."""
+        rows = [(self.queues[q], high, r) for q, _, high, r in self.cut(i, ranks) if high < r]
+        require(rows, f"item {i} has no follower there", CheckError)
+        end = max(self.late[queue.first + r - 1] + queue.time for queue, _, r in rows)
+        work = sum(queue.time * (r - high) for queue, high, r in rows)
+        self.start(i, most=end - work - self.ticks[i])
+
+    def cut(self, i: int, ranks: Any) -> list[tuple[int, int, int, int]]:
+        """Return (queue, low, high, rank) for each queue of an item's device, where one rank is given."""
+        on, orders = self.on[self.queues[self.queue[i]].device], self.orders(i)
+        require(isinstance(ranks, list) and len(ranks) == len(on), "ranks: one per queue")
+        most = [self.queues[q].count for q in on]
+        return [(q, *orders[q], integer(r, "rank", 0, m)) for q, r, m in zip(on, ranks, most, strict=True)]
+
+    def frame(self, i: int) -> None:
+        """Between the start of the frame and an item lie its predecessors, and idle time within the limit."""
+        d, least, slack = self.reach(i)
+        self.narrow(self.frame_early, self.frame_late, d, self.early[i] - slack, self.late[i] - least)
+        self.start(i, self.frame_early[d] + least, self.frame_late[d] + slack)
+
+    def reach(self, i: int) -> tuple[int, int, int]:
+        """Return an item's device and the least and the most ticks from the start of its frame to the item.
+
+        A device on one route begins with the first F there, for which all else waits.
+        """
+        own, orders = self.queues[self.queue[i]], self.orders(i)
+        least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
+        most = sum(self.queues[q].time * high for q, (_, high) in orders.items()) - own.time
+        held = self.problem.held[own.device]
+        single = len({r for r, _ in held}) == 1 and not self.problem.makespan
+        opens = single and i == own.first and own.kind == "F" and own.members == held[:1]
+        return own.device, least, 0 if opens else self.idle[own.device] + most
+
+    def order(self, a: int, b: int) -> None:
+        """Item a precedes b where b cannot end before a must start."""
+        require(self.early[b] + self.ticks[b] > self.late[a], f"items {a}, {b} have no order", CheckError)
+        self.precede(a, b)
+
+    def chain(self, a: int, b: int, c: int) -> None:
+        """Item a precedes c where it surely precedes b, and b precedes c."""
+        for one, two in ((a, b), (b, c)):
+            rank = one - self.queues[self.queue[one]].first
+            low, _ = self.orders(two).get(self.queue[one], (0, 0))
+            require(low > rank, f"item {one} may follow item {two}", CheckError)
+        self.precede(a, c)
+
+    def memory(self, i: int, q: int) -> None:
+        """Once an F has started, what has begun holds its memory, and at most what has ended has freed it.
+
+        The least that the device may hold leaves a slack below its limit. Each further item of a queue that
+        takes memory uses some of it, and so does each item of a queue that frees memory and comes later.
+        """
+        own, orders = self.queues[self.queue[i]], self.orders(i)
+        good = own.delta > 0 and q in orders and q != self.queue[i] and self.queues[q].delta
+        require(good, f"memory says nothing about item {i} and queue {q}")
+        low, high = orders[q]
+        orders[self.queue[i]] = (i - own.first + 1,) * 2
+        deltas = [(self.queues[r].delta, orders[r]) for r in orders]
+        slack = self.problem.limit[own.device] - sum(delta * count[delta < 0] for delta, count in deltas)
+        require(slack >= 0, "too much memory is held", RefutedError)
+        more = slack // abs(self.queues[q].delta)
+        self.count(i, q, *((-FAR, low + more) if self.queues[q].delta > 0 else (high - more, FAR)))
+
+    def pool(self, i: int, q: int, r: int) -> None:
+        """Up to any point, a device has run no more W's of a queue q than B's that they belong to.
+
+        That limits the W's before an item, where r is q, and asks for B's before it, where r is theirs.
+        """
+        own, orders = self.queue[i], self.orders(i)
+        good = q in orders and self.queues[q].kind == "W" and r in (q, *self.sources[q]) and own != r
+        require(good, f"queue {q} says nothing about item {i} and queue {r}")
+        most = {b: orders[b][b != own] for b in self.sources[q]}
+        if r == q:
+            self.count(i, q, most=sum(most.values()))
+        else:
+            self.count(i, r, least=orders[q][0] + (own == q) - sum(most.values()) + most[r])
+
+    def fill(self, i: int, q: int) -> None:
+        """The work before an item fits before it, and leaves no more idle time than the device has."""
+        (d, least, _), orders, time = self.reach(i), self.orders(i), self.queues[q].time
+        require(q in orders and q != self.queue[i], f"queue {q} has no order with item {i}")
+        room = self.late[i] - self.frame_early[d] - least
+        most = sum(self.queues[r].time * orders[r][r != self.queue[i]] for r in orders)
+        spare = most + self.idle[d] - self.early[i] + self.frame_late[d]
+        require(room >= 0 and spare >= 0, "the work does not fit", RefutedError)
+        low, high = orders[q]
+        self.count(i, q, high - spare // time, low + room // time)
+
+    def suppose(self, a: int, b: int, steps: Any) -> None:
+        """Item b precedes a where the contrary leads to a contradiction by the given steps."""
+        require(a != b, f"item {a} stands twice")
+        mark, self.depth = len(self.trail), self.depth + 1
+        with suppress(RefutedError):
+            self.precede(a, b)
+            self.run(steps)
+            raise CheckError(f"that item {a} precedes {b} leads to no contradiction")
+        self.depth -= 1
+        while len(self.trail) > mark:
+            values, at, old = self.trail.pop()
+            values[at] = old
+        self.precede(b, a)
+
+    def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
+        """No schedule lets a device work more between two times than they are apart."""
+        work = self.worked(d, t2, second)[0] - self.worked(d, t1, first)[1]
+        require(t1 <= t2 < t1 + work, f"device {d} has time for {work} ticks from {t1} to {t2}", CheckError)
+        raise RefutedError
+
+    def worked(self, d: int, t: int, counts: Any) -> tuple[int, int]:
+        """Return the least and the most that a device has worked by a time.
+
+        Four counts for each queue say how many items have surely ended by t, can have ended, have surely
+        begun before t, and can have begun; one item's window shows each. At most one operation runs at t. It
+        counts in the least not at all, in the most in full. F's that have begun hold their memory, only B's
+        and W's that have ended have freed theirs, and every W that has begun follows a B that has ended. Of
+        queues of a kind, the shortest or longest time and the memory that frees most bound all of them.
+        """
+        require(isinstance(counts, list) and len(counts) == len(self.on[d]), "counts: one row per queue")
+        rows = {}
+        for q, row in zip(self.on[d], counts, strict=True):
+            first, count, time = self.queues[q].first, self.queues[q].count, self.queues[q].time
+            ended, may_end, begun, may_begin = rows[q] = listed(row, 4, "counts", 0, count)
+            good = (
+                (not ended or self.late[first + ended - 1] + time <= t)
+                and (may_end == count or self.early[first + may_end] + time > t)
+                and (not begun or self.late[first + begun - 1] < t)
+                and (may_begin == count or self.early[first + may_begin] >= t)
+            )
+            require(good, f"counts: those of queue {q} are not shown at tick {t}", CheckError)
+        found = [pair for running in (None, *rows) for pair in self.choices(d, rows, running)]
+        require(found, "no counts are possible", RefutedError)
+        return min(least for least, _ in found), max(most for _, most in found)
+
+    def choices(self, d: int, rows: dict[int, list[int]], running: int | None) -> list[tuple[int, int]]:
+        """Return the least and the most work for each number of ended B's, while a queue runs."""
+        now = None if running is None else self.queues[running]
+        ranges = []
+        for q, (ended, may_end, begun, may_begin) in rows.items():
+            if q == running:
+                begun, may_end = begun - 1, min(may_end, may_begin - 1)
+            ranges.append((self.queues[q], max(ended, begun), may_end))
+        if any(low > high for _, low, high in ranges):
+            return []
+        of = {kind: [entry for entry in ranges if entry[0].kind == kind] for kind in "FBW"}
+        base = {kind: sum(low for _, low, _ in of[kind]) for kind in "FBW"}
+        spare = {kind: sum(high - low for _, low, high in of[kind]) for kind in "FBW"}
+        free = {kind: min(queue.delta for queue, _, _ in of[kind]) for kind in "FBW"}
+        times = {kind: [queue.time for queue, _, _ in of[kind]] for kind in "FBW"}
+        work = sum(low * queue.time for queue, low, _ in ranges)
+        used = sum(low * queue.delta for queue, low, _ in ranges)
+        used, found = used + (now.delta if now and now.kind == "F" else 0), []
+        for b in range(spare["B"] + 1):
+            room = self.problem.limit[d] - used - b * free["B"]
+            w = min(spare["W"], base["B"] + b - base["W"] - bool(now and now.kind == "W"))
+            need = -(room // -free["W"]) if room < 0 and free["W"] else 0
+            if need <= w and room - need * free["W"] >= 0:
+                f = min(spare["F"], (room - w * free["W"]) // free["F"]) if free["F"] else spare["F"]
+                most = b * max(times["B"]) + w * max(times["W"]) + f * max(times["F"])
+                least = b * min(times["B"]) + need * min(times["W"])
+                found.append((work + least, work + most + (now.time if now else 0)))
+        return found
+
+    def run(self, steps: Any) -> None:
+        """Apply the steps of a proof, each of which is the name of a rule and its arguments."""
+        require(isinstance(steps, list), "steps: must be a list")
+        most = {"i": len(self.queue) - 1, "q": len(self.queues) - 1, "d": len(self.on) - 1, "t": LARGEST}
+        most["r"] = self.problem.per_route - 1
+        for step in steps:
+            good = isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES
+            require(good, f"steps: unknown step {shown(step)}")
+            shape = RULES[step[0]]
+            require(len(step) == len(shape) + 1, f"steps: {shown(step)} must have {len(shape)} arguments")
+            for kind, value in zip(shape, step[1:], strict=True):
+                if kind != "s":
+                    integer(value, f"steps: {shown(step)}", -LARGEST if kind == "t" else 0, most[kind])
+            getattr(self, step[0])(*step[1:])
+
+
+# The arguments of each rule: items, queues, devices, ranks, times, and structures.
+RULES = {"arrive": "i", "depart": "i", "walk": "r", "preceded": "is", "followed": "is", "frame": "i"}
+RULES |= {"order": "ii", "chain": "iii", "memory": "iq", "pool": "iqq", "fill": "iq", "suppose": "iis"}
+RULES |= {"overload": "dtsts"}
+
+
+def read(path: str) -> Any:
+    """Return the content of a JSON file; the suffix .gz means that gzip has compressed it."""
+    try:
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        require(len(text) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
+        return json.loads(text)
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error, InputError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from None
+
+
+def check(content: Any, schedule: Any = None) -> str:
+    """Return one line that says what the contents of the files prove."""
+    data = table(content, "proof file", ("format", "instance", "bound", "proof"))
+    require(data["format"] == FORMAT, f"format: this checker reads '{FORMAT}', not {shown(data['format'])}")
+    problem, bound = Problem(data["instance"]), integer(data["bound"], "bound", 1)
+    proof = table(data["proof"], "proof", ("kind",), ("by", "anchor", "steps"))
+    by = shown(proof.get("by"))
+    require(
+        proof["kind"] != "trusted", f"the bound {bound} rests on {by}, which nobody can check", CheckError
+    )
+    require(proof["kind"] == "windows", f"proof: unknown kind {shown(proof['kind'])}")
+    anchor = integer(proof.get("anchor"), "anchor", 0, problem.devices - 1)
+    with suppress(RefutedError):  # which is what the steps should lead to
+        Windows(problem, bound - 1, anchor).run(proof.get("steps"))
+        raise CheckError("the steps of the proof lead to no contradiction")
+    if schedule is None:
+        return f"verified: no schedule costs less than {bound}"
+    data = table(schedule, "schedule file", ("instance", "devices"), ("method", "cost", "bound"))
+    require(vars(Problem(data["instance"])) == vars(problem), "schedule: has another instance than the proof")
+    cost = cost_of(problem, data["devices"])
+    require(cost >= bound, f"the schedule costs {cost}, below the bound {bound}", CheckError)
+    gap = f"within {100 * (cost / bound - 1):.3f} % of optimal, as no schedule costs less than {bound}"
+    return f"verified: cost {cost} is {'optimal' if cost == bound else gap}"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the checker, print one line, and return the exit status."""
+    try:
+        require(1 <= len(arguments) <= 2, "usage: python check_proof.py proof.json [schedule.json]")
+        print(check(*map(read, arguments)))
+        return 0
+    except (CheckError, InputError, RecursionError) as error:
+        rejected = isinstance(error, CheckError)
+        print(f"{'not verified' if rejected else 'bad input'}: {error}", file=sys.stderr)
+        return 1 if rejected else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""Derive windows in the language of the checker, and record each step that narrows something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from .check_proof import FAR, Problem, RefutedError, Windows
+
+Step = list[Any]
+_DEEP = 200  # predecessors looked at: more than in the compiled rules, so that nothing of theirs is missed
+
+
+class Derivation(Windows):
+    """Windows that know how to visit an item: to apply every rule that narrows something, and to record it.
+
+    Parameters
+    ----------
+    problem
+        The instance as the checker reads it.
+    target
+        The cost T whose windows these are, in ticks.
+    anchor
+        The device whose frame starts at time 0.
+
+    Attributes
+    ----------
+    steps
+        The steps so far, in the form that the checker takes.
+    """
+
+    def __init__(self, problem: Problem, target: int, anchor: int) -> None:
+        self.steps: list[Step] = []
+        self.changed = False
+        super().__init__(problem, target, anchor)
+
+    def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
+        """Narrow a value as the checker does, and note that something changed."""
+        self.changed = self.changed or least > lower[at] or most < upper[at]
+        super().narrow(lower, upper, at, least, most)
+
+    def visit(self, i: int) -> None:
+        """Apply every rule about an item once.
+
+        Raises
+        ------
+        RefutedError
+            If no schedule lies in the windows. The last step is the one that shows it.
+        """
+        for step in self._candidates(i):
+            self.try_step(step)
+
+    def try_step(self, step: Step) -> bool:
+        """Apply a step, record it if it narrows something, and return whether it does."""
+        self.changed = False
+        try:
+            getattr(self, step[0])(*step[1:])
+        except RefutedError:
+            self.steps.append(step)
+            raise
+        if self.changed:
+            self.steps.append(step)
+        return self.changed
+
+    def suppose_and(self, a: int, b: int, refute: Callable[[], None]) -> None:
+        """Record the step `suppose` with the steps that a call records until a contradiction."""
+        outer, self.steps = self.steps, []
+        mark, self.depth = len(self.trail), self.depth + 1
+        with suppress(RefutedError):
+            self.precede(a, b)
+            refute()
+        for values, at, old in reversed(self.trail[mark:]):
+            values[at] = old
+        del self.trail[mark:]
+        self.depth -= 1
+        outer.append(["suppose", a, b, self.steps])
+        self.steps = outer
+        self.precede(b, a)
+
+    def _candidates(self, i: int) -> Iterator[Step]:
+        """Yield the steps about an item that may narrow something, in the sequence of the compiled rules."""
+        q = self.queue[i]
+        on = self.on[self.queues[q].device]
+        others = [r for r in on if r != q]
+        yield from self._chains(i, others)
+        for w in on:
+            if len(self.sources[w]) > 1:
+                yield from (["pool", i, w, r] for r in (w, *self.sources[w]) if r != q)
+        if self.queues[q].delta > 0:
+            yield from (["memory", i, r] for r in others if self.queues[r].delta)
+        for r in others:
+            yield from self._by_time(i, r)
+        yield from (["fill", i, r] for r in others)
+        yield ["arrive", i]
+        yield ["depart", i]
+        yield from self._busy_until(i)
+        yield from self._busy_from(i)
+        yield ["frame", i]
+
+    def _range(self, i: int, r: int) -> tuple[int, int]:
+        at = self.width * i + self.local[r]
+        return self.low[at], self.high[at]
+
+    def _chains(self, i: int, others: list[int]) -> Iterator[Step]:
+        for r in others:
+            low, high = self._range(i, r)
+            first = self.queues[r].first
+            for s in self.on[self.queues[r].device]:
+                if low > 0:
+                    count = self._range(first + low - 1, s)[0]
+                    if count > self._range(i, s)[0]:
+                        yield ["chain", self.queues[s].first + count - 1, first + low - 1, i]
+                if high < self.queues[r].count:
+                    rank = self._range(first + high, s)[1]
+                    if rank < self._range(i, s)[1]:
+                        yield ["chain", i, first + high, self.queues[s].first + rank]
+
+    def _by_time(self, i: int, r: int) -> Iterator[Step]:
+        queue, end = self.queues[r], self.early[i] + self.queues[self.queue[i]].time
+        low, high = self._range(i, r)
+        count = low
+        while count < high and end > self.late[queue.first + count]:
+            count += 1
+        if count > low:
+            yield ["order", queue.first + count - 1, i]
+        rank = high
+        while rank > count and self.early[queue.first + rank - 1] + queue.time > self.late[i]:
+            rank -= 1
+        if rank < high:
+            yield ["order", i, queue.first + rank]
+
+    def _busy_until(self, i: int) -> Iterator[Step]:
+        """Yield the step `preceded` with the set of predecessors that says most, if it says anything."""
+        on = [self.queues[r] for r in self.on[self.queues[self.queue[i]].device]]
+        ranks = [self._range(i, r)[0] for r in self.on[on[0].device]]
+        left = sum(queue.time * rank for queue, rank in zip(on, ranks, strict=True))
+        best, enough, bottom, work = None, self.early[i], FAR, 0
+        for _ in range(_DEEP):
+            starts = [(self.early[on[k].first + n - 1], k) for k, n in enumerate(ranks) if n]
+            if not starts or min(bottom, max(starts)[0]) + work + left <= enough:
+                break
+            start, k = max(starts)
+            ranks[k] -= 1
+            bottom, work, left = min(bottom, start), work + on[k].time, left - on[k].time
+            if bottom + work > enough:
+                best, enough = list(ranks), bottom + work
+        if best:
+            yield ["preceded", i, best]
+
+    def _busy_from(self, i: int) -> Iterator[Step]:
+        """Yield the step `followed` with the set of followers that says most, if it says anything."""
+        on = [self.queues[r] for r in self.on[self.queues[self.queue[i]].device]]
+        ranks = [self._range(i, r)[1] for r in self.on[on[0].device]]
+        left = sum(queue.time * (queue.count - rank) for queue, rank in zip(on, ranks, strict=True))
+        best, enough, top, work = None, self.late[i], -FAR, self.queues[self.queue[i]].time
+        for _ in range(_DEEP):
+            ends = [
+                (self.late[on[k].first + n] + on[k].time, k) for k, n in enumerate(ranks) if n < on[k].count
+            ]
+            if not ends or max(top, min(ends)[0]) - work - left >= enough:
+                break
+            end, k = min(ends)
+            ranks[k] += 1
+            top, work, left = max(top, end), work + on[k].time, left - on[k].time
+            if top - work < enough:
+                best, enough = list(ranks), top - work
+        if best:
+            yield ["followed", i, best]

@@ -1,0 +1,42 @@
+"""The command ``check``, and what ``solve`` and ``bound`` need to write certificates."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ..certificates import certify
+from ..certificates.check_proof import main as check_files
+from ..core.instance import Instance
+from ..core.result import Proof
+from .common import cli
+
+certificate_option = click.option(
+    "--certificate",
+    metavar="FILE",
+    help="Also search for a proof of the bound, for as long as the time limit, and write it to FILE.",
+)
+
+
+def write_certificate(
+    path: str, instance: Instance, bound: int, proof: Proof | None, time_limit: float
+) -> None:
+    """Search for a certificate, write it, and say on stderr if it only names whom to trust."""
+    certificate = certify(instance, bound, proof=proof, time_limit=time_limit)
+    certificate.save(path)
+    if certificate.trusted:
+        by = certificate.proof["by"]
+        print(f"tightpipe: {path} has no proof that can be checked: the bound rests on {by}", file=sys.stderr)
+
+
+@cli.command("check")
+@click.argument("proof")
+@click.argument("schedule", required=False)
+@click.pass_context
+def _check(context: click.Context, proof: str, schedule: str | None) -> None:
+    """Check the certificate in the file PROOF, and that the schedule in the file SCHEDULE meets its bound.
+
+    The checker is one file, `tightpipe/certificates/check_proof.py`, which runs without tightpipe as well.
+    """
+    context.exit(check_files([path for path in (proof, schedule) if path is not None]))
