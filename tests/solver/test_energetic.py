@@ -47,6 +47,7 @@ def test_nor_at_that_of_larger_ones(placement: str, costs: tuple[int, int, int, 
 
 
 def test_no_device_is_overloaded_at_the_optimum() -> None:
+    """Nor is a window of the optimum empty, which `overloads` asserts."""
     for line in known_optima():
         assert max(overloads(small_instance(line.seed), line.optimum)) <= 0, line
 
