@@ -277,7 +277,7 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
     process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "searching\n"
-    time.sleep(2)  # now CP-SAT runs
+    time.sleep(1)  # now CP-SAT runs
     process.send_signal(signal.SIGINT)
     line = "searching\n"
     while line == "searching\n":
