@@ -18,11 +18,11 @@ SLOW = (
             "exact",
             "slurm",
             "realistic",
+            "gallery",
             "published_tables",
-            "latex_table",
         )
     ),
     *("docs/test_documents.py", "solver/test_memory_limit.py", "core/test_files.py", "test_platforms.py"),
-    *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold", "neighbourhood")),
+    *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold")),
     "program/test_lowering.py",
 )

@@ -127,7 +127,7 @@ def test_a_solve_that_is_ended_at_any_time_writes_its_schedule_and_says_why(
     method: list[str], number: signal.Signals, reason: str, status: int, hard: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "schedule.json"
-    for while_it_searches, latest in ((False, 3.0), (True, 2.0)):
+    for while_it_searches, latest in ((False, 2.0), (True, 1.5)):
         process = start("solve", hard, "--method", *method, "--time-limit", "600", "-o", output, "--json")
         if while_it_searches:
             wait_for(process, "there")
@@ -165,7 +165,7 @@ def test_bounds_found_before_a_signal_are_told(
 ) -> None:
     process = start("bound", hard, "--time-limit", "600", "--json", tells=HAS_FORMULAS)
     wait_for(process, "there")
-    ended = end(process, number, 1.0)
+    ended = end(process, number, 0.5)
     assert ended.status == status, ended.stderr
     told = json.loads(ended.stdout)
     assert told["reason"] == reason
@@ -338,7 +338,7 @@ def test_a_terminated_solve_is_no_row(number: signal.Signals, hard: Path, tmp_pa
     process = start("compare", hard, "--methods", "cpsat", "--time-limit", "300", "-o", table)
     wait_until(lambda: bool(solve_processes(process.pid)))
     (child,) = solve_processes(process.pid)
-    wait_until(lambda: child.cpu_times().user > 2)  # it solves
+    wait_until(lambda: child.cpu_times().user > 1.5)  # it solves
     child.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""``gallery --only``: the families that are named, in their sequence, and no others."""
+"""The gallery of all families, and ``gallery --only``: those that are named, in their sequence, and no others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 from command_line import call
 from packages import SERIAL, installed
 
-from tightpipe import NoScheduleError
+from tightpipe import NoScheduleError, Schedule, validate
+from tightpipe.core.engine_version import engine_version
 from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.experiments import gallery as module
-from tightpipe.experiments.gallery import DEVICES, gallery
+from tightpipe.experiments.gallery import DEVICES, draw_gallery, gallery
+from tightpipe.heuristics import HEURISTICS
 
 
 def test_the_named_families_are_drawn_in_their_sequence(tmp_path: Path) -> None:
@@ -24,10 +26,34 @@ def test_the_named_families_are_drawn_in_their_sequence(tmp_path: Path) -> None:
     assert "<!-- gpipe -->" not in svg
 
 
-def test_blocks_are_drawn_at_two_limits_and_are_no_copies_of_published_ones() -> None:
-    drawn = dict(gallery(["block", "v-min"]))
-    assert list(drawn) == ["block, 1p of memory", "block, 1.25p of memory", "v-min"]
-    least, more, published = drawn.values()
+@pytest.fixture(scope="module")
+def drawn() -> list[tuple[str, Schedule]]:
+    return gallery()
+
+
+def test_the_gallery_draws_every_family_valid(drawn: list[tuple[str, Schedule]]) -> None:
+    assert {label.split(",")[0] for label, _ in drawn} == {*HEURISTICS, "block"}
+    assert all(validate(schedule.instance, schedule) == [] for _, schedule in drawn)
+    assert {schedule.order.devices for _, schedule in drawn} == {4}
+
+
+def test_the_gallery_is_drawn(
+    drawn: list[tuple[str, Schedule]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "gallery", lambda _: drawn)
+    draw_gallery(tmp_path / "gallery.svg")
+    svg = (tmp_path / "gallery.svg").read_text()
+    assert svg.count("bubble rate") == len(drawn)
+    assert f"<!-- tightpipe {engine_version()} -->" in svg
+
+
+def test_blocks_are_drawn_at_two_limits_and_are_no_copies_of_published_ones(
+    drawn: list[tuple[str, Schedule]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_EFFORT", 0.1)
+    labels = [label for label, _ in gallery(["block", "v-min"])]
+    assert labels == ["block, 1p of memory", "block, 1.25p of memory", "v-min"]
+    least, more, published = (dict(drawn)[label] for label in labels)
     assert cost(more) < cost(least) == cost(published)
     assert least.order != published.order
     for factor, schedule in ((1, least), (1.25, more)):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import call
-from experiments.sweeps import TIGHTPIPE
+from latex_tables import cells_of
 
 from tightpipe.experiments.latex_table import LatexTable, latex, write_latex
 from tightpipe.experiments.study.summary import write_summary
@@ -22,12 +21,6 @@ TABLE = LatexTable(
     1,
     "100% of $x_i^2$ ~ {\\sum} #1 & more",
 )
-
-
-def cells_of(text: str) -> list[list[str]]:
-    """Head and rows, which are the lines that end in two backslashes."""
-    lines = [line for line in text.splitlines() if line.endswith(" \\\\")]
-    return [re.split(r" (?<!\\)& ", line.removesuffix(" \\\\")) for line in lines]
 
 
 def test_a_table_has_the_parts_that_a_paper_needs() -> None:
@@ -88,19 +81,6 @@ def test_the_bound_of_a_comparison_is_that_of_the_first_placement(tmp_path: Path
     assert cells_of((tmp_path / "t.tex").read_text())[1][-2:] == ["0.0000", "17.65\\%"]
 
 
-def test_table_writes_latex(tmp_path: Path) -> None:
-    done = call("table", "8", "-o", "t.csv", "--latex", "t.tex", "--json", cwd=tmp_path)
-    assert done.returncode == 0
-    head, *rows = cells_of((tmp_path / "t.tex").read_text())
-    assert head[:4] == ["model", "p", "n", "1F1B"]
-    assert len(rows) == 9
-    for row in rows:
-        rates = [float(re.search(r"0\.\d{4}", cell)[0]) for cell in row[3:]]  # type: ignore[index]
-        bold = [rate for rate, cell in zip(rates, row[3:], strict=True) if cell.startswith("\\textbf{")]
-        assert bold == [min(rates)]
-        assert re.fullmatch(r"0\.\d{4} \(\+0\.\d{4}\)", row[head.index("1F1B-I")])
-
-
 def test_sweeps_write_latex(tmp_path: Path, swept: dict[str, str]) -> None:
     rows = [row_from_text({**swept, **change}) for change in (
         {"method": "greedy-v", "bubble_rate": "0.25", "cost": "120"},
@@ -138,12 +118,3 @@ def test_what_cannot_be_written_is_refused_at_once(
     done = call(*command.split(), *words.split(), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, f"tightpipe: {message}\n")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_latex_on_standard_output_stands_alone(tmp_path: Path) -> None:
-    words = [TIGHTPIPE, "table", "5", "-o", "t.csv", "--latex", "-"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stdout.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
-    assert done.stdout.endswith("\\end{table}\n")
-    assert "cells agree" in done.stderr

@@ -1,18 +1,19 @@
-"""Tables 5 and 8 of the zero-bubble paper, and the gallery."""
+"""Tables 5 and 8 of the zero-bubble paper."""
 
 from __future__ import annotations
 
 import csv
+import re
+import sys
 from pathlib import Path
 
 import pytest
+from command_line import call
+from latex_tables import cells_of
 
-from tightpipe import Schedule, validate
+from tightpipe.cli import comparing, main
 from tightpipe.core.engine_version import engine_version
-from tightpipe.experiments import gallery as module
-from tightpipe.experiments.gallery import draw_gallery, gallery
 from tightpipe.experiments.published_tables import Cell, table_cells, to_csv, wide
-from tightpipe.heuristics import HEURISTICS
 
 
 @pytest.fixture(scope="module", params=[5, 8])
@@ -42,22 +43,40 @@ def test_csv_and_wide_form_hold_the_same_numbers(cells: list[Cell]) -> None:
     assert body[0][3].split() == [f"{cells[0].published:.4f}", f"{cells[0].ours:.4f}", "+0.0000"]
 
 
-@pytest.fixture(scope="module")
-def drawn() -> list[tuple[str, Schedule]]:
-    return gallery()
+@pytest.fixture
+def command(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of the command for the table, whose cells it does not compute again."""
+    monkeypatch.setattr(comparing, "table_cells", {cells[0].table: cells}.__getitem__)
+    return ["table", str(cells[0].table), "-o", "t.csv"]
 
 
-def test_the_gallery_draws_every_family_valid(drawn: list[tuple[str, Schedule]]) -> None:
-    assert {label.split(",")[0] for label, _ in drawn} == {*HEURISTICS, "block"}
-    assert all(validate(schedule.instance, schedule) == [] for _, schedule in drawn)
-    assert {schedule.order.devices for _, schedule in drawn} == {4}
+@pytest.mark.parametrize("cells", [8], indirect=True)
+def test_table_writes_latex(command: list[str], tmp_path: Path) -> None:
+    done = call(*command, "--latex", "t.tex", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    head, *rows = cells_of((tmp_path / "t.tex").read_text())
+    assert head[:4] == ["model", "p", "n", "1F1B"]
+    assert len(rows) == 9
+    for row in rows:
+        rates = [float(re.search(r"0\.\d{4}", cell)[0]) for cell in row[3:]]  # type: ignore[index]
+        bold = [rate for rate, cell in zip(rates, row[3:], strict=True) if cell.startswith("\\textbf{")]
+        assert bold == [min(rates)]
+        assert re.fullmatch(r"0\.\d{4} \(\+0\.\d{4}\)", row[head.index("1F1B-I")])
 
 
-def test_the_gallery_is_drawn(
-    drawn: list[tuple[str, Schedule]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cells", [5], indirect=True)
+def test_latex_on_standard_output_stands_alone(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(module, "gallery", lambda _: drawn)
-    draw_gallery(tmp_path / "gallery.svg")
-    svg = (tmp_path / "gallery.svg").read_text()
-    assert svg.count("bubble rate") == len(drawn)
-    assert f"<!-- tightpipe {engine_version()} -->" in svg
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tightpipe", *command, "--latex", "-"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    said = capfd.readouterr()
+    assert said.out.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
+    assert said.out.endswith("\\end{table}\n")
+    assert "cells agree" in said.err

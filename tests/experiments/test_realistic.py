@@ -47,7 +47,7 @@ def test_limits_stay_where_the_smallest_would_not_hold_an_activation_of_every_st
 
 def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
     table = Table(tmp_path / "rows.csv", REALISTIC_FORM)
-    tasks = plan_realistic(["recompute-4x12-tight"], Allowance(time_limit=1, workers=1))
+    tasks = plan_realistic(["recompute-4x12-tight"], Allowance(time_limit=0.5, workers=1))
     assert fill_table(table, tasks[:1], 300) == []
     assert [row["method"] for row in table.rows()] == [METHODS[0]]
     left = table.missing(tasks)

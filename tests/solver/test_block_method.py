@@ -28,24 +28,28 @@ def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> s
     return alone(budget, incumbent, partial(block_turns, instance, incumbent, 1.0))
 
 
-@pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_search, "_ROUNDS", 1)
+def found_in_one_round() -> Incumbent:
+    """What one thread finds where memory is scarce, without a deadline."""
+    found = incumbent_of(SCARCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_search, "_ROUNDS", 1)
+        assert search_blocks(SCARCE, UNLIMITED, found) == ""
+    return found
 
 
-def test_blocks_beat_every_heuristic_where_memory_is_scarce(brief: None) -> None:
-    incumbent = incumbent_of(SCARCE)
-    assert search_blocks(SCARCE, UNLIMITED, incumbent) == ""
+@pytest.fixture(scope="module")
+def incumbent() -> Incumbent:
+    return found_in_one_round()
+
+
+def test_blocks_beat_every_heuristic_where_memory_is_scarce(incumbent: Incumbent) -> None:
     heuristics = (solve(SCARCE, name).cost for name in ("list", "v-min", "v-half", "greedy-v"))
     assert cost(incumbent.schedule) < min(value for value in heuristics if value is not None)
     assert validate(SCARCE, incumbent.schedule) == []
 
 
-def test_without_a_deadline_one_thread_always_finds_the_same(brief: None) -> None:
-    first, second = incumbent_of(SCARCE), incumbent_of(SCARCE)
-    for incumbent in (first, second):
-        search_blocks(SCARCE, UNLIMITED, incumbent)
-    assert first.schedule == second.schedule
+def test_without_a_deadline_one_thread_always_finds_the_same(incumbent: Incumbent) -> None:
+    assert incumbent.schedule == found_in_one_round().schedule
 
 
 @settings(max_examples=15, deadline=None)

@@ -41,12 +41,13 @@ def test_no_device_is_overloaded_at_the_cost_of_a_schedule(instance: Instance, s
 @pytest.mark.parametrize("placement", ["linear", "v", "loop", "wave", "bidirectional"])
 def test_nor_at_that_of_larger_ones(placement: str, costs: tuple[int, int, int, int]) -> None:
     for limit in (14, 16, 20, 30, 200):
-        instance = uniform(6, 24, costs[:3], comm=costs[3], placement=placement, memory=plain_memory(limit))
+        instance = uniform(6, 16, costs[:3], comm=costs[3], placement=placement, memory=plain_memory(limit))
         for schedule in schedules_of(instance, limit):
             assert max(overloads(instance, cost(schedule))) <= 0
 
 
 def test_no_device_is_overloaded_at_the_optimum() -> None:
+    """Nor is a window of the optimum empty, which `overloads` asserts."""
     for line in known_optima():
         assert max(overloads(small_instance(line.seed), line.optimum)) <= 0, line
 

@@ -154,7 +154,7 @@ def test_pairs_are_made_where_they_pay_alone() -> None:
     instance = instance_from_dict(PAIRS_THAT_SELDOM_PAY)
     assert cost(optimal_schedule(instance)) == 102
     assert instance.work(0) == 4 * (1 + 2 + 10 + 20) - 4 * (10 + 20 - 20)
-    result = solve(instance, "best", time_limit=5, workers=1)
+    result = solve(instance, "best", time_limit=2, workers=1)
     assert result.bound <= 102
     assert result.status is not Status.OPTIMAL or result.cost == 102
 

@@ -122,7 +122,7 @@ def test_a_backend_is_stopped_in_mid_solve(monkeypatch: Any, backend: Any, above
 
 
 def test_best_goes_on_without_the_solver_and_says_why() -> None:
-    result = solve_best(HARD, _below(4))
+    result = solve_best(HARD, _below(2))
     _keeps_its_schedule(result)
     assert result.reason.endswith(" GB was hit")
 

@@ -23,7 +23,7 @@ from tightpipe.solver.side_by_side import Side, Turns
 from tightpipe.solving import bounds
 from tightpipe.solving.starts import warm_starts
 
-EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+EASY = v_instance(2, 3, (10, 12, 8, 1), plain_memory(8))
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 
 
