@@ -109,8 +109,8 @@ def test_imports_point_to_lower_floors() -> None:
     assert upwards == UPWARDS
 
 
-NO_PART_OF_AN_ANSWER = {"terminal", "exercise", "drawing"}
-"""Rooms that a solve uses to show progress, to compile ahead, and to draw; none decides what it finds."""
+NO_PART_OF_AN_ANSWER = {"terminal", "exercise", "drawing", "certificates"}
+"""Rooms for progress, compiling ahead, pictures and proofs of results; none decides what a solve finds."""
 
 
 def test_the_engine_is_all_that_a_solve_rests_on() -> None:

@@ -16,8 +16,9 @@ from ..core.result import Proof
 from ..solver.bounds.formulas import two_times
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
+from .derivation import Step
 from .overloads import overload_step
-from .refuting import Refuter, Step, UnprovenError
+from .refuting import Refuter, UnprovenError
 from .trimming import trimmed
 
 _SECONDS = 60.0
@@ -112,11 +113,24 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
 
 def _two_walks(problem: Problem, target: int, anchor: int, worker: int) -> list[Step] | None:
     """Return the proof of the two times: the first and the last microbatch's path, and the worker's work."""
-    steps: list[Step] = [["walk", 0], ["walk", problem.per_route - 1]]
+    steps: list[Step] = []
     try:
         windows = Windows(problem, target, anchor)
+        steps += [*_last_weights(windows), ["walk", 0], ["walk", problem.per_route - 1]]
         windows.run(steps)
     except RefutedError:
         return steps
     last = overload_step(windows, worker)
     return None if last is None else [*steps, last]
+
+
+def _last_weights(windows: Windows) -> list[Step]:
+    """Return the steps that say: a W follows the last B of a queue, also where W's share a queue."""
+    steps: list[Step] = []
+    for w, queue in enumerate(windows.queues):
+        ranks = [0] * len(windows.on[queue.device])
+        ranks[windows.local[w]] = queue.count
+        for b in windows.sources[w] if len(queue.members) > 1 else ():
+            last = windows.queues[b].end - 1
+            steps += [["pool", queue.end - 1, w, b], ["followed", last, ranks]]
+    return steps

@@ -35,7 +35,7 @@ def write_certificate(
 @click.argument("schedule", required=False)
 @click.pass_context
 def _check(context: click.Context, proof: str, schedule: str | None) -> None:
-    """Check the certificate in the file PROOF, and that the schedule in the file SCHEDULE meets its bound.
+    """Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.
 
     The checker is one file, `tightpipe/certificates/check_proof.py`, which runs without tightpipe as well.
     """

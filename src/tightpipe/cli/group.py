@@ -25,7 +25,7 @@ COMMANDS = {
     "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
     "check": (
         "certifying",
-        "Check the certificate in the file PROOF, and that the schedule in the file SCHEDULE meets its bound.",
+        "Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.",
     ),
     "compare": (
         "comparing",

@@ -1,0 +1,36 @@
+"""Certificates of small instances whose optimum is known, as the content of their files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from small_instances import known_optima, small_instance
+
+from tightpipe import Instance, certify
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An instance, its least cost, and the content of a certificate's file that proves it."""
+
+    instance: Instance
+    optimum: int
+    content: dict[str, Any]
+
+
+def content_of(instance: Instance, bound: int) -> dict[str, Any]:
+    """Return the content of a certificate's file as the checker reads it, after a check that it has a proof."""
+    certificate = certify(instance, bound, time_limit=60)
+    assert not certificate.trusted
+    return dict(json.loads(json.dumps(certificate.to_dict())))
+
+
+@cache
+def proven_optima() -> tuple[Proven, ...]:
+    """Return every 60th known optimum with its proof, but for those that busy links explain."""
+    instances = [(small_instance(known.seed), known.optimum) for known in known_optima()[::60]]
+    free = [(i, optimum) for i, optimum in instances if not i.costs.link_occupancy]
+    return tuple(Proven(i, optimum, content_of(i, optimum)) for i, optimum in free)

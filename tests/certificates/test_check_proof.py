@@ -1,0 +1,326 @@
+"""The checker: what it verifies, and that no changed or broken proof of something false passes."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gzip
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates.proofs import Proven, content_of, proven_optima
+from core.test_validate import BREAKS
+from schedules import schedules_of
+from small_instances import small_instance
+
+from tightpipe import Instance, Memory, Schedule, certify, solve, validate
+from tightpipe.certificates import check_proof
+from tightpipe.certificates.check_proof import CheckError, InputError, Problem, check, cost_of
+from tightpipe.core.errors import InputError as OurInputError
+from tightpipe.core.instance_file import instance_from_dict, instance_to_dict
+from tightpipe.core.metrics import cost
+from tightpipe.core.schedule_file import save_schedule, schedule_from_dict, schedule_to_dict
+from tightpipe.settings import load_settings
+
+CHECKER = Path(check_proof.__file__)
+MUTATIONS = 2000
+
+
+def test_it_is_one_short_file_without_imports_of_ours() -> None:
+    text = CHECKER.read_text()
+    imported = {
+        name
+        for node in ast.walk(ast.parse(text))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or "."]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported <= sys.stdlib_module_names
+    assert len(text.splitlines()) <= 600
+
+
+def test_it_runs_alone_in_an_empty_folder(tmp_path: Path) -> None:
+    instance = load_settings()["6.2B-16x48"].instance()
+    result = solve(instance, "greedy-v")
+    certificate, schedule = result.certificate(), result.schedule
+    assert certificate is not None
+    assert schedule is not None
+    certificate.save(tmp_path / "proof.json.gz")
+    certificate.save(tmp_path / "proof.json")
+    save_schedule(schedule, tmp_path / "schedule.json")
+    (tmp_path / "check.py").write_bytes(CHECKER.read_bytes())
+    for proof in ("proof.json", "proof.json.gz"):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "check.py", proof, "schedule.json"],
+            cwd=tmp_path, env={}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "verified: cost 3969197 is optimal\n"
+    assert (tmp_path / "proof.json").stat().st_size < 2000
+
+
+def test_it_verifies_optima_and_nothing_larger() -> None:
+    for proven in proven_optima():
+        assert check(proven.content) == f"verified: no schedule costs less than {proven.optimum}"
+        with pytest.raises(CheckError):
+            check({**proven.content, "bound": proven.optimum + 1})
+
+
+def cheapest(instance: Instance) -> int:
+    """The least cost among some valid schedules: no bound is larger."""
+    return min(cost(schedule) for schedule in schedules_of(instance, 0))
+
+
+def mutated(content: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """A copy in which a number, a name or a step of the proof, or a number of the instance, has changed."""
+    changed = copy.deepcopy(content)
+    steps = changed["proof"]["steps"]
+    if steps and rng.random() < 0.3:
+        _move_steps(steps, rng)
+    else:
+        place, key = rng.choice([*_numbers(changed)])
+        old = place[key]
+        place[key] = rng.choice((old + 1, old - 1, old + rng.randint(-9, 9), 2 * old, 0, -old))
+    if rng.random() < 0.5:
+        changed["bound"] += rng.choice((1, 1, 2, 5))
+    return changed
+
+
+def _move_steps(steps: list[Any], rng: random.Random) -> None:
+    a, b = rng.randrange(len(steps)), rng.randrange(len(steps))
+    change = rng.choice(("drop", "swap", "repeat", "rename"))
+    if change == "drop":
+        del steps[a]
+    elif change == "swap":
+        steps[a], steps[b] = steps[b], steps[a]
+    elif change == "repeat":
+        steps.insert(b, steps[a])
+    else:
+        steps[a][0] = rng.choice(list(check_proof.RULES))
+
+
+def _numbers(part: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield where integers stand: a container and a key."""
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield part, key
+        elif isinstance(value, dict | list):
+            yield from _numbers(value)
+
+
+def test_no_mutation_proves_something_false() -> None:
+    rng, outcomes = random.Random(7), {"accepted": 0, "rejected": 0, "bad input": 0}
+    proofs = [proven for proven in proven_optima() if proven.content["proof"]["steps"]]
+    for _ in range(MUTATIONS):
+        proven = rng.choice(proofs)
+        changed = mutated(proven.content, rng)
+        try:
+            check(changed)
+        except CheckError:
+            outcomes["rejected"] += 1
+        except InputError:
+            outcomes["bad input"] += 1
+        else:
+            outcomes["accepted"] += 1
+            assert changed["bound"] <= least_known(proven, changed)
+    assert min(outcomes.values()) > 50  # each kind of answer was put to the test
+
+
+def least_known(proven: Proven, changed: dict[str, Any]) -> int:
+    """The optimum if the instance is the same, else the cost of the cheapest schedule at hand."""
+    if changed["instance"] == proven.content["instance"]:
+        return proven.optimum
+    try:
+        return cheapest(instance_from_dict(changed["instance"]))
+    except OurInputError:  # there is no schedule, as no activation fits into the memory
+        return sys.maxsize
+
+
+SMALL = Instance.uniform(
+    devices=2, microbatches=4, forward=10, backward=12, weight=8, comm=1, memory=Memory(2, -1, -1, 8)
+)
+OPTIMUM = 246
+
+
+def argued(*steps: Any, bound: int = OPTIMUM, instance: Instance = SMALL, **proof: Any) -> dict[str, Any]:
+    """A certificate of the small instance with these steps."""
+    return {
+        "format": check_proof.FORMAT,
+        "instance": instance_to_dict(instance),
+        "bound": bound,
+        "proof": {"kind": "windows", "anchor": 0, "steps": list(steps), **proof},
+    }
+
+
+def test_the_small_instance_costs_that() -> None:
+    assert solve(SMALL, "cpsat", workers=1).cost == OPTIMUM
+    assert check(content_of(SMALL, OPTIMUM)) == f"verified: no schedule costs less than {OPTIMUM}"
+
+
+NONE, ALL = [[0, 4, 0, 4]] * 4 + [[0, 8, 0, 8]], [[4, 4, 4, 4]] * 4 + [[8, 8, 8, 8]]
+BROKEN = {
+    "no steps at all": [],
+    "steps that contradict nothing": [["walk", 0], ["walk", 3]],
+    "an order that time does not force": [["order", 0, 9]],
+    "an order that runs the wrong way": [["order", 9, 0], ["order", 0, 9]],
+    "a chain through an order that is not known": [["chain", 4, 0, 9]],
+    "a supposition that contradicts nothing": [["suppose", 0, 4, []]],
+    "two suppositions that contradict nothing": [["suppose", 0, 5, []], ["suppose", 5, 0, []]],
+    "predecessors that are not known": [["preceded", 0, [0, 0, 0, 0, 0]]],
+    "followers that are not known": [["followed", 3, [0, 0, 0, 0, 0]]],
+    "all work before the beginning": [["overload", 1, -9, NONE, -8, ALL]],
+    "all work in no time": [["overload", 1, 0, NONE, 0, ALL]],
+    "two times in the wrong sequence": [["overload", 0, 900, ALL, -900, NONE]],
+    "time enough": [["overload", 0, -900, NONE, 900, ALL]],
+}
+
+
+@pytest.mark.parametrize("steps", BROKEN.values(), ids=BROKEN.keys())
+def test_a_true_bound_with_a_broken_argument_is_rejected(steps: list[Any]) -> None:
+    with pytest.raises(CheckError):
+        check(argued(*steps))
+
+
+def test_most_steps_of_a_trimmed_proof_are_needed() -> None:
+    """The others do work that some later step would do as well."""
+    steps, spare = content_of(SMALL, OPTIMUM)["proof"]["steps"], 0
+    for k in range(len(steps)):
+        try:
+            check(argued(*steps[:k], *steps[k + 1 :]))
+            spare += 1
+        except CheckError:
+            pass
+    assert spare < len(steps) // 2
+
+
+def test_whom_to_trust_is_no_proof() -> None:
+    with pytest.raises(CheckError, match="246 rests on 'cp-sat', which has no proof here"):
+        check(argued(kind="trusted", by="cp-sat"))
+
+
+def test_operations_that_overlap_are_refused() -> None:
+    paired = Instance.uniform(devices=2, microbatches=4, forward=9, backward=9, weight=9, overlapped=20)
+    assert certify(paired, 300, time_limit=1).trusted
+    with pytest.raises(CheckError, match="operations that overlap"):
+        check(argued(["walk", 0], bound=300, instance=paired))
+
+
+WRONG = {
+    "bound": (lambda d: d.update(bound="246"), "bound: must be an integer from 1 to .*, is '246'"),
+    "format": (lambda d: d.update(format="tightpipe-proof-2"), "format: this checker reads"),
+    "kind": (lambda d: d["proof"].update(kind="magic"), "proof: unknown kind 'magic'"),
+    "key": (lambda d: d.update(more=1), "proof file: unknown or missing keys"),
+    "missing": (lambda d: d.pop("instance"), "proof file: unknown or missing keys"),
+    "rule": (lambda d: d["proof"]["steps"].insert(0, ["jump", 1]), "steps: unknown step"),
+    "item": (lambda d: d["proof"]["steps"].insert(0, ["arrive", 10**9]), "steps: .* from 0 to 47"),
+    "text": (lambda d: d["proof"]["steps"].insert(0, ["arrive", "3"]), "steps: .* is '3'"),
+    "true": (lambda d: d["proof"]["steps"].insert(0, ["arrive", True]), "steps: .* is True"),
+    "arguments": (lambda d: d["proof"]["steps"].insert(0, ["arrive"]), "steps: .* must have 1 arguments"),
+    "steps": (lambda d: d["proof"].update(steps=7), "steps: must be a list"),
+    "counts": (lambda d: d["proof"]["steps"].insert(0, ["overload", 0, 0, [], 1, []]), "counts: one row"),
+    "inner": (lambda d: d["proof"]["steps"].insert(0, ["suppose", 0, 4, 3]), "steps: must be a list"),
+    "anchor": (lambda d: d["proof"].update(anchor=2), "anchor: must be an integer from 0 to 1, is 2"),
+    "instance": (lambda d: d["instance"].update(devices=0), "devices: must be an integer from 1 to 1024"),
+    "huge": (lambda d: d["instance"].update(microbatches=10**6), "instance: more than 1000000 operations"),
+    "comm": (lambda d: d["instance"].update(comm={}), "comm: must be an integer"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG.keys())
+def test_bad_input_is_one_line(change: Any, message: str) -> None:
+    content = copy.deepcopy(content_of(SMALL, OPTIMUM))
+    change(content)
+    with pytest.raises(InputError, match=message):
+        check(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[1, 2", b"\xff\xfe", b"[" * 100_000, b"{}", b"[]", b"null", gzip.compress(b"{")[:-4]],
+)
+def test_files_that_are_none(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / ("proof.json.gz" if content[:2] == b"\x1f\x8b" else "proof.json")
+    path.write_bytes(content)
+    assert check_proof.main([str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_large_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_proof, "MOST_BYTES", 1000)
+    path = tmp_path / "proof.json.gz"
+    path.write_bytes(gzip.compress(b" " * 10**7))
+    with pytest.raises(InputError, match="more than 1000 bytes"):
+        check_proof.read(str(path))
+
+
+def entries(schedule: Schedule) -> Any:
+    return json.loads(json.dumps(schedule_to_dict(schedule)["devices"]))
+
+
+def accepts(instance: Instance, devices: Any) -> int | None:
+    """The cost that the checker finds, None if it rejects the schedule."""
+    try:
+        return cost_of(Problem(instance_to_dict(instance)), devices)
+    except CheckError:
+        return None
+
+
+@pytest.mark.parametrize("rule", BREAKS)
+def test_it_rejects_what_breaks_a_rule(rule: str) -> None:
+    schedule = BREAKS[rule]()
+    devices, slots = [], iter(zip(schedule.start.tolist(), schedule.end.tolist(), strict=True))
+    for device in schedule.order.to_slots():
+        times = [[next(slots) for _ in slot] for slot in device]
+        devices.append(
+            [["+".join(map(str, slot)), *time[0]] for slot, time in zip(device, times, strict=True)]
+        )
+    if rule == "overlap":  # a file cannot say that two operations which run together have different times
+        devices = [[["F0.0+F0.1", 0, 8], ["BW0.0", 8, 16], ["BW0.1", 16, 24]]]
+    if rule == "not_before_zero":
+        with pytest.raises(InputError, match="start: must be an integer from 0"):
+            accepts(schedule.instance, devices)
+    else:
+        assert accepts(schedule.instance, devices) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_agrees_with_the_validator(seed: int) -> None:
+    """On valid schedules, and on the same with one operation shifted."""
+    instance, rng, faults = small_instance(seed), random.Random(seed), 0
+    for schedule in schedules_of(instance, seed):
+        assert accepts(instance, entries(schedule)) == cost(schedule)
+        for _ in range(5):
+            start, end, row = schedule.start.copy(), schedule.end.copy(), rng.randrange(len(schedule.order))
+            by = rng.choice((-3, -2, -1, 1, 2, 3))
+            start[row], end[row] = start[row] + by, end[row] + by
+            data = schedule_to_dict(Schedule(instance, schedule.order, start, end))
+            if start.min() >= 0:
+                wrong = bool(validate(instance, schedule_from_dict(data).schedule))
+                assert (accepts(instance, data["devices"]) is None) == wrong
+                faults += wrong
+    assert faults > 0
+
+
+def test_a_schedule_of_another_instance_is_refused() -> None:
+    other = solve(small_instance(3), "list").schedule
+    assert other is not None
+    with pytest.raises(InputError, match="schedule: has another instance than the proof"):
+        check(content_of(SMALL, OPTIMUM), schedule_to_dict(other))
+
+
+def test_a_schedule_above_the_bound_has_a_gap() -> None:
+    schedule = solve(SMALL, "1f1b-v").schedule
+    assert schedule is not None
+    said = check(content_of(SMALL, OPTIMUM), schedule_to_dict(schedule))
+    assert said.startswith(f"verified: cost {cost(schedule)} is within ")
+    assert said.endswith(f"% of optimal, as no schedule costs less than {OPTIMUM}")
