@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 from cases import uniform
 from exact_cases import v_instance
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, NoScheduleError, retime, validate
+from tightpipe import Instance, Memory, NoScheduleError, OpKind, Schedule, retime, validate
 from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.v_beat import Times, early_devices, meets_bound, v_beat_order
@@ -74,6 +77,60 @@ def test_the_theorem(p: int, more: int, times: Times) -> None:
     instance = at_2p(p, n, times)
     assert beat_cost(instance) == formula(p, n, times) == two_times_bound(instance).value
     assert peak_memory(retime(instance, v_beat_order(instance))).max() <= 2000 * p
+
+
+def forward_and_backward_starts(p: int, n: int, d: int, k: int, times: Times) -> Iterator[int]:
+    """The start times of the F's and B's of device d in their sequence, as the page gives them."""
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    below, h, trip = p - 1 - d, f + b + w, f + b + 2 * c
+    g = max(b + c, f - c)
+    slack, lag = max(0, h - g - f - c), max(0, g + f + c - h)
+    for number in range(2 * p):
+        yield d * (f + c) + number * f + (2 * below * c if number > 2 * below else 0)
+    first = 2 * p * f + 2 * (p - 1) * c + d * g
+    last_end = 2 * p * f + (p - 1) * (2 * c + g) + 2 * (n - p) * h
+    for beat in range(2 * (n - p) - below):
+        yield first + beat * h + min(beat, below) * lag
+        yield first + (beat + 1) * h + min(beat + 1, below) * lag - f
+
+    def upper_end(m: int) -> int:
+        """The end of the F of microbatch n - 1 - m at the upper stage."""
+        return last_end + below * (f + c) + min(m, below) * slack - 2 * h * m
+
+    for m in range(below - 1, -1, -1):
+        yield upper_end(m + 1)
+        yield upper_end(m) - h
+        yield upper_end(m) - f
+    for q in range(d):
+        yield upper_end(0) + q * trip
+        yield upper_end(0) + q * trip + b
+    last_upper = upper_end(0) + d * trip
+    yield last_upper
+    for m in range(below, -1, -1):
+        delay = min(w, max(0, w - (p - k - m) * (b + 2 * c - w))) if d < k else 0
+        yield last_upper + b + 2 * (below - m) * (b + c) + delay
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 14), promising_times())
+def test_the_start_times_of_the_proof(p: int, more: int, times: Times) -> None:
+    n = 2 * p + more
+    assume(meets_bound(p, n, times))
+    instance = at_2p(p, n, times)
+    order = v_beat_order(instance)
+    start = np.zeros(len(order), np.int64)
+    durations = (times.forward, times.backward, times.weight)
+    for d in range(p):
+        given_starts = forward_and_backward_starts(p, n, d, early_devices(p, times), times)
+        free = 0
+        for row in range(order.offsets[d], order.offsets[d + 1]):
+            kind = OpKind(order.operations[row, 0])
+            start[row] = free if kind is OpKind.W else next(given_starts)
+            free = start[row] + durations[kind]
+        assert next(given_starts, None) is None
+    schedule = Schedule(instance, order, start, start + np.array(durations)[order.operations[:, 0]])
+    assert validate(instance, schedule) == []
+    assert cost(schedule) == formula(p, n, times)
 
 
 @pytest.mark.parametrize("name", PROVEN)
