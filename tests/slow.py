@@ -20,6 +20,7 @@ SLOW = (
             "realistic",
             "published_tables",
             "latex_table",
+            "theorem_study",
         )
     ),
     *("docs/test_documents.py", "solver/test_memory_limit.py", "core/test_files.py", "test_platforms.py"),
