@@ -18,19 +18,18 @@ from itertools import product
 from pathlib import Path
 
 import ortools
+from growing_table import lines_of, open_table
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
-from tightpipe.cli.common import say_other_engines
 from tightpipe.core.budget import Budget
 from tightpipe.core.engine_version import engine_version
-from tightpipe.core.files import read_text, write_text
+from tightpipe.core.files import write_text
 from tightpipe.core.metrics import cost
 from tightpipe.drawing.engine_note import engine_of
 from tightpipe.drawing.output import draw_to
 from tightpipe.drawing.style import WIDTH, paper_style
-from tightpipe.experiments.one_engine import of_one_engine
 from tightpipe.settings.table import load_settings
 from tightpipe.solver.block import Block, Shape, repeated
 from tightpipe.solver.periods import search_period, steady_block
@@ -161,18 +160,6 @@ def _draw_panel(panel: Axes, rows: list[dict[str, str]]) -> None:
         panel.plot([x for x, _ in points], [y for _, y in points], ls="--", marker=".", label=name)
 
 
-def open_table(path: Path) -> None:
-    """Let the file exist, with its header and without lines of other engines, which a backup keeps."""
-    if not path.exists():
-        write_text(path, ",".join(COLUMNS) + "\n")
-    content, backup = read_text(path), path.with_name(f"{path.name}.bak")
-    kept, others = of_one_engine(content, engine_version())
-    if others:
-        write_text(backup, content)
-        write_text(path, kept)
-    say_other_engines(others, backup)
-
-
 def main() -> None:
     """Measure what the file lacks, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -180,9 +167,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="searches that race")
     arguments = parser.parse_args()
     path = RESULTS / "periods.csv"
-    open_table(path)
-    with path.open() as file:
-        done = {(row["devices"], row["memory"]) for row in csv.DictReader(file)}
+    open_table(path, COLUMNS)
+    done = {(row["devices"], row["memory"]) for row in lines_of(path)}
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         for devices in DEVICES:
@@ -193,8 +179,7 @@ def main() -> None:
                     lines = list(measure(devices, memory, arguments.seconds, arguments.threads, known))
                     writer.writerows(lines)
                     file.flush()
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
+    rows = lines_of(path)
     draw(rows, PICTURE)
     page = f"{markdown(rows)}\n\n{_conditions(arguments.threads, arguments.seconds)}\n"
     write_text(path.with_suffix(".md"), page)

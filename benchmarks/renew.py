@@ -71,6 +71,15 @@ LIST = (
     _table("table8", "tightpipe table 8", 0.2, ("csv",)),
     _table("gallery", "tightpipe gallery", 0.2, ("png",)),
     _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 12, ("csv", "md")),
+    Result(
+        "theorem",
+        "python benchmarks/theorem.py",
+        tuple(
+            f"theorem/{file}"
+            for file in ("instances.csv", "observed.csv", "summary.md", "map.png", "map.svg")
+        ),
+        12,
+    ),
     _study("anytime", "anytime", 6),
     _study("comm", "comm", 6),
     _study("heterogeneous", "uneven", 6),

@@ -13,6 +13,7 @@ from .greedy_v import greedy_v_order
 from .list_schedule import list_order
 from .published import PUBLISHED
 from .registry import Heuristic
+from .v_beat import v_beat_order
 
 HEURISTICS: dict[str, Heuristic] = {
     heuristic.name: heuristic
@@ -45,6 +46,13 @@ HEURISTICS: dict[str, Heuristic] = {
             placements=("v",),
             memory="2p + 1 activations",
             source="Qi et al., 'DualPipe could be better without the Dual' (2025)",
+        ),
+        Heuristic(
+            name="v-beat",
+            make=v_beat_order,
+            placements=("v",),
+            memory="2p activations",
+            source="the proof of its optimality in docs/theorem.md",
         ),
     )
 }

@@ -20,6 +20,7 @@ SLOW = (
             "realistic",
             "gallery",
             "published_tables",
+            "theorem_study",
         )
     ),
     *("docs/test_documents.py", "solver/test_memory_limit.py", "core/test_files.py", "test_platforms.py"),

@@ -39,16 +39,16 @@ def test_lines_of_another_engine_do_not_count(tmp_path: Path, capsys: pytest.Cap
     import periods
 
     path = tmp_path / "periods.csv"
-    periods.open_table(path)
+    periods.open_table(path, periods.COLUMNS)
     head = ",".join(periods.COLUMNS) + "\n"
     assert path.read_text() == head
     mine, other = (f"4,1.0,1,1.2,1.1,,,,1.3,{engine}\n" for engine in (engine_version(), "0.0.9+1234567"))
     path.write_text(head + other + mine)
-    periods.open_table(path)
+    periods.open_table(path, periods.COLUMNS)
     assert path.read_text() == head + mine
     assert path.with_name("periods.csv.bak").read_text() == head + other + mine
     assert "1 row(s) of engine 0.0.9+1234567" in capsys.readouterr().err
-    periods.open_table(path)
+    periods.open_table(path, periods.COLUMNS)
     assert capsys.readouterr().err == ""
 
 

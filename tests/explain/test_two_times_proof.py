@@ -89,3 +89,20 @@ def test_the_command_prints_it_and_says_which_bound_is_larger(tmp_path: Path) ->
     save_instance(v_instance(3, 6, (10, 12, 8, 1), Memory(2, -1, -1, 2)), path)
     refused = call("theorem", path)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+
+
+def test_where_time_and_not_memory_limits_the_first_forwards_the_proof_says_so() -> None:
+    """t1 = 136, and the last device starts after two F's of 20 and two messages of 1."""
+    said = str(prove_by_two_times(v_instance(3, 6, (20, 5, 4, 1), Memory(2, -1, -1, 12))))
+    assert (
+        "3. Until t1 device 2 runs only F's. The first of them starts at tick 42 or later: that leaves 94"
+        in said
+    )
+
+
+def test_a_bound_below_the_work_proves_nothing_more() -> None:
+    """With long W's the two times are far enough apart for what lies between them."""
+    instance = v_instance(3, 6, (10, 10, 40, 0), Memory(2, -1, -1, 12))
+    proof = prove_by_two_times(instance)
+    assert proof.times.work > proof.times.before + proof.times.held
+    assert str(proof).startswith(f"cost >= {instance.work(0)}: the work of device ")

@@ -20,7 +20,7 @@ NOT_GREEDY = {"toy-4x8", "6.2B-8x24-swapped", "1.5B-8x32-late"}
 def closed_form(setting: Setting) -> int:
     p, n, c = setting.devices, setting.microbatches, setting.comm
     f, b, w = setting.forward, setting.backward, setting.weight
-    return 2 * n * (f + b + w) + (p - 1) * (f + b + 6 * c) - (2 * p - 1) * w
+    return 2 * n * (f + b + w) + (p - 1) * (f + 4 * c + max(f, b + 2 * c)) - (2 * p - 1) * w
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name != "toy-4x8"])
@@ -61,9 +61,26 @@ def test_no_less_than_the_closed_formula_where_its_conditions_hold(
     assume(4 * w <= share * (b + w))
     n = p + extra
     instance = v_instance(p, n, (f, b, w, c), Memory(4, share - 4, -share, 8 * p))
-    assert (
-        two_times_bound(instance).value >= 2 * n * (f + b + w) + (p - 1) * (f + b + 6 * c) - (2 * p - 1) * w
-    )
+    least = 2 * n * (f + b + w) + (p - 1) * (f + b + 6 * c) - (2 * p - 1) * w
+    assert two_times_bound(instance).value >= max(least, least + (p - 1) * (f - b - 2 * c))
+
+
+def test_where_f_is_long_the_last_device_starts_too_late_to_fill_its_memory() -> None:
+    """By hand, p = 3: it starts at 2 * 21 and has its first B at 6 * 20 + 2 * 5 + 6 * 1, 94 ticks later."""
+    instance = v_instance(3, 6, (20, 5, 4, 1), Memory(2, -1, -1, 12))
+    found = two_times(instance)
+    assert (found.worker, found.frame, found.first_backward, found.before) == (2, 0, 136, 136 - 42)
+    assert found.before < 6 * 20
+    assert found.cost == 12 * 29 + 2 * (20 + 4 + 20) - 5 * 4
+    schedule = retime(instance, HEURISTICS["greedy-v"].order(instance))
+    assert cost(schedule) == found.cost
+
+
+def test_a_device_may_begin_before_the_frame_of_one_below_it() -> None:
+    """Then only its memory limits what it has done before its first B, and no schedule is below the bound."""
+    instance = v_instance(3, 6, (2, 20, 30, 0), Memory(2, -1, -1, 12))
+    schedule = retime(instance, HEURISTICS["list"].order(instance))
+    assert instance.work(0) <= two_times_bound(instance).value <= cost(schedule)
 
 
 def test_without_work_between_the_two_times_nothing_follows() -> None:

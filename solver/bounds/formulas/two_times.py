@@ -7,10 +7,10 @@ References
 In the V placement with equal stages the bound is a closed formula. With memory for 2p activations, more than
 p microbatches, and W's that hold at least their share of an activation, it says
 
-    cost >= 2n (f + b + w) + (p - 1) (f + b + 6c) - (2p - 1) w,
+    cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) - (2p - 1) w,
 
 which the greedy schedule of Qi et al., arXiv:2405.15362, meets on most published settings of up to 16
-devices.
+devices. `tightpipe.heuristics.v_beat` makes schedules that meet it under conditions that are proven.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class TwoTimes:
     work
         Work of the worker.
     before, held
-        The most work that it can have done before the first time, and can have left at the second one.
+        The most work that it can have done before the first time, in its memory and since its own first
+        start, and the most that it can have left at the second one.
     """
 
     frame: int | None
@@ -80,15 +81,16 @@ def two_times_bound(instance: Instance) -> Bound:
     - No B starts on the worker before t1, counted from the start of the frame. For before that B lie an F of
       the same microbatch in the frame, the F's of all later stages, and the B's of all stages above the
       worker's highest. Until t1 the worker only runs F's, and no memory is freed, so the F's that have begun
-      fit into its memory together. That limits the work that it can have done by then (`most_forwards`).
+      fit into its memory together. That limits the work that it can have done by then (`most_forwards`). It
+      has not done more either than fits between its own earliest start and t1.
     - All F's have ended on the worker by t2 = T - u. For after the last F of a microbatch there come the F's
       of later stages, the B's down to a stage of the frame's device, and its W, all within the frame. What
       the worker still has to do at t2 are B's and W's of microbatches that it holds, and these fit into
       its memory together. That limits the work that can be left (`most_held`).
 
     The rest of the worker's work lies between t1 and t2. Where there is any, t2 - t1 is at least as long as
-    that work takes, so T >= t1 + u + work - most_forwards - most_held. Where there is none, nothing follows
-    but that T is at least the work. With two directions the shorter of the paths counts.
+    that work takes, so T >= t1 + u + work - (the most before t1) - most_held. Where there is none, nothing
+    follows but that T is at least the work. With two directions the shorter of the paths counts.
 
     No F runs together with a B before t1 or after t2, so pairs only shorten the paths and the worker's work.
     Flushes and busy links only add constraints.
@@ -107,18 +109,38 @@ def two_times(instance: Instance) -> TwoTimes:
     """Return the numbers of the largest bound of two times over all workers and frames."""
     first_b = _shortest(instance, _until_first_backward)
     last_f = _shortest(instance, _after_last_forward)
+    before = _most_before(instance, first_b)
     found = []
     for worker in range(instance.devices):
-        work = instance.work(worker), most_forwards(instance, worker), most_held(instance, worker)
-        frame = int((first_b + last_f)[:, worker].argmax())
+        frame = int((first_b + last_f - before)[:, worker].argmax())
         times = int(first_b[frame, worker]), int(last_f[frame, worker])
+        work = instance.work(worker), int(before[frame, worker]), most_held(instance, worker)
         found.append(TwoTimes(None if _whole(instance) else frame, worker, *times, *work))
     return max(found, key=lambda times: times.cost)
+
+
+def _most_before(instance: Instance, first_b: Ints) -> Ints:
+    """Return the most work before each worker's first B, shape (frames, workers).
+
+    A worker whose first stage comes before that of the frame's device may begin before the frame, so that
+    only its memory limits it.
+    """
+    held = np.array([most_forwards(instance, worker) for worker in range(instance.devices)])
+    begin = _shortest(instance, _until_first_forward)
+    return np.where(begin >= 0, np.minimum(held, first_b - begin), held)
 
 
 def _shortest(instance: Instance, ticks_on: Callable[[Instance, Route], Ints]) -> Ints:
     """Return the ticks of the route on which they are the fewest, shape (frames, workers)."""
     return np.asarray(np.min([ticks_on(instance, route) for route in instance.placement.routes], axis=0))
+
+
+def _until_first_forward(instance: Instance, route: Route) -> Ints:
+    """Return the ticks from the start of each frame to each worker's first F, shape (frames, workers)."""
+    start = earliest_starts(instance, route)
+    first_f = np.array([start[_stages_on(route, device)[0]] for device in range(instance.devices)])
+    begins = np.zeros_like(first_f) if _whole(instance) else first_f
+    return np.asarray(first_f[None, :] - begins[:, None])
 
 
 def _until_first_backward(instance: Instance, route: Route) -> Ints:

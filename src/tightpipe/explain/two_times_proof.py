@@ -14,6 +14,7 @@ from ..core.instance import Instance
 from ..core.operation import OpKind
 from ..core.placement import Route
 from ..solver.bounds.formulas import TwoTimes, two_times
+from ..solver.bounds.formulas.held import most_forwards
 from ..solver.bounds.formulas.routes import least_time
 
 
@@ -95,9 +96,8 @@ class TwoTimesProof:
 
     @property
     def follows(self) -> bool:
-        """Whether work is left between the two times, without which the bound is that work alone."""
-        times = self.times
-        return times.work > times.before + times.held
+        """Whether the two times say more than that a device needs as long as its work takes."""
+        return self.times.cost > self.times.work
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers under names that stay the same, for JSON."""
@@ -109,18 +109,18 @@ class TwoTimesProof:
         return "\n".join(self._steps() if self.follows else self._nothing_follows())
 
     def _nothing_follows(self) -> list[str]:
-        times, outside = self.times, self.times.before + self.times.held
+        times = self.times
         return [
-            f"cost >= {times.cost}: the work of device {times.worker}. The two times add nothing here: its "
-            f"memory allows {outside} ticks of work before its first B and after its last F, which is all."
+            f"cost >= {times.cost}: the work of device {times.worker}. The two times add nothing here: "
+            f"{times.before} ticks of work may be done before its first B, and {times.held} after its last F."
         ]
 
     def _steps(self) -> list[str]:
         times, target = self.times, self.times.cost - 1
         worker, last = f"device {times.worker}", target - times.after_last_forward
+        limit = self.instance.memory_limit(times.worker)
         frame = "all devices" if times.frame is None else f"device {times.frame}"
         between = times.work - times.before - times.held
-        limit = self.instance.memory_limit(times.worker)
         return [
             f"cost >= {times.cost}, by the work of {worker} between two times of the span of {frame}",
             "",
@@ -130,14 +130,25 @@ class TwoTimesProof:
             f"it, from tick 0 on: {self.until_backward}.",
             f"2. All F's of {worker} have ended by t2 = {target} - {times.after_last_forward} = {last}. The "
             f"same microbatch runs after each of them, until tick {target}: {self.after_forward}.",
-            f"3. Until t1 {worker} runs only F's, which free no memory. F's that fit into its limit of "
-            f"{limit} together take at most {times.before} ticks.",
+            f"3. Until t1 {worker} runs only F's{self._least_of_forwards()}",
             f"4. From t2 on it runs only B's and W's of microbatches that it holds at t2. What fits into "
-            f"the same limit leaves at most {times.held} ticks to do.",
+            f"its limit of {limit} leaves at most {times.held} ticks to do.",
             f"5. It works {times.work} ticks in all. So at least {times.work} - {times.before} - "
             f"{times.held} = {between} ticks of work lie between t1 and t2, which are only {last} - "
             f"{times.first_backward} = {last - times.first_backward} ticks apart. That is impossible.",
         ]
+
+    def _least_of_forwards(self) -> str:
+        """Return the end of the sentence that says what limits the work before t1: memory or time."""
+        times = self.times
+        if times.before < most_forwards(self.instance, times.worker):
+            begin = times.first_backward - times.before
+            return f". The first of them starts at tick {begin} or later: that leaves {times.before} ticks."
+        limit = self.instance.memory_limit(times.worker)
+        return (
+            f", which free no memory. F's that fit into its limit of {limit} together take at most "
+            f"{times.before} ticks."
+        )
 
 
 def prove_by_two_times(instance: Instance) -> TwoTimesProof:

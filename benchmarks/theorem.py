@@ -1,0 +1,244 @@
+"""Study where the greedy V-schedule and V-Beat meet the formula of docs/theorem.md, on random settings.
+
+``python benchmarks/theorem.py`` writes into results/theorem/ one line for each setting (instances.csv), on
+how many settings an observation about the greedy was tried (observed.csv), tables (summary.md), and the map
+that docs/theorem.md shows. It goes on where the files end. Lines of another engine do not count. Where the
+greedy and V-Beat miss the formula, a search with a fixed effort, which is counted and not measured, looks for
+a cheaper schedule and for a stronger bound, so that every run gives the same lines.
+"""
+
+from __future__ import annotations
+
+import platform
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import ortools
+from growing_table import extend, lines_of, open_table
+from theorem_cases import Case, draw
+from theorem_map import draw_map, has_short_weights
+
+from tightpipe import NoScheduleError, solve
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.files import write_text
+from tightpipe.core.metrics import cost
+from tightpipe.core.result import Proof
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.solver.bounds.formulas import two_times_bound
+from tightpipe.solving.ensure_compiled import ensure_compiled
+from tightpipe.solving.starts import schedule_of
+
+ROOT = Path(__file__).parents[1]
+RESULTS, PICTURE = ROOT / "results/theorem", ROOT / "docs/pictures/theorem-map.png"
+SEED = 0  # of the searches; the settings have the seeds of theorem_cases.draw
+EFFORT = 0.1  # seconds of work of a search on a usual machine, counted and not measured
+COUNTS = {8: 1700, 4: 100, 6: 100, 10: 100}
+"""How many settings are drawn at each memory limit, in quarters of p activations."""
+BLOCKS, BLOCK = 40, 500
+"""How many settings the observation is tried on: in blocks of so many, each with a line of its own."""
+FORMULA, OTHERWISE, OPEN = "greedy optimal by the formula", "optimum known otherwise", "open"
+CLASSES = (FORMULA, OTHERWISE, OPEN)
+COLUMNS = (
+    *("quarters", "number", "devices", "microbatches", "forward", "backward", "weight", "comm", "held"),
+    *(
+        "work",
+        "formula",
+        "greedy",
+        "v_beat",
+        "promised",
+        "observed",
+        "cost",
+        "bound",
+        "proof",
+        "class",
+        "gap",
+    ),
+    *("seed", "effort", "engine", "ortools_version"),
+)
+OBSERVED_COLUMNS = ("block", "settings", "exceptions", "engine")
+Row = dict[str, str]
+_Key = TypeVar("_Key")
+
+
+def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
+    """Return the line of the setting with a memory limit in quarters of p and a number.
+
+    The column `formula` has the bound of two times, which at 2p is the formula or more.
+    """
+    case = draw(*place)
+    instance, found = (
+        case.instance,
+        dict(zip(("forward", "backward", "weight", "comm"), case.costs, strict=True)),
+    )
+    formula, greedy, beat = (
+        two_times_bound(instance).value,
+        _own_cost(case, "greedy-v"),
+        _own_cost(case, "v-beat"),
+    )
+    known = [value for value in (greedy, beat) if value is not None]
+    if formula in known:
+        least, bound, proof = formula, formula, Proof.FORMULA
+    else:
+        result = solve(instance, "improve", effort=effort, workers=1, seed=SEED)
+        least, bound, proof = min([*known, result.cost]), max(formula, result.bound), result.proof
+    return {
+        **dict(zip(("quarters", "number"), place, strict=True)),
+        **{"devices": case.devices, "microbatches": case.microbatches, **found, "held": case.held},
+        **{"work": case.work, "formula": formula, "greedy": greedy, "v_beat": beat},
+        **{"promised": case.promised, "observed": case.observed, "cost": least, "bound": bound},
+        **{"proof": proof, "class": classed(formula, greedy, least, bound)},
+        **{"gap": f"{(least - bound) / least:.6f}", "seed": SEED, "effort": effort},
+        **{"engine": engine_version(), "ortools_version": ortools.__version__},
+    }
+
+
+def _own_cost(case: Case, name: str) -> int | None:
+    """Return the cost of a heuristic's schedule, after its validation; None if it has none."""
+    try:
+        return cost(schedule_of(case.instance, HEURISTICS[name]))
+    except NoScheduleError:
+        return None
+
+
+def classed(formula: int, greedy: int | None, least: int, bound: int) -> str:
+    """Return the class of a setting by the formula, the greedy's cost, the least cost and the best bound."""
+    if greedy == formula:
+        return FORMULA
+    return OTHERWISE if least == bound else OPEN
+
+
+def try_observation(size: int, block: int) -> dict[str, Any]:
+    """Return the line of a block: on how many of so many settings the greedy misses the formula at 2p.
+
+    The settings are those for which the observation says that the greedy meets it.
+    """
+    cases = [draw(8, -1 - block * size - k, lambda case: case.observed) for k in range(size)]
+    missed = [case for case in cases if _own_cost(case, "greedy-v") != case.formula]
+    return {"block": block, "settings": size, "exceptions": len(missed), "engine": engine_version()}
+
+
+def fill(
+    path: Path,
+    columns: Sequence[str],
+    keys: Sequence[_Key],
+    key_of: Callable[[Row], _Key],
+    line_of: Callable[[_Key], dict[str, Any]],
+    workers: int,
+) -> list[Row]:
+    """Compute the lines that a table lacks in several processes, write them in sequence, and return all."""
+    open_table(path, columns)
+    there = {key_of(row) for row in lines_of(path)}
+    todo = [key for key in keys if key not in there]
+    leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+    with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # Ctrl-C reaches all processes
+        try:
+            for done, _ in enumerate(extend(path, columns, pool.map(line_of, todo)), 1):
+                if done % 100 == 0 or done == len(todo):
+                    print(f"{path.name}: {done} of {len(todo)}", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return lines_of(path)
+
+
+def places(counts: dict[int, int]) -> list[tuple[int, int]]:
+    """Return memory limit and number of each setting, in the sequence of the table."""
+    return [(quarters, number) for quarters, count in counts.items() for number in range(count)]
+
+
+REGIONS: dict[str, Callable[[Row], bool]] = {
+    "all": lambda _: True,
+    "b ≤ f": lambda row: int(row["backward"]) <= int(row["forward"]),
+    "b ≤ f, c ≥ 0.08 f": lambda row: int(row["backward"]) <= int(row["forward"]) <= int(row["comm"]) / 0.08,
+    "b ≤ f, 2w ≤ b + 2c": lambda row: int(row["backward"]) <= int(row["forward"]) and has_short_weights(row),
+    "b ≤ f, 2w > b + 2c": lambda row: (
+        int(row["backward"]) <= int(row["forward"]) and not has_short_weights(row)
+    ),
+    "observed (b ≤ f, c ≤ f, c ≤ b + w, 2w ≤ b + 2c)": lambda row: row["observed"] == "True",
+    "proven for V-Beat (second theorem)": lambda row: row["promised"] == "True",
+    "b > f": lambda row: int(row["backward"]) > int(row["forward"]),
+}
+"""Parts of the settings at 2p, each with what a line of the table must fulfil."""
+
+
+def markdown(rows: Sequence[Row], observed: Sequence[Row]) -> str:
+    """Return the tables of docs/theorem.md, and the sentence about the observation."""
+    at_2p = [row for row in rows if row["quarters"] == "8"]
+    limits = dict.fromkeys(row["quarters"] for row in rows)
+    by_limit = {f"{int(q) / 4:g}p": [row for row in rows if row["quarters"] == q] for q in limits}
+    by_region = {name: [row for row in at_2p if holds(row)] for name, holds in REGIONS.items()}
+    tried, missed = (sum(int(row[key]) for row in observed) for key in ("settings", "exceptions"))
+    said = f"Of {tried} further settings in the observed region, the greedy misses the formula on {missed}."
+    return "\n\n".join([_table("settings at 2p", by_region), _table("memory limit", by_limit), said])
+
+
+def _table(head: str, parts: dict[str, list[Row]]) -> str:
+    columns = [head, "number", "greedy meets the formula", "V-Beat meets it", "optimum known", "largest gap"]
+    lines = [columns, ["---"] * len(columns), *([name, *_counts(rows)] for name, rows in parts.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _counts(rows: Sequence[Row]) -> list[str]:
+    greedy, beat = (sum(row[name] == row["formula"] for row in rows) for name in ("greedy", "v_beat"))
+    known = sum(row["class"] != OPEN for row in rows)
+    gap = max((float(row["gap"]) for row in rows), default=0.0)
+    return [str(len(rows)), str(greedy), str(beat), str(known), f"{gap:.2%}"]
+
+
+def _conditions(effort: float) -> str:
+    versions = (
+        f"tightpipe {engine_version()}, OR-Tools {ortools.__version__}, Python {platform.python_version()}"
+    )
+    return f"Searches with an effort of {effort:g} s and seed {SEED}; {versions}."
+
+
+def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers: int) -> None:
+    """Fill both tables, and write the page and the map."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    ensure_compiled()
+    rows = fill(
+        RESULTS / "instances.csv",
+        COLUMNS,
+        places(counts),
+        lambda row: (int(row["quarters"]), int(row["number"])),
+        partial(measure, effort),
+        workers,
+    )
+    observed = fill(
+        RESULTS / "observed.csv",
+        OBSERVED_COLUMNS,
+        range(blocks),
+        lambda row: int(row["block"]),
+        partial(try_observation, size),
+        workers,
+    )
+    page = f"{markdown(rows, observed)}\n\n{_conditions(effort)}\n"
+    write_text(RESULTS / "summary.md", page)
+    at_2p = [row for row in rows if row["quarters"] == "8"]
+    for path in (RESULTS / "map.png", RESULTS / "map.svg", PICTURE):
+        draw_map(at_2p, CLASSES, path)
+    print(page, end="")
+
+
+@click.command()
+@click.option("--workers", type=click.IntRange(1, 1024), default=2, show_default=True, help="Processes.")
+def main(workers: int) -> None:
+    """Measure what the files lack, and write the tables and the map."""
+    study(COUNTS, BLOCKS, BLOCK, EFFORT, workers)
+
+
+if __name__ == "__main__":
+    try:
+        main(standalone_mode=False)
+    except (KeyboardInterrupt, click.Abort):
+        print("theorem.py: interrupted; the same command continues", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
