@@ -55,7 +55,7 @@ FLOORS = [
     {"core"},
     {"settings", "program", "drawing", "terminal", "heuristics", "solver"},
     {"certificates", "export", "solving"},
-    {"explain", "experiments", "runtime"},
+    {"explain", "experiments", "library", "runtime"},
     {"report", "exercise"},
     {"cli"},
 ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..core.budget import UNLIMITED, Budget
-from ..core.files import write_bytes
+from ..core.files import write_text
 from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
 from ..core.result import Proof
@@ -61,9 +60,7 @@ class Certificate:
         InputError
             If the file cannot be written.
         """
-        text = json.dumps(self.to_dict(), separators=(",", ":")) + "\n"
-        packed = Path(path).suffix == ".gz"
-        write_bytes(path, gzip.compress(text.encode(), mtime=0) if packed else text.encode())
+        write_text(path, json.dumps(self.to_dict(), separators=(",", ":")) + "\n")
 
 
 def certify(

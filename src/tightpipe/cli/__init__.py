@@ -13,6 +13,7 @@ from ..core.errors import (
     InfeasibleError,
     InputError,
     NoScheduleError,
+    RefusedError,
     RunError,
     StoppedError,
 )
@@ -21,6 +22,9 @@ from .common import cli
 from .group import Stopped
 
 __all__ = ["cli", "main"]
+
+_NO = (InfeasibleError, NoScheduleError, DeadlockError, ContradictionError, RefusedError, RunError)
+"""Errors that are an answer: exit status 1."""
 
 
 def _fail(message: str, status: int) -> NoReturn:
@@ -44,7 +48,7 @@ def main() -> None:
         _fail(" ".join(error.format_message().split()), 2)
     except InputError as error:
         _fail(str(error), 2)
-    except (InfeasibleError, NoScheduleError, DeadlockError, ContradictionError, RunError) as error:
+    except _NO as error:
         _fail(str(error), 1)
     except StoppedError as error:
         _fail(f"{error}; what was finished is kept, the same command continues", 1)

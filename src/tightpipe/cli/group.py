@@ -45,6 +45,7 @@ COMMANDS = {
         "exchanging",
         "Read the schedule in FILE, of another program, and write it as a schedule file.",
     ),
+    "library": ("library", "What is known about the instances of the library, and who found it."),
     "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
     "methods": ("listing", "List the methods with placement, memory and source."),
     "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),

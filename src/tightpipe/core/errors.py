@@ -70,6 +70,10 @@ class ContradictionError(Exception):
     """A lower bound is above the cost of a valid schedule: tightpipe or a solver that it trusts is wrong."""
 
 
+class RefusedError(Exception):
+    """The library of instances does not accept or does not verify something; the message says why."""
+
+
 class StoppedError(Exception):
     """Work could not go on, e.g. because the disk is full; the parts that were finished are kept."""
 

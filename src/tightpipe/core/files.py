@@ -5,16 +5,20 @@ old file. So a reader sees the old content or the new, never half of it, and a w
 content. A symbolic link stays a link, and the file that it leads to is replaced. A named pipe, a device or
 the pipe of a shell's process substitution has no content to keep, and is written to as a stream.
 
+A text is compressed where the name of its file ends in ``.gz``. Equal texts become equal bytes.
+
 The name ``-`` stands for standard input where a file is read, and for standard output where one is written; a
 file of that name is called ``./-``.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -31,15 +35,21 @@ STANDARD = "-"
 def read_text(path: str | Path) -> str:
     """Return the content of a UTF-8 text file, with a newline for every kind of line end.
 
+    The suffix ``.gz`` means that gzip has compressed it.
+
     Raises
     ------
     InputError
         If the file cannot be read or is not text; the message says which, and why it cannot be read.
     """
     try:
-        return TextIOWrapper(BytesIO(read_bytes(path)), encoding="utf-8").read()
+        content = read_bytes(path)
+        plain = gzip.decompress(content) if _is_packed(path) else content
+        return TextIOWrapper(BytesIO(plain), encoding="utf-8").read()
     except UnicodeDecodeError:
         raise InputError("not a text file (UTF-8)", source=str(path)) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -59,8 +69,12 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8, in the way and with the errors of `write_bytes`."""
-    write_bytes(path, text.encode("utf-8"))
+    """Write a text as UTF-8, in the way and with the errors of `write_bytes`.
+
+    The suffix ``.gz`` means that gzip compresses it.
+    """
+    content = text.encode("utf-8")
+    write_bytes(path, gzip.compress(content, mtime=0) if _is_packed(path) else content)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -116,6 +130,10 @@ def is_standard_output(path: str | Path) -> bool:
     position of its own in that file, and what is printed later would overwrite what was written.
     """
     return str(path) == "/dev/stdout" or path == STANDARD
+
+
+def _is_packed(path: str | Path) -> bool:
+    return Path(path).suffix == ".gz"
 
 
 def _mode(path: str | Path) -> int | None:

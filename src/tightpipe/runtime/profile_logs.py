@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import json
 import re
 import warnings
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.files import read_bytes, read_text
+from ..core.files import read_text
 from ..core.placement import Placement
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
 
@@ -64,7 +62,7 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
 
 
 def _ranges(path: str | Path) -> list[tuple[str, float]]:
-    text = _trace_text(path)
+    text = read_text(path)
     try:
         trace = json.loads(text)
     except json.JSONDecodeError as error:
@@ -91,15 +89,6 @@ def _range(event: dict[str, Any]) -> tuple[str, float]:
     if isinstance(duration, bool) or not isinstance(duration, int | float):
         raise InputError("must be a number of microseconds", key=f"{event['name']}.dur", value=duration)
     return str(event["name"]), check_time(float(duration), f"{event['name']}.dur")
-
-
-def _trace_text(path: str | Path) -> str:
-    if Path(path).suffix != ".gz":
-        return read_text(path)
-    try:
-        return gzip.decompress(read_bytes(path)).decode()
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:

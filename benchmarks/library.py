@@ -1,0 +1,177 @@
+"""Fill the library of instances, search further for what is open in it, and renew its page.
+
+``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
+of all heuristics and the bound of the formulas. Then it runs `best` on what is not closed, and searches for
+certificates. It can be interrupted: what was searched for as long as ``--time-limit`` says is not searched
+again. At the end it writes the tables of docs/library.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tightpipe import Instance, Result, Schedule, certify, solve
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.files import read_text, write_text
+from tightpipe.core.instance_file import read_json
+from tightpipe.core.result import Proof
+from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
+from tightpipe.library import Claim, Library, Record, State, submit
+from tightpipe.library.page import markdown
+from tightpipe.settings import load_realistic, load_settings
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solving.methods import all_methods
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests"))
+from small_instances import known_optima, small_instance  # noqa: E402  # in no package
+
+LIBRARY, PAGE = ROOT / "library", ROOT / "docs/library.md"
+TABLES = "## Open problems"
+"""The heading with which the tables of the page begin."""
+_BY = "tightpipe"
+_PUBLISHED, _FRONTIER = (1, 1.5, 2, 3), (0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3)  # limits in p activations
+_SMALL = 60  # random instances
+_ZBV, _ZB = "Qi et al., arXiv:2405.15362", "the costs of its setting 1.5B-8x24"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An instance that the library is to have, with the names under which it has it."""
+
+    id: str
+    family: str
+    source: str
+    instance: Instance
+
+
+def entries() -> list[Entry]:
+    """Return all instances; those of the frontier that are published ones stand there alone."""
+    found: dict[Instance, Entry] = {}
+    for entry in (*_published(), *_realistic(), *_random(), *_frontier()):
+        found.setdefault(entry.instance, entry)
+    return list(found.values())
+
+
+def _published() -> Iterator[Entry]:
+    for name, setting in load_settings().items():
+        for limit in _PUBLISHED:
+            instance = setting.instance(int((limit - 2) * setting.devices))
+            yield Entry(f"{name}-{limit}p", "published", f"{_ZBV}, at {limit}p activations", instance)
+
+
+def _frontier() -> Iterator[Entry]:
+    for p in (4, 8, 16):
+        setting = replace(load_settings()["1.5B-8x24"], devices=p, microbatches=3 * p)
+        for limit in _FRONTIER:
+            source = f"{_ZBV}, {_ZB} on {p} devices, at {limit}p activations"
+            name = f"frontier-{p}x{3 * p}-{limit}p"
+            yield Entry(name, "frontier", source, setting.instance(int((limit - 2) * p)))
+
+
+def _realistic() -> Iterator[Entry]:
+    for name, row in load_realistic().items():
+        yield Entry(name, "realistic", "src/tightpipe/settings/realistic.toml", row.instance())
+
+
+def _random() -> Iterator[Entry]:
+    for known in known_optima()[:_SMALL]:
+        source = f"tests/small_instances.py, seed {known.seed}"
+        yield Entry(f"random-{known.seed}", "random", source, small_instance(known.seed))
+
+
+def begin(library: Library, entry: Entry) -> None:
+    """Enter an instance with the bound of the formulas and the cheapest schedule of the heuristics."""
+    bound = best_bound(entry.instance)
+    claim = _claim(bound.value, bound.proof, bound.seconds)
+    library.put(Record(entry.id, entry.family, entry.source, entry.instance, None, claim))
+    for method in all_methods().values():
+        if method.kind == "heuristic" and entry.instance.placement.name in method.placements:
+            enter(library, entry.id, solve(entry.instance, method.name))
+
+
+def enter(library: Library, id: str, result: Result) -> None:
+    """Enter the schedule and the bound of a result where they are better; the bound is trusted so far."""
+    known = library.record(id).cost
+    if result.cost is not None and (known is None or result.cost < known.value):
+        _submit(library, id, schedule_to_dict(result.schedule, method=result.method), result.seconds)
+    with library.alone():
+        record = library.record(id)
+        if result.bound is not None and result.bound > record.bound.value:
+            claim = _claim(result.bound, result.proof or Proof.FORMULA, result.seconds)
+            library.put(replace(record, bound=claim, certified=False))
+
+
+def _submit(library: Library, id: str, content: object, seconds: float) -> None:
+    submit(library, content, id=id, by=_BY, engine=engine_version(), seconds=round(seconds, 3))
+
+
+def _claim(value: int, proof: Proof, seconds: float) -> Claim:
+    today = datetime.now(UTC).date().isoformat()
+    return Claim(value, str(proof), _BY, today, engine_version(), round(seconds, 3))
+
+
+def search(library: Library, id: str, seconds: float, workers: int) -> Record:
+    """Run `best` and search for a certificate, each for so many seconds at most; return the new record."""
+    record = library.record(id)
+    if record.state is State.OPEN:
+        start = _schedule(library, record) or "best"
+        enter(library, id, solve(record.instance, time_limit=seconds, workers=workers, warm_start=start))
+    record = library.record(id)
+    if not record.certified:
+        began = time.perf_counter()
+        certificate = certify(record.instance, record.bound.value, time_limit=seconds)
+        if not certificate.trusted:
+            took = time.perf_counter() - began + (record.bound.seconds or 0.0)
+            _submit(library, id, certificate.to_dict(), took)
+    with library.alone():
+        record = replace(library.record(id), searched=seconds)
+        library.put(record)
+    return record
+
+
+def _schedule(library: Library, record: Record) -> Schedule | None:
+    path = library.schedule_path(record)
+    return None if path is None else schedule_from_dict(read_json(path)).schedule
+
+
+def _size(record: Record) -> int:
+    return record.instance.stages * record.instance.microbatches
+
+
+def write_page(library: Library) -> None:
+    """Write the tables into the page of the library, below its text."""
+    text, _, _ = read_text(PAGE).partition(TABLES)
+    write_text(PAGE, text + markdown(library.records()))
+
+
+def main() -> None:
+    """Enter what is missing, search for what is not closed, and write the page."""
+    parser = argparse.ArgumentParser(description="Fill the library of instances, and renew its page.")
+    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each search [20]")
+    parser.add_argument("--workers", type=int, default=1, help="threads [1]")
+    parser.add_argument("--family", help="only instances of this family")
+    arguments = parser.parse_args()
+    LIBRARY.mkdir(exist_ok=True)
+    library = Library(LIBRARY)
+    known = {record.id for record in library.records()}
+    for entry in entries():
+        if entry.id not in known and arguments.family in (None, entry.family):
+            begin(library, entry)
+            print(f"{entry.id}: entered", file=sys.stderr, flush=True)
+    for record in sorted(library.records(), key=_size):
+        done = record.state is State.CLOSED or record.searched >= arguments.time_limit
+        if not done and arguments.family in (None, record.family):
+            record = search(library, record.id, arguments.time_limit, arguments.workers)
+            print(f"{record.id}: {record.state}, gap {record.gap}", file=sys.stderr, flush=True)
+    write_page(library)
+
+
+if __name__ == "__main__":
+    main()

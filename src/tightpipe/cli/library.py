@@ -1,0 +1,143 @@
+"""The command ``library`` with its own commands ``list``, ``show``, ``check`` and ``submit``."""
+
+from __future__ import annotations
+
+import click
+
+from ..core.errors import InputError, RefusedError
+from ..core.instance_file import read_json
+from ..library import Library, Record, State, check_record, default_library, submit
+from ..library.page import COLUMNS, markdown, percent, row_of
+from ..terminal.console import show_json, show_pairs, show_table
+from ..terminal.progress_bar import progress_bar
+from .common import cli, json_option
+
+_library_option = click.option(
+    "--library",
+    "folder",
+    metavar="DIR",
+    help="Folder of the library. [default: that of the repository, else library in the current folder]",
+)
+
+
+def _library(folder: str | None) -> Library:
+    return Library(default_library() if folder is None else folder)
+
+
+@cli.group("library")
+def _group() -> None:
+    """What is known about the instances of the library, and who found it.
+
+    The library has instances with the cheapest schedule known, the best bound and, where there is one, the
+    certificate that proves it. Whoever finds a better one submits it.
+    """
+
+
+@_group.command("list")
+@click.option("--family", metavar="F", help="Only the instances of this family.")
+@click.option("--status", type=click.Choice([state.value for state in State]), help="Only these instances.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables of docs/library.md.")
+@_library_option
+@json_option
+def _list(
+    family: str | None, status: str | None, as_markdown: bool, folder: str | None, as_json: bool
+) -> None:
+    """List the instances with cost, bound, status and who found the schedule."""
+    records = _chosen(_library(folder).records(), family, status)
+    if as_json:
+        show_json({"instances": [record.to_dict() for record in records]})
+    elif as_markdown:
+        print(markdown(records), end="")
+    else:
+        show_table(COLUMNS, list(map(row_of, records)))
+
+
+def _chosen(records: list[Record], family: str | None, status: str | None) -> list[Record]:
+    families = sorted({record.family for record in records})
+    if family not in (None, *families):
+        raise InputError(f"must be of {', '.join(families)}", key="family", value=family)
+    return [r for r in records if family in (None, r.family) and status in (None, r.state.value)]
+
+
+@_group.command("show")
+@click.argument("id")
+@_library_option
+@json_option
+def _show(id: str, folder: str | None, as_json: bool) -> None:
+    """Show all that is known about the instance ID, and the files of its schedule and certificate."""
+    library = _library(folder)
+    record = library.record(id)
+    files = [str(path) for path in library.files(record)]
+    if as_json:
+        show_json({**record.to_dict(), "gap": record.gap, "files": files})
+    else:
+        show_pairs({**_told(record), "files": " ".join(files)})
+
+
+def _told(record: Record) -> dict[str, object]:
+    """Return what is known about an instance for people, without its numbers."""
+    known = record.to_dict()
+    about = {key: known[key] for key in ("id", "family", "source", "status", "difficulty")}
+    for name in ("cost", "bound"):
+        about |= {f"{name} {key}": value for key, value in (known[name] or {}).items()}
+    return {**about, "gap": percent(record.gap), "certified": record.certified}
+
+
+@_group.command("check")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@_library_option
+@json_option
+@click.pass_context
+def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_json: bool) -> None:
+    """Verify schedules and certificates again, those of the instances ID or all of them.
+
+    The standalone checker of certificates does it. Exit status 1 if anything fails.
+    """
+    library = _library(folder)
+    records = [library.record(id) for id in ids] or library.records()
+    failed = _failures(library, records)
+    if as_json:
+        show_json({"checked": len(records), "failed": failed})
+    else:
+        print(f"{len(records) - len(failed)} of {len(records)} instances verified")
+    context.exit(1 if failed else 0)
+
+
+def _failures(library: Library, records: list[Record]) -> dict[str, str]:
+    """Return what fails, by the name of its instance, and say on stderr how each check ends."""
+    failed = {}
+    with progress_bar(len(records), None) as bar:
+        for record in records:
+            bar.begin(record.id)
+            try:
+                said = check_record(library, record)
+            except (RefusedError, InputError) as error:
+                said = failed[record.id] = str(error)
+            bar.finish(f"{record.id}: {said}", None)
+    return failed
+
+
+@_group.command("submit")
+@click.argument("file")
+@click.option("--id", metavar="ID", help="The instance that FILE has to be about. [default: any]")
+@click.option("--by", required=True, metavar="NAME", help="Who found it.")
+@_library_option
+@json_option
+def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: bool) -> None:
+    """Enter the schedule or the certificate in FILE if it verifies and is better than what is known.
+
+    Exit status 1 if it is not accepted; the reason is one line on stderr.
+    """
+    if not by.strip():
+        raise InputError("must be the name of who found it", key="by", value=by)
+    try:
+        record = submit(_library(folder), read_json(file), by=by.strip(), id=id)
+    except InputError as error:
+        raise (error if error.source or error.key in ("id", "library") else error.at(file)) from None
+    except RefusedError as error:
+        raise RefusedError(f"{file}: {error}") from None
+    if as_json:
+        show_json(record.to_dict())
+    else:
+        cost = None if record.cost is None else record.cost.value
+        print(f"accepted: {record.id} has cost {cost}, bound {record.bound.value}: {record.state}")

@@ -1,0 +1,17 @@
+"""The library of instances: what is known about each of them, who found it, and how to improve on it."""
+
+from .library import Library, default_library
+from .record import Claim, Difficulty, Record, State
+from .submit import submit
+from .verify import check_record
+
+__all__ = [
+    "Claim",
+    "Difficulty",
+    "Library",
+    "Record",
+    "State",
+    "check_record",
+    "default_library",
+    "submit",
+]

@@ -1,0 +1,140 @@
+"""The folder of the library: one folder for each instance, with its record, its schedule and its certificate.
+
+The names of schedules and certificates have their cost or bound in them. A better one is written beside the
+old one, then the record that counts on it, and then the old one is removed. So whatever happens in between,
+the record that is there has its files. Two processes do not enter anything at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from ..core.errors import InputError
+from ..core.files import check_writable, write_text
+from ..core.instance import Instance
+from ..core.instance_file import read_json
+from .record import Record, record_from_dict
+
+_RECORD = "record.json"
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def default_library() -> Path:
+    """Return the library of the repository that has this code, or else that of the current folder."""
+    ours = _CHECKOUT / "library"
+    return ours if ours.is_dir() else Path("library")
+
+
+class Library:
+    """The records of a folder, and the files beside them.
+
+    Parameters
+    ----------
+    root
+        The folder, with a folder for each family, and in it a folder for each instance.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise InputError("there is no such folder", key="library", value=str(root))
+
+    def records(self) -> list[Record]:
+        """Return all records by family, then by number of devices, of microbatches, and by name.
+
+        Raises
+        ------
+        InputError
+            If a record cannot be read; the message names its file, key and value, and what is right.
+        """
+        found = [_load(path) for path in self._paths()]
+        return sorted(found, key=lambda r: (r.family, r.instance.devices, r.instance.microbatches, r.id))
+
+    def _paths(self) -> Iterator[Path]:
+        return self.root.glob(f"*/*/{_RECORD}")
+
+    def record(self, id: str) -> Record:
+        """Return the record of an instance by its name.
+
+        Raises
+        ------
+        InputError
+            If there is no instance of this name.
+        """
+        for path in self._paths():
+            if path.parent.name == id:
+                return _load(path)
+        raise InputError("the library has no instance of this name", key="id", value=id)
+
+    def find(self, instance: Instance) -> Record | None:
+        """Return the record of an instance by its content; None if the library does not have it."""
+        return next((record for record in self.records() if record.instance == instance), None)
+
+    def folder(self, record: Record) -> Path:
+        """Return the folder of an instance."""
+        return self.root / record.family / record.id
+
+    def record_path(self, record: Record) -> Path:
+        """Return the path of a record's file."""
+        return self.folder(record) / _RECORD
+
+    def schedule_path(self, record: Record) -> Path | None:
+        """Return the path of the cheapest schedule; None where none is known."""
+        return None if record.cost is None else self.folder(record) / f"schedule-{record.cost.value}.json.gz"
+
+    def proof_path(self, record: Record) -> Path | None:
+        """Return the path of the certificate of the bound; None where the library has none."""
+        return self.folder(record) / f"proof-{record.bound.value}.json.gz" if record.certified else None
+
+    def files(self, record: Record) -> list[Path]:
+        """Return the paths of the record, its schedule and its certificate, as far as it has them."""
+        paths = (self.record_path(record), self.schedule_path(record), self.proof_path(record))
+        return [path for path in paths if path is not None]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process enters anything, and keep others waiting until the block ends.
+
+        Raises
+        ------
+        InputError
+            If the folder is read-only.
+        """
+        path = self.root / ".lock"
+        check_writable(path)
+        with FileLock(path):
+            yield
+
+    def put(self, record: Record, *, schedule: Any = None, proof: Any = None) -> None:
+        """Write a record with what is new, the contents of schedule or certificate, and remove what is old.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be written; the old record is then as it was.
+        """
+        self.folder(record).mkdir(parents=True, exist_ok=True)
+        for path, content in ((self.schedule_path(record), schedule), (self.proof_path(record), proof)):
+            if content is not None and path is not None:
+                write_text(path, json.dumps(content, separators=(",", ":")) + "\n")
+        write_text(self.record_path(record), record.text())
+        for path in set(self.folder(record).iterdir()) - set(self.files(record)):
+            path.unlink()
+
+
+def _load(path: Path) -> Record:
+    try:
+        record = record_from_dict(read_json(path))
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+    named = f"{record.family}/{record.id}"
+    if path.parent.parts[-2:] != (record.family, record.id):
+        rule = f"must be those of the folder {'/'.join(path.parent.parts[-2:])}"
+        raise InputError(rule, key="family/id", value=named, source=str(path))
+    return record

@@ -1,0 +1,188 @@
+"""What the library knows of an instance: its cheapest schedule, its best bound, and where they come from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.instance_file import check_keys, instance_from_dict, instance_to_dict
+from ..core.integers import check_int
+
+_EASY, _MEDIUM = 10.0, 600.0
+
+
+class State(StrEnum):
+    """How far an instance is solved."""
+
+    OPEN = "open"  #: the cost of the best schedule and the best bound differ
+    TRUSTED = "closed (trusted)"  #: they are equal, but the bound rests on a program that nobody has checked
+    CLOSED = "closed"  #: they are equal, and the checker of certificates verifies both
+
+
+class Difficulty(StrEnum):
+    """How long the schedule and the proof of a closed instance took to find, together."""
+
+    EASY = "easy"  #: at most ten seconds
+    MEDIUM = "medium"  #: at most ten minutes
+    HARD = "hard"  #: longer, or nobody has said how long
+    OPEN = "open"  #: the instance is not closed
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A cost or a bound, and where it comes from.
+
+    Parameters
+    ----------
+    value
+        The cost or the bound, in ticks.
+    method
+        What found it: for a cost the name of a method, for a bound that of the argument or of the solver.
+    by
+        Who found it.
+    date
+        The day on which it entered the library, as YYYY-MM-DD.
+    engine
+        Version of tightpipe that found it (`core.engine_version`); None where it was another program.
+    seconds
+        How long that took, in seconds of wall time; None where nobody has said it.
+    """
+
+    value: int
+    method: str
+    by: str
+    date: str
+    engine: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that the library knows about an instance, but for the schedule and the certificate themselves.
+
+    Parameters
+    ----------
+    id
+        Name of the instance in the library.
+    family
+        Name of the instances that it belongs to.
+    source
+        Where the instance comes from, for people.
+    instance
+        The problem.
+    cost
+        Cost of the cheapest schedule known; None where none is known.
+    bound
+        The largest lower bound known.
+    certified
+        Whether a certificate in the library proves the bound.
+    searched
+        The largest time limit in seconds that the library's own search has used up; 0 if it has not searched.
+    """
+
+    id: str
+    family: str
+    source: str
+    instance: Instance
+    cost: Claim | None
+    bound: Claim
+    certified: bool = False
+    searched: float = 0.0
+
+    @property
+    def state(self) -> State:
+        """Whether the instance is open, closed, or closed by somebody's word."""
+        if self.cost is None or self.cost.value > self.bound.value:
+            return State.OPEN
+        return State.CLOSED if self.certified else State.TRUSTED
+
+    @property
+    def difficulty(self) -> Difficulty:
+        """How hard the instance was to close."""
+        if self.state is State.OPEN or self.cost is None:
+            return Difficulty.OPEN
+        took = self.cost.seconds, self.bound.seconds
+        known = [seconds for seconds in took if seconds is not None]
+        if len(known) < len(took) or sum(known) > _MEDIUM:
+            return Difficulty.HARD
+        return Difficulty.EASY if sum(known) <= _EASY else Difficulty.MEDIUM
+
+    @property
+    def gap(self) -> float | None:
+        """(cost - bound) / cost, the largest share that any schedule could save; None without a schedule."""
+        return None if self.cost is None else (self.cost.value - self.bound.value) / self.cost.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of the record's file."""
+        return {
+            "id": self.id,
+            "family": self.family,
+            "source": self.source,
+            "status": str(self.state),
+            "difficulty": str(self.difficulty),
+            "cost": None if self.cost is None else asdict(self.cost),
+            "bound": asdict(self.bound),
+            "certified": self.certified,
+            "searched": self.searched,
+            "instance": instance_to_dict(self.instance),
+        }
+
+    def text(self) -> str:
+        """Return the text of the record's file: a line for each key, always the same for the same record."""
+        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in self.to_dict().items()]
+        return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+
+
+_DERIVED = ("status", "difficulty")
+_KEYS = (*(field.name for field in fields(Record)), *_DERIVED)
+
+
+def record_from_dict(data: Any) -> Record:
+    """Return the record that the content of its file describes.
+
+    The keys `status` and `difficulty` follow from the others and are not read; `check_record` compares them.
+
+    Raises
+    ------
+    InputError
+        If the content is no record; the message names key, value and what is right.
+    """
+    check_keys(data, _KEYS, ())
+    texts = {key: _text(data[key], key) for key in ("id", "family", "source")}
+    if not isinstance(data["certified"], bool):
+        raise InputError("must be true or false", key="certified", value=data["certified"])
+    return Record(
+        **texts,
+        instance=instance_from_dict(data["instance"], "instance."),
+        cost=None if data["cost"] is None else _claim(data["cost"], "cost"),
+        bound=_claim(data["bound"], "bound"),
+        certified=data["certified"],
+        searched=_seconds(data["searched"], "searched"),
+    )
+
+
+def _claim(data: Any, name: str) -> Claim:
+    check_keys(data, tuple(field.name for field in fields(Claim)), (), name)
+    engine, seconds = data["engine"], data["seconds"]
+    return Claim(
+        check_int(f"{name}.value", data["value"], 1),
+        **{key: _text(data[key], f"{name}.{key}") for key in ("method", "by", "date")},
+        engine=None if engine is None else _text(engine, f"{name}.engine"),
+        seconds=None if seconds is None else _seconds(seconds, f"{name}.seconds"),
+    )
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError("must be a text", key=key, value=value)
+    return value
+
+
+def _seconds(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InputError("must be a number of seconds, at least 0", key=key, value=value)
+    return float(value)

@@ -1,0 +1,113 @@
+"""How something enters the library: a schedule or a certificate of anyone, if it verifies and is better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ..core.errors import ContradictionError, InputError, RefusedError
+from ..core.instance import Instance
+from ..core.instance_file import check_kind, instance_from_dict
+from ..core.schedule_file import schedule_from_dict, schedule_to_dict
+from ..core.validate import validate
+from .library import Library
+from .record import Claim, Record
+from .verify import verified_bound, verified_cost
+
+_UNNAMED = "unnamed"
+
+
+def submit(
+    library: Library,
+    content: Any,
+    *,
+    by: str,
+    id: str | None = None,
+    engine: str | None = None,
+    seconds: float | None = None,
+) -> Record:
+    """Enter a schedule or a certificate into the library, and return the new record of its instance.
+
+    The instance is recognised by its content. Claims of a schedule file about cost and bound count nothing.
+
+    Parameters
+    ----------
+    library
+        The library, which is written to.
+    content
+        Content of a schedule's or of a certificate's file.
+    by
+        Who found it.
+    id
+        Name of the instance that it has to be about; None for whichever it is.
+    engine
+        Version of tightpipe that found it; None where another program did.
+    seconds
+        How long that took, in seconds of wall time; None if that is unknown.
+
+    Raises
+    ------
+    RefusedError
+        If the library does not have the instance, if the schedule or the certificate does not verify, or if
+        it is not better than what the library has.
+    ContradictionError
+        If a schedule costs less than a bound of the library, or a certificate proves more than the cost of
+        a schedule.
+    InputError
+        If the content is neither a schedule nor a certificate, or `id` is not in the library.
+    """
+    proof = isinstance(content, dict) and "proof" in content
+    with library.alone():
+        instance = _instance_of(content)
+        record = _known(library, instance, id)
+        origin = Claim(1, _UNNAMED, by, datetime.now(UTC).date().isoformat(), engine, seconds)
+        enter = _certificate if proof else _schedule
+        return enter(library, record, content, origin)
+
+
+def _instance_of(content: Any) -> Instance:
+    check_kind(content, "schedule")
+    if "instance" not in content:
+        raise InputError("missing key 'instance': neither a schedule nor a certificate")
+    return instance_from_dict(content["instance"], "instance.")
+
+
+def _known(library: Library, instance: Instance, id: str | None) -> Record:
+    named = None if id is None else library.record(id)
+    if named is not None and named.instance != instance:
+        raise RefusedError(f"this is about another instance than {named.id}")
+    record = named or library.find(instance)
+    if record is None:
+        raise RefusedError("the library has no such instance")
+    return record
+
+
+def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> Record:
+    """Enter a schedule that the validator and the checker accept, if it is the cheapest."""
+    file = schedule_from_dict(content)
+    violations = validate(record.instance, file.schedule)
+    if violations:
+        raise RefusedError(f"the schedule is invalid: {violations[0]}")
+    cost = verified_cost(record.instance, content)
+    if record.cost is not None and cost >= record.cost.value:
+        raise RefusedError(f"{record.id}: a schedule of cost {record.cost.value} is known, this costs {cost}")
+    if cost < record.bound.value:
+        raise ContradictionError(f"{record.id}: costs {cost}, below the bound {record.bound.value}")
+    method = file.method or _UNNAMED
+    new = replace(record, cost=replace(origin, value=cost, method=method))
+    library.put(new, schedule=schedule_to_dict(file.schedule, method=method))
+    return new
+
+
+def _certificate(library: Library, record: Record, content: Any, origin: Claim) -> Record:
+    """Enter a certificate that the checker verifies, if it proves more, or what was only trusted."""
+    bound, known, cost = verified_bound(record.instance, content), record.bound.value, record.cost
+    if bound < known or (bound == known and record.certified):
+        how = "proven" if record.certified else f"trusted from {record.bound.method}"
+        raise RefusedError(f"{record.id}: a bound of {known} is {how}, this proves {bound}")
+    if cost is not None and bound > cost.value:
+        raise ContradictionError(f"{record.id}: a schedule costs {cost.value}, below the bound {bound}")
+    new = replace(record, bound=replace(origin, value=bound, method="certificate"), certified=True)
+    library.put(new, proof=content)
+    return new

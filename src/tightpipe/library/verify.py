@@ -1,0 +1,93 @@
+"""What the library believes, it has had verified by the standalone checker of certificates.
+
+The checker is one file that shares no code with the rest of this package, so that neither a wrong schedule
+nor a wrong proof enters the library because of an error in what found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..certificates import check_proof
+from ..certificates.check_proof import Problem
+from ..core.errors import InputError, RefusedError
+from ..core.files import read_text
+from ..core.instance import Instance
+from ..core.instance_file import instance_to_dict, read_json
+from .library import Library
+from .record import Record
+
+
+def verified_cost(instance: Instance, content: Any) -> int:
+    """Return the cost of the schedule in the content of a schedule file, in ticks.
+
+    Raises
+    ------
+    RefusedError
+        If the schedule breaks a rule of the instance.
+    InputError
+        If the content is no schedule.
+    """
+    with _said_by_the_checker():
+        return check_proof.cost_of(Problem(instance_to_dict(instance)), content["devices"])
+
+
+def verified_bound(instance: Instance, content: Any) -> int:
+    """Return the bound that the content of a certificate's file proves for an instance, in ticks.
+
+    Raises
+    ------
+    RefusedError
+        If a step of the proof fails, if there is no proof, or if it is about another instance.
+    InputError
+        If the content is no certificate.
+    """
+    with _said_by_the_checker():
+        check_proof.check(content)
+        if vars(Problem(content["instance"])) != vars(Problem(instance_to_dict(instance))):
+            raise RefusedError("the certificate is about another instance")
+        return int(content["bound"])
+
+
+def check_record(library: Library, record: Record) -> str:
+    """Verify again what the library says about an instance, and return one line about it.
+
+    Raises
+    ------
+    RefusedError
+        If a schedule or a certificate fails, or does not have the cost or the bound of the record.
+    InputError
+        If a file is missing or cannot be read.
+    """
+    path, said = library.record_path(record), [str(record.state)]
+    _require(read_text(path) == record.text(), f"{path}: is not written as the library writes it")
+    schedule, proof = library.schedule_path(record), library.proof_path(record)
+    if record.cost is not None and schedule is not None:
+        cost = verified_cost(record.instance, read_json(schedule))
+        _require(cost == record.cost.value, f"{schedule}: costs {cost}, not {record.cost.value}")
+        said.append(f"cost {cost} verified")
+    if proof is not None:
+        bound = verified_bound(record.instance, read_json(proof))
+        _require(bound == record.bound.value, f"{proof}: proves {bound}, not {record.bound.value}")
+        said.append(f"bound {bound} verified")
+    else:
+        said.append(f"bound {record.bound.value} trusted from {record.bound.method}")
+    return ", ".join(said)
+
+
+def _require(condition: bool, text: str) -> None:
+    if not condition:
+        raise RefusedError(text)
+
+
+@contextmanager
+def _said_by_the_checker() -> Iterator[None]:
+    """Turn the errors of the checker, which knows no others, into those of this package."""
+    try:
+        yield
+    except (check_proof.CheckError, RecursionError) as error:
+        raise RefusedError(f"not verified: {error}") from None
+    except check_proof.InputError as error:
+        raise InputError(str(error)) from None
