@@ -117,6 +117,11 @@ def _claim(value: int, proof: Proof, seconds: float) -> Claim:
     return Claim(value, str(proof), _BY, today, engine_version(), round(seconds, 3))
 
 
+def is_left(record: Record, seconds: float) -> bool:
+    """Return whether an instance is not closed, and was not searched for so long."""
+    return record.state is not State.CLOSED and record.searched < seconds
+
+
 def search(library: Library, id: str, seconds: float, workers: int) -> Record:
     """Run `best` and search for a certificate, each for so many seconds at most; return the new record."""
     record = library.record(id)
@@ -166,8 +171,7 @@ def main() -> None:
             begin(library, entry)
             print(f"{entry.id}: entered", file=sys.stderr, flush=True)
     for record in sorted(library.records(), key=_size):
-        done = record.state is State.CLOSED or record.searched >= arguments.time_limit
-        if not done and arguments.family in (None, record.family):
+        if is_left(record, arguments.time_limit) and arguments.family in (None, record.family):
             record = search(library, record.id, arguments.time_limit, arguments.workers)
             print(f"{record.id}: {record.state}, gap {record.gap}", file=sys.stderr, flush=True)
     write_page(library)

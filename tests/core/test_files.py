@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -238,3 +239,23 @@ def test_fresh_rows_go_where_the_link_leads(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert link.is_symlink()
     assert real.read_text().count("\n") == Path(f"{real}.bak").read_text().count("\n") == 2
+
+
+def test_the_suffix_gz_compresses_a_text_into_the_same_bytes_at_any_time(tmp_path: Path) -> None:
+    path, text = tmp_path / "a.json.gz", "äöü\n" * 1000
+    write_text(path, text)
+    first = path.read_bytes()
+    assert len(first) < 100
+    assert gzip.decompress(first) == text.encode()
+    assert first[4:8] == bytes(4)  # gzip has the time of writing there
+    assert read_text(path) == text
+
+
+@pytest.mark.parametrize(
+    "content", [b"no gzip", gzip.compress(b"text")[:-9], gzip.compress(b"text")[:12] + b"?" * 9]
+)
+def test_what_gzip_cannot_read_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.gz: cannot be read: "):
+        read_text(path)

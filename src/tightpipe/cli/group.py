@@ -45,7 +45,10 @@ COMMANDS = {
         "exchanging",
         "Read the schedule in FILE, of another program, and write it as a schedule file.",
     ),
-    "library": ("library", "What is known about the instances of the library, and who found it."),
+    "library": (
+        "library",
+        "Keep the best schedule and bound known of each instance of the library, and who found them.",
+    ),
     "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
     "methods": ("listing", "List the methods with placement, memory and source."),
     "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),

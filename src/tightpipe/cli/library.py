@@ -26,10 +26,10 @@ def _library(folder: str | None) -> Library:
 
 @cli.group("library")
 def _group() -> None:
-    """What is known about the instances of the library, and who found it.
+    """Keep the best schedule and bound known of each instance of the library, and who found them.
 
-    The library has instances with the cheapest schedule known, the best bound and, where there is one, the
-    certificate that proves it. Whoever finds a better one submits it.
+    Where there is a certificate that proves the bound, the library has it as well. Whoever finds a better
+    schedule or bound submits it.
     """
 
 
@@ -133,7 +133,7 @@ def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: boo
     try:
         record = submit(_library(folder), read_json(file), by=by.strip(), id=id)
     except InputError as error:
-        raise (error if error.source or error.key in ("id", "library") else error.at(file)) from None
+        raise (error if error.source or error.key == "id" else error.at(file)) from None
     except RefusedError as error:
         raise RefusedError(f"{file}: {error}") from None
     if as_json:

@@ -38,12 +38,17 @@ class Library:
     ----------
     root
         The folder, with a folder for each family, and in it a folder for each instance.
+
+    Raises
+    ------
+    InputError
+        If there is no such folder.
     """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
-            raise InputError("there is no such folder", key="library", value=str(root))
+            raise InputError("there is no library: no such folder", source=str(root))
 
     def records(self) -> list[Record]:
         """Return all records by family, then by number of devices, of microbatches, and by name.

@@ -1,0 +1,96 @@
+"""The library of this repository: it has all its instances, and everything in it verifies."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library.small_library import FORMULA, INSTANCE, OPTIMUM
+
+from tightpipe.library import Library, Record, State, check_record, default_library
+from tightpipe.library.page import markdown
+
+pytestmark = pytest.mark.source_tree
+ROOT = Path(__file__).parents[2]
+SAMPLE = 15
+MOST_MEGABYTES = 40
+
+
+def script() -> dict[str, Any]:
+    """The names of the script that fills the library."""
+    return runpy.run_path(str(ROOT / "benchmarks/library.py"))
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    assert default_library() == ROOT / "library"
+    return Library(ROOT / "library")
+
+
+def test_a_sample_verifies(library: Library) -> None:
+    records = sorted(library.records(), key=lambda r: r.instance.stages * r.instance.microbatches)
+    for record in records[: -len(records) // 4 : len(records) * 3 // 4 // SAMPLE]:  # not the largest quarter
+        check_record(library, record)
+
+
+def test_it_has_the_instances_of_all_families(library: Library) -> None:
+    known = {(r.id, r.family, r.source): r.instance for r in library.records()}
+    assert known == {(e.id, e.family, e.source): e.instance for e in script()["entries"]()}
+
+
+def test_the_script_enters_an_instance_and_closes_it(tmp_path: Path) -> None:
+    names, new = script(), Library(tmp_path)
+    names["begin"](new, names["Entry"]("small", "tests", "a test", INSTANCE))
+    begun = new.record("small")
+    assert begun.cost is not None
+    assert (begun.cost.method, begun.cost.value, begun.bound.value) == ("greedy-v", 248, FORMULA)
+    assert names["is_left"](begun, 9.0)
+    assert not names["is_left"](replace(begun, searched=9.0), 9.0)
+    done = names["search"](new, "small", 9.0, 1)
+    assert (done.state, done.bound.value, done.searched) == (State.CLOSED, OPTIMUM, 9.0)
+    assert not names["is_left"](done, 99.0)
+    assert check_record(new, done)
+
+
+def test_no_file_is_a_stranger_and_all_together_are_small(library: Library) -> None:
+    expected = {path for record in library.records() for path in library.files(record)}
+    found = {path for path in library.root.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert found == expected
+    assert sum(path.stat().st_size for path in found) < MOST_MEGABYTES * 10**6
+
+
+def test_the_page_shows_the_library(library: Library) -> None:
+    assert (ROOT / "docs/library.md").read_text().endswith(markdown(library.records()))
+
+
+def test_every_claim_says_who_found_it_when_and_with_which_engine(library: Library) -> None:
+    for record in library.records():
+        for claim in (record.cost, record.bound):
+            if claim is not None:
+                assert re.fullmatch(r"\d{4}-\d\d-\d\d", claim.date), record.id
+                assert not (claim.engine or "").endswith(".modified"), record.id
+
+
+def test_more_memory_never_costs_more(library: Library) -> None:
+    """A schedule of little memory is one of more memory too, so that no bound there may be above its cost."""
+    groups: dict[object, list[Record]] = {}
+    for record in library.records():
+        if record.family in ("published", "frontier"):
+            groups.setdefault(replace(record.instance, memory=None), []).append(record)
+    assert max(map(len, groups.values())) > 1
+    for group in groups.values():
+        group.sort(key=limit)
+        for less, more in pairwise(group):
+            assert less.cost is not None
+            assert more.bound.value <= less.cost.value, (less.id, more.id)
+
+
+def limit(record: Record) -> int:
+    found = record.instance.memory_limit(0)
+    assert found is not None
+    return found

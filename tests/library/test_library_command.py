@@ -1,0 +1,183 @@
+"""The command `library`: what it prints, and how it says no."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Done, call, write
+from library.small_library import (
+    OPTIMUM,
+    files,
+    no_proof,
+    proof_of,
+    schedule_of,
+    small_library,
+    unknown_schedule,
+)
+
+from tightpipe.core.files import read_text, write_text
+from tightpipe.library import Library
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    return small_library(tmp_path / "library")
+
+
+def run(library: Library, *words: str | Path) -> Done:
+    name, *rest = words
+    return call("library", name, "--library", library.root, *rest)
+
+
+def submitted(library: Library, content: Any, *words: str) -> Done:
+    path = write(library.root.parent, content, "file.json")
+    return run(library, "submit", path, "--by", "Ada", *words)
+
+
+def test_list_and_show_tell_what_is_known(library: Library) -> None:
+    lines = run(library, "list").stdout.splitlines()
+    assert len(lines) == 2
+    assert lines[1].split()[:7] == ["small", "2", "4", "1", "294", "244", "17.007%"]
+    shown = run(library, "show", "small")
+    assert "cost by" in shown.stdout
+    assert "schedule-294.json.gz" in shown.stdout
+    known = json.loads(run(library, "show", "small", "--json").stdout)
+    assert (known["cost"]["value"], known["bound"]["value"]) == (294, 244)
+    assert [Path(path).name for path in known["files"]] == ["record.json", "schedule-294.json.gz"]
+    (listed,) = json.loads(run(library, "list", "--json").stdout)["instances"]
+    assert listed.items() <= known.items()
+
+
+def test_list_chooses_by_family_and_status(library: Library) -> None:
+    def count(*words: str) -> int:
+        return len(json.loads(run(library, "list", "--json", *words).stdout)["instances"])
+
+    assert count("--status", "open", "--family", "tests") == 1
+    assert count("--status", "closed") == 0
+    wrong = run(library, "list", "--family", "none")
+    assert (wrong.returncode, wrong.stderr) == (2, "tightpipe: family = 'none': must be of tests\n")
+
+
+def test_submit_says_what_it_accepted_and_check_verifies_it(library: Library) -> None:
+    done = submitted(library, schedule_of("cpsat"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "accepted: small has cost 246, bound 244: open\n"
+    assert json.loads(submitted(library, proof_of(OPTIMUM), "--json").stdout)["status"] == "closed"
+    checked = run(library, "check")
+    assert (checked.returncode, checked.stdout) == (0, "1 of 1 instances verified\n")
+    assert checked.stderr == "[1/1] small: closed, cost 246 verified, bound 246 verified\n"
+    assert json.loads(run(library, "check", "small", "--json").stdout) == {"checked": 1, "failed": {}}
+
+
+def test_files_of_the_library_are_read_by_other_commands(library: Library) -> None:
+    submitted(library, schedule_of("cpsat"))
+    submitted(library, proof_of(OPTIMUM))
+    folder = library.root / "tests/small"
+    assert call("validate", folder / "schedule-246.json.gz").returncode == 0
+    assert call("check", folder / "proof-246.json.gz", folder / "schedule-246.json.gz").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (schedule_of("v-min"), 1, "small: a schedule of cost 294 is known, this costs 294"),
+        (no_proof(), 1, "not verified: the bound 246 rests on 'cp-sat', which has no proof here"),
+        (unknown_schedule(), 1, "the library has no such instance"),
+        ("{", 2, "not JSON, or truncated"),
+        ("[]", 2, "must be a table of keys and values"),
+        ({"devices": []}, 2, "missing key 'instance'"),
+        (schedule_of("v-min") | {"instance": {"devices": 2}}, 2, "missing key 'microbatches'"),
+        (schedule_of("v-min") | {"devices": [[], []]}, 2, "devices"),
+        (schedule_of("v-min") | {"devices": 7}, 2, "devices = 7: must be a list of 2 devices"),
+        (proof_of(OPTIMUM) | {"format": "other"}, 2, "format: this checker reads"),
+        (proof_of(OPTIMUM) | {"more": 1}, 2, "unknown or missing keys"),
+    ],
+)
+def test_what_is_not_accepted_is_one_line_and_changes_nothing(
+    content: Any, status: int, message: str, library: Library
+) -> None:
+    before = files(library)
+    done = submitted(library, content)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "file.json: " in done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert files(library) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("submit", "none.json", "--by", "Ada"), "none.json: no such file"),
+        (("submit", "none.json"), "Missing option '--by'"),
+        (("submit", "none.json", "--by", " "), "by = ' ': must be the name of who found it"),
+        (("show", "large"), "id = 'large': the library has no instance of this name"),
+        (("check", "small", "large"), "id = 'large': the library has no instance of this name"),
+        (("list", "--status", "shut"), "'shut' is not one of"),
+    ],
+)
+def test_bad_words_are_one_line(words: tuple[str, ...], message: str, library: Library) -> None:
+    done = run(library, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = call("library", "list", "--library", tmp_path / "none")
+    assert done.returncode == 2
+    assert done.stderr == f"tightpipe: {tmp_path}/none: there is no library: no such folder\n"
+
+
+def change(library: Library, name: str, old: str, new: str) -> None:
+    path = library.root / "tests/small" / name
+    text = read_text(path)
+    assert old in text
+    write_text(path, text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("schedule-294.json.gz", '"F0.0",0,10', '"F0.0",1,11', "not verified: "),
+        (
+            "schedule-294.json.gz",
+            '"F0.0",0,10',
+            '"F0.0"',
+            "schedule: ['F0.0'] must be [operation, start, end]",
+        ),
+        ("record.json", '"status": "open"', '"status": "closed"', "is not written as the library writes it"),
+        ("record.json", '"certified": false', '"certified": true', "proof-244.json.gz: no such file"),
+    ],
+)
+def test_check_fails_on_what_somebody_has_changed(
+    name: str, old: str, new: str, message: str, library: Library
+) -> None:
+    change(library, name, old, new)
+    done = run(library, "check", "--json")
+    assert done.returncode == 1
+    assert message in json.loads(done.stdout)["failed"]["small"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"value": 294', '"value": "x"', "cost.value = 'x': must be an integer"),
+        ('"by": "somebody"', '"by": 7', "cost.by = 7: must be a text"),
+        ('"seconds": 0.5', '"seconds": -1', "cost.seconds = -1: must be a number of seconds, at least 0"),
+        ('"certified": false', '"certified": 0', "certified = 0: must be true or false"),
+        ('"family": "tests"', '"family": "other"', "must be those of the folder tests/small"),
+        ('"devices": 2', '"devices": 0', "instance.devices = 0: "),
+        ('"bound": {', '"bound": {"more": 1, ', "more = 1: unknown key in bound"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named(old: str, new: str, message: str, library: Library) -> None:
+    change(library, "record.json", old, new)
+    done = run(library, "list")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tightpipe: {library.root}/tests/small/record.json: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
