@@ -18,7 +18,7 @@ FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -nam
 
 .DEFAULT_GOAL := help
 .PHONY: help install compare results quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
-	benchmark-exact library clean
+	benchmark-exact benchmark-certificates library clean
 
 help:
 	@sed -n '1,10s/^# //p' Makefile
@@ -97,6 +97,10 @@ benchmark-exact: install
 # least periods of repeating blocks against memory: results/periods.csv, the figure and the table of docs/blocks.md
 benchmark-periods: install
 	$(BIN)/python benchmarks/periods.py $(ARGS)
+
+# proofs that the checker verifies: how many optima have one, and how large it is
+benchmark-certificates: install
+	$(BIN)/python benchmarks/certify_optima.py $(ARGS)
 
 # enters missing instances and searches further for open ones in library/: minutes to hours; it goes on where it stopped
 library: install

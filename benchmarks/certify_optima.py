@@ -1,0 +1,127 @@
+"""Certify proven optima, and print how many have a proof that the checker verifies, and how large it is.
+
+``python benchmarks/certify_optima.py`` takes the small instances of tests/data/small_optima.csv, four larger
+ones whose optimum CP-SAT proves in seconds, and the published settings at 2p with their best bound by a
+formula. Every proof is checked. ``--every K`` takes every K-th small instance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from tightpipe import Instance, Memory, certify
+from tightpipe.certificates.check_proof import check
+from tightpipe.core.engine_version import engine_version
+from tightpipe.settings import load_settings
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.terminal.console import show_table
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from small_instances import known_optima, small_instance
+
+Case = tuple[str, Instance, int]
+"""A name, an instance, and a proven lower bound of its cost in ticks."""
+_PROTOTYPES = {
+    (3, 6, 10, 12, 8, 1): 18,
+    (4, 8, 10, 12, 8, 1): 32,
+    (4, 8, 8, 14, 8, 2): 52,
+    (4, 8, 10, 20, 5, 1): 94,
+}
+"""Devices, microbatches, F, B, W and communication of instances, with the bubble of the optimum in ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the certificate of a case takes: bytes are those of its file, times are in seconds."""
+
+    name: str
+    trusted: bool
+    size: int
+    packed: int
+    search: float
+    check: float
+
+
+def small(every: int) -> Iterator[Case]:
+    """Yield the small instances."""
+    for known in known_optima()[::every]:
+        yield f"small {known.seed}", small_instance(known.seed), known.optimum
+
+
+def prototypes() -> Iterator[Case]:
+    """Yield the larger instances."""
+    for (p, n, f, b, w, c), bubble in _PROTOTYPES.items():
+        memory = Memory(2, -1, -1, 4 * p)
+        instance = Instance.uniform(
+            devices=p, microbatches=n, forward=f, backward=b, weight=w, comm=c, memory=memory
+        )
+        yield f"{p}x{n} ({f}, {b}, {w}, {c})", instance, instance.work(0) + bubble
+
+
+def published() -> Iterator[Case]:
+    """Yield the published settings at 2p, with the largest bound by a formula."""
+    for name, setting in load_settings().items():
+        instance = setting.instance()
+        yield name, instance, best_bound(instance).value
+
+
+SETS = {"small": small, "prototypes": lambda _: prototypes(), "settings": lambda _: published()}
+
+
+def measure(case: Case, seconds: float) -> Measured:
+    """Certify a bound and check the certificate."""
+    name, instance, bound = case
+    begun = perf_counter()
+    certificate = certify(instance, bound, time_limit=seconds)
+    found = perf_counter()
+    text = json.dumps(certificate.to_dict(), separators=(",", ":"))
+    if not certificate.trusted:
+        check(json.loads(text))
+    times = found - begun, perf_counter() - found
+    return Measured(name, certificate.trusted, len(text), len(gzip.compress(text.encode())), *times)
+
+
+def show(measured: list[Measured]) -> None:
+    """Print a row for each case if they are few, else one row for all."""
+    if len(measured) <= 30:
+        show_table(["instance", "proof", "bytes", "gzipped", "search s", "check s"], [
+            (m.name, _kind(m), m.size, m.packed, f"{m.search:.2f}", f"{m.check:.2f}") for m in measured
+        ])  # fmt: skip
+    proven = [m for m in measured if not m.trusted]
+    print(f"{len(proven)} of {len(measured)} have a proof that was checked", end="; ")
+    if proven:
+        sizes, packed, times = zip(*((m.size, m.packed, m.check) for m in proven), strict=True)
+        print(
+            f"bytes: median {statistics.median(sizes):.0f}, largest {max(sizes)}, gzipped {max(packed)}",
+            end="; ",
+        )
+        print(f"checked in {sum(times):.1f} s, the slowest in {max(times):.1f} s")
+
+
+def _kind(measured: Measured) -> str:
+    return "trusted" if measured.trusted else "checked"
+
+
+def main() -> None:
+    """Measure the sets that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--set", choices=list(SETS), action="append", help="default: all")
+    parser.add_argument("--every", type=int, default=1, help="take every K-th small instance")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each search")
+    arguments = parser.parse_args()
+    print(f"tightpipe {engine_version()}, one thread, {arguments.seconds:g} s for each search")
+    for name in arguments.set or SETS:
+        print(f"\n{name}")
+        show([measure(case, arguments.seconds) for case in SETS[name](arguments.every)])
+
+
+if __name__ == "__main__":
+    main()
