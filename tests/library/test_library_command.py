@@ -51,6 +51,20 @@ def test_list_and_show_tell_what_is_known(library: Library) -> None:
     assert listed.items() <= known.items()
 
 
+def test_a_name_may_have_any_characters(library: Library) -> None:
+    path = write(library.root.parent, schedule_of("v-half"), "file.json")
+    assert run(library, "submit", path, "--by", " Ada\n|<b>[/x] ").returncode == 0
+    assert "v-half, Ada |<b>[/x]" in run(library, "list").stdout
+    assert "| v-half, Ada &#124;&lt;b&gt;[/x] |" in run(library, "list", "--markdown").stdout
+
+
+def test_a_name_is_needed(library: Library) -> None:
+    path = write(library.root.parent, schedule_of("v-half"), "file.json")
+    done = run(library, "submit", path, "--by", " ")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tightpipe: by = ' ': must be the name of who found it\n"
+
+
 def test_list_chooses_by_family_and_status(library: Library) -> None:
     def count(*words: str) -> int:
         return len(json.loads(run(library, "list", "--json", *words).stdout)["instances"])
@@ -113,7 +127,6 @@ def test_what_is_not_accepted_is_one_line_and_changes_nothing(
     [
         (("submit", "none.json", "--by", "Ada"), "none.json: no such file"),
         (("submit", "none.json"), "Missing option '--by'"),
-        (("submit", "none.json", "--by", " "), "by = ' ': must be the name of who found it"),
         (("show", "large"), "id = 'large': the library has no instance of this name"),
         (("check", "small", "large"), "id = 'large': the library has no instance of this name"),
         (("list", "--status", "shut"), "'shut' is not one of"),

@@ -128,12 +128,11 @@ def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: boo
 
     Exit status 1 if it is not accepted; the reason is one line on stderr.
     """
-    if not by.strip():
-        raise InputError("must be the name of who found it", key="by", value=by)
+    library = _library(folder)
     try:
-        record = submit(_library(folder), read_json(file), by=by.strip(), id=id)
+        record = submit(library, read_json(file), by=by, id=id)
     except InputError as error:
-        raise (error if error.source or error.key == "id" else error.at(file)) from None
+        raise (error if error.source or error.key in ("id", "by") else error.at(file)) from None
     except RefusedError as error:
         raise RefusedError(f"{file}: {error}") from None
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
 
 from tabulate import tabulate
 
@@ -86,4 +87,10 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _table(records: Sequence[Record]) -> str:
-    return tabulate(map(row_of, records), COLUMNS, tablefmt="github", missingval="-", disable_numparse=True)
+    rows = [[_cell(value) for value in row_of(record)] for record in records]
+    return tabulate(rows, COLUMNS, tablefmt="github", disable_numparse=True)
+
+
+def _cell(value: object) -> str:
+    """Return the text of a cell, in which names of people and methods cannot end the cell or begin a tag."""
+    return "-" if value is None else escape(str(value)).replace("|", "&#124;")

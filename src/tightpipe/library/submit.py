@@ -55,14 +55,16 @@ def submit(
         If a schedule costs less than a bound of the library, or a certificate proves more than the cost of
         a schedule.
     InputError
-        If the content is neither a schedule nor a certificate, or `id` is not in the library.
+        If the content is neither a schedule nor a certificate, `id` is not in the library, or `by` is empty.
     """
-    proof = isinstance(content, dict) and "proof" in content
+    name = " ".join(by.split())
+    if not name:
+        raise InputError("must be the name of who found it", key="by", value=by)
+    enter = _certificate if isinstance(content, dict) and "proof" in content else _schedule
     with library.alone():
         instance = _instance_of(content)
         record = _known(library, instance, id)
-        origin = Claim(1, _UNNAMED, by, datetime.now(UTC).date().isoformat(), engine, seconds)
-        enter = _certificate if proof else _schedule
+        origin = Claim(1, _UNNAMED, name, datetime.now(UTC).date().isoformat(), engine, seconds)
         return enter(library, record, content, origin)
 
 
@@ -94,7 +96,7 @@ def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> 
         raise RefusedError(f"{record.id}: a schedule of cost {record.cost.value} is known, this costs {cost}")
     if cost < record.bound.value:
         raise ContradictionError(f"{record.id}: costs {cost}, below the bound {record.bound.value}")
-    method = file.method or _UNNAMED
+    method = " ".join((file.method or "").split()) or _UNNAMED
     new = replace(record, cost=replace(origin, value=cost, method=method))
     library.put(new, schedule=schedule_to_dict(file.schedule, method=method))
     return new

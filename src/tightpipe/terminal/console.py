@@ -20,11 +20,12 @@ def show_json(data: Any) -> None:
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; None is shown as a dash."""
     from rich.console import Console  # imported here because rich takes long to load
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(MISSING if value is None else str(value) for value in row))
+        table.add_row(*(MISSING if value is None else escape(str(value)) for value in row))
     # Where stdout is no terminal, e.g. a pipe, the table is as wide as its columns need.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
 
