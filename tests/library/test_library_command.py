@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Done, call, write
+from command_line import SMALL, Done, call, write
 from library.small_library import (
     OPTIMUM,
     files,
@@ -108,6 +108,9 @@ def test_files_of_the_library_are_read_by_other_commands(library: Library) -> No
         (schedule_of("v-min") | {"devices": 7}, 2, "devices = 7: must be a list of 2 devices"),
         (proof_of(OPTIMUM) | {"format": "other"}, 2, "format: this checker reads"),
         (proof_of(OPTIMUM) | {"more": 1}, 2, "unknown or missing keys"),
+        (proof_of(OPTIMUM) | {"devices": 1}, 2, "unknown or missing keys"),
+        ({"proof": {}, "instance": SMALL}, 2, "unknown or missing keys"),
+        (SMALL, 2, "is an instance file, must be a schedule file"),
     ],
 )
 def test_what_is_not_accepted_is_one_line_and_changes_nothing(
@@ -162,6 +165,8 @@ def change(library: Library, name: str, old: str, new: str) -> None:
             '"F0.0"',
             "schedule: ['F0.0'] must be [operation, start, end]",
         ),
+        ("schedule-294.json.gz", '"comm":1', '"comm":2', "the file is about another instance"),
+        ("schedule-294.json.gz", '"devices":[[', '"device":[[', "unknown or missing keys"),
         ("record.json", '"status": "open"', '"status": "closed"', "is not written as the library writes it"),
         ("record.json", '"certified": false', '"certified": true', "proof-244.json.gz: no such file"),
     ],

@@ -20,18 +20,24 @@ from .library import Library
 from .record import Record
 
 
+_CLAIMS = ("method", "cost", "bound")
+
+
 def verified_cost(instance: Instance, content: Any) -> int:
     """Return the cost of the schedule in the content of a schedule file, in ticks.
 
     Raises
     ------
     RefusedError
-        If the schedule breaks a rule of the instance.
+        If the schedule breaks a rule, or is one of another instance.
     InputError
         If the content is no schedule.
     """
     with _said_by_the_checker():
-        return check_proof.cost_of(Problem(instance_to_dict(instance)), content["devices"])
+        data = check_proof.table(
+            content, "schedule file", ("instance", "devices"), ("method", "cost", "bound")
+        )
+        return check_proof.cost_of(_problem(instance, data), data["devices"])
 
 
 def verified_bound(instance: Instance, content: Any) -> int:
@@ -46,8 +52,7 @@ def verified_bound(instance: Instance, content: Any) -> int:
     """
     with _said_by_the_checker():
         check_proof.check(content)
-        if vars(Problem(content["instance"])) != vars(Problem(instance_to_dict(instance))):
-            raise RefusedError("the certificate is about another instance")
+        _problem(instance, content)
         return int(content["bound"])
 
 
@@ -75,6 +80,13 @@ def check_record(library: Library, record: Record) -> str:
     else:
         said.append(f"bound {record.bound.value} trusted from {record.bound.method}")
     return ", ".join(said)
+
+
+def _problem(instance: Instance, data: dict[str, Any]) -> Problem:
+    """Return an instance as the checker knows it, after a check that a file is about the same one."""
+    problem = Problem(instance_to_dict(instance))
+    _require(vars(Problem(data["instance"])) == vars(problem), "the file is about another instance")
+    return problem
 
 
 def _require(condition: bool, text: str) -> None:
