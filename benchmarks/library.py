@@ -1,9 +1,10 @@
 """Fill the library of instances, search further for what is open in it, and renew its page.
 
 ``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
-of all heuristics and the bound of the formulas. Then it runs `best` on what is not closed, and searches for
-certificates. It can be interrupted: what was searched for as long as ``--time-limit`` says is not searched
-again. At the end it writes the tables of docs/library.md.
+of all heuristics and the bound of the formulas. A schedule also serves instances with more memory, and a
+bound those with less. Then the script runs `best` on what is not closed, and searches for certificates. It
+can be interrupted: what was searched for as long as ``--time-limit`` says is not searched again. At the end
+it writes the tables of docs/library.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from tightpipe import Instance, Result, Schedule, certify, solve
@@ -146,6 +148,46 @@ def _schedule(library: Library, record: Record) -> Schedule | None:
     return None if path is None else schedule_from_dict(read_json(path)).schedule
 
 
+def share(library: Library) -> None:
+    """Hand on what holds for other memory limits: a schedule for larger ones, a bound for smaller ones."""
+    groups: dict[Instance, list[str]] = {}
+    for record in sorted(library.records(), key=_limit):
+        memory = record.instance.memory
+        if memory is not None and memory.limit is not None:
+            free = replace(record.instance, memory=replace(memory, limit=None))
+            groups.setdefault(free, []).append(record.id)
+    for ids in groups.values():
+        for less, more in pairwise(ids):
+            _share_schedule(library, library.record(less), library.record(more))
+        for more, less in pairwise(reversed(ids)):
+            _share_bound(library, library.record(more), library.record(less))
+
+
+def _limit(record: Record) -> int:
+    return record.instance.memory_limit(0) or 0
+
+
+def _fits(less: Record, more: Record) -> bool:
+    """Return whether no device has less memory in the second instance than in the first one."""
+    devices = range(less.instance.devices)
+    return all((less.instance.memory_limit(d) or 0) <= (more.instance.memory_limit(d) or 0) for d in devices)
+
+
+def _share_schedule(library: Library, less: Record, more: Record) -> None:
+    better = less.cost is not None and (more.cost is None or less.cost.value < more.cost.value)
+    schedule = _schedule(library, less)
+    if better and _fits(less, more) and less.cost is not None and schedule is not None:
+        content = schedule_to_dict(replace(schedule, instance=more.instance), method=less.cost.method)
+        _submit(library, more.id, content, less.cost.seconds or 0.0)
+
+
+def _share_bound(library: Library, more: Record, less: Record) -> None:
+    if more.bound.value > less.bound.value and _fits(less, more):
+        with library.alone():
+            less = library.record(less.id)
+            library.put(replace(less, bound=more.bound, certified=False, searched=0.0))
+
+
 def _size(record: Record) -> int:
     return record.instance.stages * record.instance.microbatches
 
@@ -170,10 +212,12 @@ def main() -> None:
         if entry.id not in known and arguments.family in (None, entry.family):
             begin(library, entry)
             print(f"{entry.id}: entered", file=sys.stderr, flush=True)
+    share(library)
     for record in sorted(library.records(), key=_size):
         if is_left(record, arguments.time_limit) and arguments.family in (None, record.family):
             record = search(library, record.id, arguments.time_limit, arguments.workers)
             print(f"{record.id}: {record.state}, gap {record.gap}", file=sys.stderr, flush=True)
+    share(library)
     write_page(library)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library.small_library import FORMULA, INSTANCE, OPTIMUM
+from library.small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
-from tightpipe.library import Library, Record, State, check_record, default_library
+from tightpipe.library import Library, Record, State, check_record, default_library, submit
 from tightpipe.library.page import markdown
 
 pytestmark = pytest.mark.source_tree
@@ -57,6 +57,21 @@ def test_the_script_enters_an_instance_and_closes_it(tmp_path: Path) -> None:
     assert check_record(new, done)
 
 
+def test_the_script_hands_on_schedules_to_more_memory_and_bounds_to_less(tmp_path: Path) -> None:
+    new = Library(tmp_path)
+    assert INSTANCE.memory is not None
+    for limit in (7, 8, 9, 10):
+        instance = replace(INSTANCE, memory=replace(INSTANCE.memory, limit=limit))
+        new.put(Record(f"at-{limit}", "tests", "a test", instance, None, claim(200 + 10 * (limit == 10))))
+    submit(new, schedule_of("cpsat"), by="Ada")
+    script()["share"](new)
+    records = {limit: new.record(f"at-{limit}") for limit in (7, 8, 9, 10)}
+    costs = {limit: known and known.value for limit, record in records.items() for known in (record.cost,)}
+    assert costs == {7: None, 8: OPTIMUM, 9: OPTIMUM, 10: OPTIMUM}
+    assert {record.bound.value for record in records.values()} == {210}
+    assert all(check_record(new, record) for record in records.values())
+
+
 def test_no_file_is_a_stranger_and_all_together_are_small(library: Library) -> None:
     expected = {path for record in library.records() for path in library.files(record)}
     found = {path for path in library.root.rglob("*") if path.is_file() and path.name != ".lock"}
@@ -70,10 +85,10 @@ def test_the_page_shows_the_library(library: Library) -> None:
 
 def test_every_claim_says_who_found_it_when_and_with_which_engine(library: Library) -> None:
     for record in library.records():
-        for claim in (record.cost, record.bound):
-            if claim is not None:
-                assert re.fullmatch(r"\d{4}-\d\d-\d\d", claim.date), record.id
-                assert not (claim.engine or "").endswith(".modified"), record.id
+        for known in (record.cost, record.bound):
+            if known is not None:
+                assert re.fullmatch(r"\d{4}-\d\d-\d\d", known.date), record.id
+                assert not (known.engine or "").endswith(".modified"), record.id
 
 
 def test_more_memory_never_costs_more(library: Library) -> None:

@@ -19,7 +19,6 @@ from ..core.instance_file import instance_to_dict, read_json
 from .library import Library
 from .record import Record
 
-
 _CLAIMS = ("method", "cost", "bound")
 
 
@@ -34,9 +33,7 @@ def verified_cost(instance: Instance, content: Any) -> int:
         If the content is no schedule.
     """
     with _said_by_the_checker():
-        data = check_proof.table(
-            content, "schedule file", ("instance", "devices"), ("method", "cost", "bound")
-        )
+        data = check_proof.table(content, "schedule file", ("instance", "devices"), _CLAIMS)
         return check_proof.cost_of(_problem(instance, data), data["devices"])
 
 
