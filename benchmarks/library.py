@@ -129,7 +129,10 @@ def search(library: Library, id: str, seconds: float, workers: int) -> Record:
     record = library.record(id)
     if record.state is State.OPEN:
         start = _schedule(library, record) or "best"
-        enter(library, id, solve(record.instance, time_limit=seconds, workers=workers, warm_start=start))
+        result = solve(record.instance, time_limit=seconds, workers=workers, warm_start=start)
+        enter(library, id, result)
+        if result.reason == "interrupted":  # a solve that is ended by Ctrl-C returns what it has
+            raise KeyboardInterrupt
     record = library.record(id)
     if not record.certified:
         began = time.perf_counter()
@@ -222,4 +225,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("library.py: interrupted; the same command continues", file=sys.stderr)
+        sys.exit(130)
