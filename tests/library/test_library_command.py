@@ -40,7 +40,7 @@ def submitted(library: Library, content: Any, *words: str) -> Done:
 def test_list_and_show_tell_what_is_known(library: Library) -> None:
     lines = run(library, "list").stdout.splitlines()
     assert len(lines) == 2
-    assert lines[1].split()[:7] == ["small", "2", "4", "1", "294", "244", "17.007%"]
+    assert lines[1].split()[:7] == ["small", "2", "4", "1", "294", "244", "17.0068%"]
     shown = run(library, "show", "small")
     assert "cost by" in shown.stdout
     assert "schedule-294.json.gz" in shown.stdout

@@ -24,14 +24,14 @@ def row_of(record: Record) -> tuple[object, ...]:
         *(record.id, record.instance.devices, record.instance.microbatches),
         None if memory is None else f"{memory:.3g}",
         *(None if cost is None else cost.value, record.bound.value, percent(record.gap)),
-        *(record.state.value, record.difficulty.value),
+        *(record.state.value, None if record.state is State.OPEN else record.difficulty.value),
         None if cost is None else f"{cost.method}, {cost.by}",
     )
 
 
 def percent(share: float | None) -> str | None:
     """Return a share as a text in per cent; None stays None."""
-    return None if share is None else f"{share:.3%}"
+    return None if share is None else f"{share:.4%}"
 
 
 def markdown(records: Sequence[Record]) -> str:
