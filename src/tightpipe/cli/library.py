@@ -94,26 +94,28 @@ def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_
     The standalone checker of certificates does it. Exit status 1 if anything fails.
     """
     library = _library(folder)
-    records = [library.record(id) for id in ids] or library.records()
-    failed = _failures(library, records)
+    names = [record.id for record in [library.record(id) for id in ids] or library.records()]
+    failed = _failures(library, names)
     if as_json:
-        show_json({"checked": len(records), "failed": failed})
+        show_json({"checked": len(names), "failed": failed})
     else:
-        print(f"{len(records) - len(failed)} of {len(records)} instances verified")
+        print(f"{len(names) - len(failed)} of {len(names)} instances verified")
     context.exit(1 if failed else 0)
 
 
-def _failures(library: Library, records: list[Record]) -> dict[str, str]:
+def _failures(library: Library, names: list[str]) -> dict[str, str]:
     """Return what fails, by the name of its instance, and say on stderr how each check ends."""
     failed = {}
-    with progress_bar(len(records), None) as bar:
-        for record in records:
-            bar.begin(record.id)
+    with progress_bar(len(names), None) as bar:
+        for name in names:
+            bar.begin(name)
             try:
-                said = check_record(library, record)
+                said = check_record(
+                    library, library.record(name)
+                )  # read now: others may improve it meanwhile
             except (RefusedError, InputError) as error:
-                said = failed[record.id] = str(error)
-            bar.finish(f"{record.id}: {said}", None)
+                said = failed[name] = str(error)
+            bar.finish(f"{name}: {said}", None)
     return failed
 
 
