@@ -26,7 +26,7 @@ from typing import Any
 
 FORMAT = "tightpipe-proof-1"
 KEYS = {"F": "forward", "B": "backward", "W": "weight"}
-LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 4 * 10**7, 2**28
+LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 4 * 10**7, 2**26
 
 
 class InputError(Exception):
