@@ -17,7 +17,7 @@ from tightpipe.core.instance_file import instance_to_dict
 from tightpipe.core.metrics import cost
 from tightpipe.solver.queues import queues_of, starts_of
 
-SEEDS = range(200)
+SEEDS = range(100)
 _STEPS = 150
 
 
