@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tightpipe import InputError, Instance, Memory, Schedule, bound, retime, simulate, solve
+from tightpipe import InputError, Instance, Memory, Schedule, bound, certify, retime, simulate, solve
 from tightpipe.core.budget import Budget
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.progress import ignore
@@ -74,6 +74,7 @@ def main() -> None:
         searched(hard, workers)
         for search, _ in bound_searches():
             search(hard, 1000, Budget(threads=workers).within(SECONDS), 0, ignore)
+    certify(Instance.uniform(memory=Memory(2, -1, -1, 8), comm=1, **TICKS), 246, time_limit=60)
     called = sorted(loop.name for loop in LOOPS if loop.called)
     misses = {loop.name: loop.misses for loop in LOOPS if loop.misses}
     json.dump({"loops": len(LOOPS), "called": called, "misses": misses}, sys.stdout)

@@ -26,7 +26,7 @@ from typing import Any
 
 FORMAT = "tightpipe-proof-1"
 KEYS = {"F": "forward", "B": "backward", "W": "weight"}
-LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 4 * 10**7, 2**28
+LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 4 * 10**7, 2**26
 
 
 class InputError(Exception):
@@ -310,7 +310,8 @@ class Windows:
         """Enter that a precedes b. As queues run in sequence, so do all up to a all from b on."""
         one, two = self.queues[self.queue[a]], self.queues[self.queue[b]]
         require(one.device == two.device, f"items {a} and {b} run on different devices")
-        require(one is not two or a < b, "an item follows itself", RefutedError)
+        require(a != b, f"item {a} cannot precede itself", CheckError)
+        require(one is not two or a < b, "a queue runs backwards", RefutedError)
         k, own = self.local[self.queue[a]], self.local[self.queue[b]]
         if one is two:
             return
@@ -456,7 +457,6 @@ class Windows:
 
     def suppose(self, a: int, b: int, steps: Any) -> None:
         """Item b precedes a where the contrary leads to a contradiction by the given steps."""
-        require(a != b, f"item {a} stands twice")
         mark, self.depth = len(self.trail), self.depth + 1
         with suppress(RefutedError):
             self.precede(a, b)

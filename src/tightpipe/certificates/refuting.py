@@ -6,8 +6,6 @@ Only those are repeated in the language of the checker, which takes a hundred ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from ..core.budget import Budget
@@ -15,7 +13,7 @@ from ..core.instance import Instance
 from ..solver.bounds.searches.energetic_kernel import overload_of
 from ..solver.queues import queues_of
 from ..solver.windows import Windows
-from ..solver.windows.agenda_kernel import clear, push_all
+from ..solver.windows.agenda_kernel import push_all
 from ..solver.windows.decide_kernel import exclude, suppose
 from ..solver.windows.propagate_kernel import propagate
 from ..solver.windows.queue_arrays import arrays_of
@@ -27,14 +25,14 @@ from ..solver.windows.window_state_kernel import (
     WindowState,
     copy_of,
     open_state,
-    undo,
 )
 from .check_proof import Problem, RefutedError
 from .derivation import Derivation, Step
+from .look_kernel import REFUTED, fails, look
 from .overloads import overload_step
 
 Side = tuple[int, int, bool]  # an item, a queue among those of its device, and whether its open items follow
-_DEPTHS = (30, 240, 2**14)  # items that the propagation of one supposition may work on, sweep by sweep
+_QUICK, _THOROUGH = 30, 240  # items that the propagation of one supposition may work on
 
 
 class UnprovenError(Exception):
@@ -60,6 +58,7 @@ class Refuter:
         self.anchor = instance.placement.routes[0][0]
         self.arrays = arrays_of(self.queues, target)
         self.state = open_state(self.arrays, target)
+        self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, about the last state
 
     def steps(self) -> list[Step]:
         """Return steps that lead to a contradiction, not trimmed.
@@ -85,8 +84,8 @@ class Refuter:
         self._settle(state)
         while True:
             self._overload(state)
-            if not any(self._shave(state, depth) for depth in _DEPTHS):
-                self._branch(state)
+            if self._shave(state, _QUICK) == 0 and self._shave(state, _THOROUGH) == 0:
+                self._exclude(state, self._branch())
 
     def _settle(self, state: WindowState) -> None:
         """Apply the rules to all items on the agenda."""
@@ -109,38 +108,22 @@ class Refuter:
                 if step is not None:
                     self.derivation.try_step(step)
 
-    def _shave(self, state: WindowState, depth: int) -> bool:
-        """Refute suppositions about every open order; return whether any was refuted."""
-        found = False
-        for item, k in self._open(state):
-            for follows in (True, False):
-                while state.before[item, k] < state.after[item, k] and self._fails(
-                    state, item, k, follows, depth
-                ):
-                    found = True
-                    self._exclude(state, (item, k, follows))
-        return found
-
-    def _open(self, state: WindowState) -> Iterator[tuple[int, int]]:
-        """Yield the items and queues with open orders, late items first."""
-        for item in np.argsort(-state.earliest, kind="stable").tolist():
-            for k in range(int(self.arrays.held[self.arrays.device[self.arrays.queue[item]]])):
-                if (
-                    k != self.arrays.local[self.arrays.queue[item]]
-                    and state.before[item, k] < state.after[item, k]
-                ):
-                    yield item, k
-
-    def _fails(self, state: WindowState, item: int, k: int, follows: bool, depth: int) -> bool:
-        """Return whether a supposition leads to a contradiction, and leave the state as it was."""
+    def _shave(self, state: WindowState, steps: int) -> int:
+        """Refute suppositions about every open order; return how many were refuted."""
         if self.budget.left <= 0:
             raise UnprovenError
-        state.counter[RECORDING], state.counter[RECORDED] = 1, 0
-        suppose(self.arrays, state, item, k, follows)
-        stands = propagate(self.arrays, state, depth)
-        clear(state)
-        undo(state)
-        return not stands
+        look(self.arrays, state, steps, self.found)
+        count = 0
+        refuted = np.argwhere(self.found == REFUTED)
+        late_first = np.argsort(-state.earliest[refuted[:, 0]], kind="stable")
+        for item, k, side in refuted[late_first].tolist():
+            while self._is_open(state, item, k) and fails(self.arrays, state, item, k, side == 1, steps):
+                self._exclude(state, (item, k, side == 1))
+                count += 1
+        return count
+
+    def _is_open(self, state: WindowState, item: int, k: int) -> bool:
+        return bool(state.before[item, k] < state.after[item, k])
 
     def _exclude(self, state: WindowState, side: Side) -> None:
         """Record that a supposition fails, however long that takes, and enter its opposite."""
@@ -160,26 +143,11 @@ class Refuter:
             return item, first + int(state.before[item, k])
         return first + int(state.after[item, k]) - 1, item
 
-    def _branch(self, state: WindowState) -> None:
-        """Refute one side of the order whose two sides narrow the windows most, by a search of its own."""
-        best: tuple[int, Side] | None = None
-        for item, k in self._open(state):
-            left = [self._left(state, (item, k, follows)) for follows in (True, False)]
-            value = (max(left), (item, k, left[0] < left[1]))
-            if best is None or value < best:
-                best = value
-        if best is None:
+    def _branch(self) -> Side:
+        """Return the better side of the open order whose two sides both leave little open."""
+        both = self.found.max(axis=2)
+        if (both < 0).all():
             raise UnprovenError  # everything is decided, and a schedule may lie in the windows
-        self._exclude(state, best[1])
-
-    def _left(self, state: WindowState, side: Side) -> int:
-        """Return how much stays open under a supposition: the sum of the widths of all windows."""
-        if self.budget.left <= 0:
-            raise UnprovenError
-        state.counter[RECORDING], state.counter[RECORDED] = 1, 0
-        suppose(self.arrays, state, *side)
-        propagate(self.arrays, state, _DEPTHS[-1])
-        left = int((state.after - state.before).sum())
-        clear(state)
-        undo(state)
-        return left
+        item, k = np.unravel_index(np.where(both < 0, np.iinfo(both.dtype).max, both).argmin(), both.shape)
+        follows, precedes = self.found[item, k, 1], self.found[item, k, 0]
+        return int(item), int(k), bool(follows < precedes)

@@ -1,0 +1,64 @@
+"""Look ahead, compiled: what follows from each side of each open order."""
+
+from __future__ import annotations
+
+from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.compiled import compiled
+
+from ..solver.windows.agenda_kernel import clear
+from ..solver.windows.decide_kernel import suppose
+from ..solver.windows.propagate_kernel import propagate
+from ..solver.windows.queue_arrays import QueueArrays
+from ..solver.windows.window_state_kernel import RECORDED, RECORDING, WindowState, undo
+
+REFUTED = -1
+NOT_OPEN = -2
+
+
+@compiled
+def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
+    """Return whether supposing a side of an order leads to a contradiction, and leave the state as it was."""
+    return left_under(arrays, state, item, k, follows, steps) == REFUTED
+
+
+@compiled
+def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
+    """Return how many orders stay open under a supposition, `REFUTED` if it leads to a contradiction.
+
+    Parameters
+    ----------
+    arrays, state
+        The queues, and windows to which all rules have been applied; they are left as they were.
+    item, k, follows
+        What is supposed, as `suppose` takes it.
+    steps
+        The number of items that the propagation may work on.
+    """
+    state.counter[RECORDING], state.counter[RECORDED] = 1, 0
+    suppose(arrays, state, item, k, follows)
+    left = REFUTED
+    if propagate(arrays, state, steps):
+        left = 0
+        for i in range(len(state.agenda)):
+            for other in range(arrays.held[arrays.device[arrays.queue[i]]]):
+                left += state.after[i, other] - state.before[i, other]
+    clear(state)
+    undo(state)
+    return left
+
+
+@compiled
+def look(arrays: QueueArrays, state: WindowState, steps: int, found: Ints) -> None:
+    """Enter for each side of each open order what `left_under` says, `NOT_OPEN` for orders that are decided.
+
+    `found` has the shape (N, M, 2); the last index is 1 for the supposition that the open items follow.
+    """
+    for item in range(len(state.agenda)):
+        queue = arrays.queue[item]
+        for k in range(found.shape[1]):
+            exists = k < arrays.held[arrays.device[queue]] and k != arrays.local[queue]
+            is_open = exists and state.before[item, k] < state.after[item, k]
+            for side in range(2):
+                found[item, k, side] = NOT_OPEN
+                if is_open:
+                    found[item, k, side] = left_under(arrays, state, item, k, side == 1, steps)

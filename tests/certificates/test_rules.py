@@ -1,0 +1,97 @@
+"""No rule of the checker loses a schedule: whatever steps run, all schedules of the target stay in the windows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from schedules import schedules_of
+from small_instances import small_instance
+
+from tightpipe import Instance, Schedule
+from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError
+from tightpipe.certificates.derivation import Derivation
+from tightpipe.certificates.overloads import overload_step
+from tightpipe.core.instance_file import instance_to_dict
+from tightpipe.core.metrics import cost
+from tightpipe.solver.queues import queues_of, starts_of
+
+SEEDS = range(100)
+_STEPS = 150
+
+
+def random_step(windows: Derivation, rng: random.Random) -> list[Any]:
+    """A step with arguments of the right kinds, mostly about the same device."""
+    device = rng.randrange(len(windows.on))
+    mine = [i for q in windows.on[device] for i in range(windows.queues[q].first, windows.queues[q].end)]
+    name = rng.choice([*RULES])
+    if name == "overload":
+        times = sorted(rng.randint(windows.frame_early[device], max(windows.late)) for _ in range(2))
+        return [name, device, times[0], counts(windows, device, rng), times[1], counts(windows, device, rng)]
+    values: dict[str, Any] = {
+        "q": lambda: rng.choice(windows.on[device]),
+        "r": lambda: rng.randrange(windows.problem.per_route),
+        "i": lambda: rng.choice(mine),
+        "s": lambda: [rng.randint(0, windows.queues[q].count) for q in windows.on[device]],
+    }
+    if name == "suppose":
+        values["s"] = lambda: [random_step(windows, rng) for _ in range(3)]
+    return [name, *(values[kind]() for kind in RULES[name])]
+
+
+def counts(windows: Derivation, device: int, rng: random.Random) -> list[list[int]]:
+    """Random counts for the rule `overload`."""
+    return [[rng.randint(0, windows.queues[q].count) for _ in range(4)] for q in windows.on[device]]
+
+
+def derive(windows: Derivation, rng: random.Random) -> None:
+    """Run random steps, of which most are refused, between visits of items that find good ones."""
+    for _ in range(_STEPS):
+        if rng.random() < 0.5:
+            windows.visit(rng.randrange(len(windows.queue)))
+        else:
+            try:
+                windows.run([random_step(windows, rng)])
+            except (CheckError, InputError):
+                take_back(windows)
+
+
+def take_back(windows: Derivation) -> None:
+    """Forget suppositions that were not closed. The checker need not: it ends at the first step that fails."""
+    while windows.trail:
+        values, at, old = windows.trail.pop()
+        values[at] = old
+    windows.depth = 0
+
+
+def assert_inside(windows: Derivation, instance: Instance, schedule: Schedule) -> None:
+    starts = starts_of(queues_of(instance), schedule)
+    device = [windows.queues[q].device for q in windows.queue]
+    frames = [min(s for s, d in zip(starts, device, strict=True) if d == k) for k in range(instance.devices)]
+    origin = min(starts) if windows.problem.makespan else frames[0]
+    for i, start in enumerate(starts):
+        assert windows.early[i] <= start - origin <= windows.late[i]
+        for q, (low, high) in windows.orders(i).items():
+            before = sum(starts[j] < start for j in range(windows.queues[q].first, windows.queues[q].end))
+            assert low <= before
+            assert q == windows.queue[i] or before <= high
+    if not windows.problem.makespan:
+        for early, frame, late in zip(windows.frame_early, frames, windows.frame_late, strict=True):
+            assert early <= frame - origin <= late
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_step_loses_a_schedule(seed: int) -> None:
+    instance, rng = small_instance(seed), random.Random(seed)
+    schedules = schedules_of(instance, seed)
+    target = max(map(cost, schedules)) if seed % 2 else min(map(cost, schedules)) + seed % 3
+    windows = Derivation(Problem(instance_to_dict(instance)), target, 0)
+    try:
+        derive(windows, rng)
+    except RefutedError:
+        pytest.fail(f"no schedule of cost {target} is left, and there is one")
+    assert [overload_step(windows, device) for device in range(instance.devices)] == [None] * instance.devices
+    for schedule in schedules:
+        if cost(schedule) <= target:
+            assert_inside(windows, instance, schedule)
