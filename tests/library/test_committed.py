@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library.small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
+from small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
 from tightpipe.library import Library, Record, State, check_record, default_library, submit
 from tightpipe.library.page import markdown

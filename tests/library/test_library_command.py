@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import SMALL, Done, call, write
-from library.small_library import (
+from small_library import (
     OPTIMUM,
     files,
     no_proof,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library.small_library import (
+from small_library import (
     COSTS,
     FORMULA,
     OPTIMUM,
