@@ -110,9 +110,8 @@ def _failures(library: Library, names: list[str]) -> dict[str, str]:
         for name in names:
             bar.begin(name)
             try:
-                said = check_record(
-                    library, library.record(name)
-                )  # read now: others may improve it meanwhile
+                record = library.record(name)  # read now, as others may have improved it
+                said = check_record(library, record)
             except (RefusedError, InputError) as error:
                 said = failed[name] = str(error)
             bar.finish(f"{name}: {said}", None)
