@@ -6,8 +6,8 @@ B's have given times, the *frame* of a device. The devices are filled from the l
 runs as soon as it can, and W's run where they do not delay one. Where a device would end too late like that,
 it is filled again *eagerly*: a W may delay a lower B, but not the next one.
 
-`docs/theorem.md` proves that the cost is the formula of that page wherever the last lower B of no device is
-delayed and every device ends in time, which is what `filled_moves` checks.
+`docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which is
+what `filled_moves` checks.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ def _device_in_time(
     frame = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
     for eager in (False, True):
         timed = _Filling(times, arrivals, eager).fill(frame)
-        last_lower = next(start for start, move in reversed(timed) if move == LOWER_B)
-        ended = timed[-1][0] + times.weight
-        in_time = last_lower == arrivals[-1] and ended <= _end(p, n, device, times)
+        in_time = timed[-1][0] + times.weight <= _end(p, n, device, times)
         if in_time and _possible(timed, times, 2 * p):
             return timed
     return None
