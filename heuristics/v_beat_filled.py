@@ -6,8 +6,8 @@ B's have given times, the *frame* of a device. The devices are filled from the l
 runs as soon as it can, and W's run where they do not delay one. Where a device would end too late like that,
 it is filled again *eagerly*: a W may delay a lower B, but not the next one.
 
-`docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which is
-what `filled_moves` checks.
+`docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which
+`filled_moves` checks.
 """
 
 from __future__ import annotations

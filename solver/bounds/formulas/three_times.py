@@ -21,9 +21,9 @@ from tightpipe.core.placement import Route
 from tightpipe.core.result import Bound
 from tightpipe.kernels.arrays import Ints
 
+from .frame_paths import after_last_forward, most_before, shortest, stages_on, until_first_backward, whole
 from .held import most_held
 from .routes import earliest_starts, least_time
-from .two_times import after_last_forward, most_before, shortest, stages_on, until_first_backward, whole
 
 
 def three_times_bound(instance: Instance) -> Bound:
