@@ -2,9 +2,9 @@
 
 In the other form, from one device to the next above it, the last lower B's run later by an F and a message.
 Where B is longer than F that is too soon, as a B and a message lie between them. So here only F's and upper
-B's have given times, the *frame* of a device. The devices are filled from the last to the first: each lower B
-runs as soon as it can, and W's run where they do not delay one. Where a device would end too late like that,
-it is filled again *eagerly*: a W may delay a lower B, but not the next one.
+B's have given times, the *skeleton* of a device. The devices are filled from the last to the first: each
+lower B runs as soon as it can, and W's run where they do not delay one. Where a device would end too late like
+that, it is filled again *eagerly*: a W may delay a lower B, as long as that ends by the arrival of the next.
 
 `docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which
 `filled_moves` checks.
@@ -27,7 +27,7 @@ _NEVER = maxsize
 
 
 def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Move]] | None:
-    """Return the moves of each device, or None if there is no frame or the rest does not fit into its gaps.
+    """Return the moves of each device, or None if there is no skeleton or the rest does not fit in.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Mov
     times
         Of equal stages and links.
     """
-    if not _has_frame(devices, times):
+    if not _has_skeleton(devices, times):
         return None
     timetable: list[list[_Timed]] = []
     arrivals = _lower_backwards_of_last_device(devices, microbatches, times)
@@ -49,8 +49,8 @@ def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Mov
     return [[move for _, move in timed] for timed in timetable]
 
 
-def _has_frame(p: int, times: Times) -> bool:
-    """Return whether B is longer than F, and the frames of all devices agree with each other."""
+def _has_skeleton(p: int, times: Times) -> bool:
+    """Return whether B is longer than F, and the skeletons of all devices agree with each other."""
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     return f < b <= f + 2 * c and c <= f and 2 * c <= w and (p - 2) * (b - f) <= times.beat
 
@@ -86,14 +86,16 @@ def _device_in_time(
 
     Parameters
     ----------
-    p, n, device, times
-        As everywhere.
+    p, n, times
+        Numbers of devices and of microbatches, and the times of equal stages.
+    device
+        The device.
     arrivals
         For each microbatch, the earliest start of its lower B.
     """
-    frame = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
+    skeleton = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
     for eager in (False, True):
-        timed = _Filling(times, arrivals, eager).fill(frame)
+        timed = _Filling(times, arrivals, eager).fill(skeleton)
         in_time = timed[-1][0] + times.weight <= _end(p, n, device, times)
         if in_time and _possible(timed, times, 2 * p):
             return timed
@@ -155,7 +157,7 @@ class _Filling:
     arrivals
         For each microbatch, the earliest start of its lower B.
     eager
-        Whether a W may delay a lower B, as long as the next one is not delayed.
+        Whether a W may delay a lower B, as long as that ends by the arrival of the next one.
     now, pending, lower
         The end of the last move, and the numbers of B's without W and of lower B's so far.
     timed
@@ -170,9 +172,9 @@ class _Filling:
     lower: int = 0
     timed: list[_Timed] = field(default_factory=list)
 
-    def fill(self, frame: Sequence[_Timed]) -> list[_Timed]:
-        """Return the moves of the frame and those that fill its gaps, which end where no W is left."""
-        for start, move in frame:
+    def fill(self, skeleton: Sequence[_Timed]) -> list[_Timed]:
+        """Return the moves of the skeleton and those that fill its gaps, which end where no W is left."""
+        for start, move in skeleton:
             self._fill_gap(start)
             self._add(start, move)
         self._fill_gap(_NEVER)
@@ -196,7 +198,7 @@ class _Filling:
         return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
 
     def _free_until(self, start: int, until: int) -> int:
-        """Return by when a W has to end, before a lower B at `start` and the next move of the frame."""
+        """Return by when a W has to end, before a lower B at `start` and the next move of the skeleton."""
         if not self.eager or start == until or self.lower + 1 >= len(self.arrivals):
             return start
         return max(start, min(self.arrivals[self.lower + 1], until) - self.times.backward)

@@ -30,7 +30,7 @@ def formula(p: int, n: int, times: Times) -> int:
 
 @st.composite
 def long_backward_times(draw: st.DrawFn) -> Times:
-    """Times on which the frames of neighbouring devices agree, unless there are very many devices."""
+    """Times on which the skeletons of neighbouring devices agree, unless there are very many devices."""
     f = draw(st.integers(20, 99))
     c = draw(st.integers(1, f // 4))
     b = f + draw(st.integers(1, min(2 * c, 6)))
@@ -72,7 +72,7 @@ def test_it_is_optimal_on_the_large_published_settings(name: str) -> None:
         Times(100, 115, 50, 10),  # upper F's would be too late, on 20 devices
     ],
 )
-def test_without_a_frame_there_is_none(times: Times) -> None:
+def test_without_a_skeleton_there_is_none(times: Times) -> None:
     assert filled_moves(20, 40, times) is None
 
 
