@@ -3,8 +3,8 @@
 In the other form, from one device to the next above it, the last lower B's run later by an F and a message.
 Where B is longer than F that is too soon, as a B and a message lie between them. So here only F's and upper
 B's have given times, the *skeleton* of a device. The devices are filled from the last to the first: each
-lower B runs as soon as it can, and W's run where they do not delay one. Where a device would end too late like
-that, it is filled again *eagerly*: a W may delay a lower B, as long as that ends by the arrival of the next.
+lower B runs as soon as it can, and W's run where they do not delay one. Where a device would end too late
+like that, it is filled again *eagerly*: a W may delay a lower B that still ends when the next one arrives.
 
 `docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which
 `filled_moves` checks.
