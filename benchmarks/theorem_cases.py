@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tightpipe import Instance, Memory
-from tightpipe.heuristics.v_beat import Times, meets_bound
+from tightpipe.heuristics.v_beat import meets_bound
+from tightpipe.heuristics.v_beat_moves import Times
 
 _MOST_DEVICES = 16
 _ACTIVATION = 100  # what an F adds to the memory of its device

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, NoScheduleError, OpKind, Schedule, retime, validate
 from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.heuristics.v_beat import Times, early_devices, meets_bound, v_beat_order
+from tightpipe.heuristics.v_beat import early_devices, meets_bound, v_beat_order
+from tightpipe.heuristics.v_beat_moves import Times
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import two_times_bound
 
@@ -153,7 +154,7 @@ def test_the_conditions_name_these_settings() -> None:
 @pytest.mark.parametrize(
     "times",
     [
-        Times(10, 11, 5, 1),  # B longer than F
+        Times(10, 13, 5, 1),  # B longer than F and two messages
         Times(10, 10, 5, 20),  # messages longer than F
         Times(10, 3, 3, 7),  # messages longer than B and W
         Times(20, 20, 19, 0),  # no number of early devices is enough

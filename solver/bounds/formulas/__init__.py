@@ -7,6 +7,7 @@ from tightpipe.core.result import Bound
 
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
+from .three_times import three_times_bound
 from .two_times import TwoTimes, two_times, two_times_bound
 from .work import work_bound
 
@@ -17,6 +18,7 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     cooldown_bound,
     ramps_bound,
     two_times_bound,
+    three_times_bound,
 )
 """All bounds by closed formulas, the one with the simplest argument first."""
 
@@ -39,6 +41,7 @@ __all__ = [
     "chain_bound",
     "cooldown_bound",
     "ramps_bound",
+    "three_times_bound",
     "two_times",
     "two_times_bound",
     "warmup_bound",

@@ -22,22 +22,30 @@ def most_forwards(instance: Instance, device: int) -> int:
     return most_work(choices, instance.memory_limit(device))
 
 
-def most_held(instance: Instance, device: int) -> int:
+def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 1) -> int:
     """Return an upper bound on the work that is left on `device` when all its F's have begun, in ticks.
 
     A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
     done holds the memory that W frees, and leaves W to do.
+
+    Parameters
+    ----------
+    instance, device
+        Where the work is.
+    backward, weight
+        How many times the ticks of a B and of a W count.
     """
     choices = [
-        Choice(visit.microbatches, _forms(instance, s))
+        Choice(visit.microbatches, _forms(instance, s, backward, weight))
         for visit in visits(instance, device)
         for s in visit.stages
     ]
     return most_work(choices, instance.memory_limit(device))
 
 
-def _forms(instance: Instance, stage: int) -> tuple[tuple[int, int], ...]:
-    w = instance.duration(OpKind.W, stage)
-    before_b = (instance.memory_delta(OpKind.F, stage), instance.duration(OpKind.B, stage) + w)
+def _forms(instance: Instance, stage: int, backward: int, weight: int) -> tuple[tuple[int, int], ...]:
+    """Return the forms of a microbatch, with so many times the ticks of its B and of its W."""
+    w = weight * instance.duration(OpKind.W, stage)
+    before_b = (instance.memory_delta(OpKind.F, stage), backward * instance.duration(OpKind.B, stage) + w)
     before_w = (-instance.memory_delta(OpKind.W, stage), w)
     return (before_b, before_w)

@@ -1,0 +1,220 @@
+"""The form of V-Beat for B's that are longer than F's: some operations have given times, others fill gaps.
+
+In the other form, from one device to the next above it, the last lower B's run later by an F and a message.
+Where B is longer than F that is too soon, as a B and a message lie between them. So here only F's and upper
+B's have given times, the *skeleton* of a device. The devices are filled from the last to the first: each
+lower B runs as soon as it can, and W's run where they do not delay one. Where a device would end too late
+like that, it is filled again *eagerly*: a W may delay a lower B that still ends when the next one arrives.
+
+`docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which
+`filled_moves` checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from sys import maxsize
+
+from tightpipe.core.operation import OpKind
+
+from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times
+
+_Timed = tuple[int, Move]
+"""A move and its start, in ticks from the first start on device 0."""
+_NEVER = maxsize
+"""Later than every start."""
+
+
+def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Move]] | None:
+    """Return the moves of each device, or None if there is no skeleton or the rest does not fit in.
+
+    Parameters
+    ----------
+    devices, microbatches
+        Their numbers p and n, n >= 2p.
+    times
+        Of equal stages and links.
+    """
+    if not _has_skeleton(devices, times):
+        return None
+    timetable: list[list[_Timed]] = []
+    arrivals = _lower_backwards_of_last_device(devices, microbatches, times)
+    for device in reversed(range(devices)):
+        timed = _device_in_time(devices, microbatches, device, times, arrivals)
+        if timed is None:
+            return None
+        timetable.insert(0, timed)
+        arrivals = [start + times.backward + times.comm for start, move in timed if move == LOWER_B]
+    return [[move for _, move in timed] for timed in timetable]
+
+
+def _has_skeleton(p: int, times: Times) -> bool:
+    """Return whether B is longer than F, and the skeletons of all devices agree with each other."""
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    return f < b <= f + 2 * c and c <= f and 2 * c <= w and (p - 2) * (b - f) <= times.beat
+
+
+def _lower_backwards_of_last_device(p: int, n: int, times: Times) -> list[int]:
+    """Return when the last device starts its lower B's: in every other beat, then after an upper one."""
+    first, last_forward = _first_beat(p, p - 1, times), _end_of_last_forward(p, n, times)
+    in_beats = [first + (2 * k + 1) * times.beat for k in range(n - p)]
+    return in_beats + [last_forward + q * times.hops + times.backward for q in range(p)]
+
+
+def _first_beat(p: int, device: int, times: Times) -> int:
+    """Return the start of the device's first beat."""
+    return 2 * p * times.forward + 2 * (p - 1) * times.comm + device * (times.backward + times.comm)
+
+
+def _end_of_last_forward(p: int, n: int, times: Times) -> int:
+    """Return the time t2, when the last device ends its last F."""
+    return _first_beat(p, p - 1, times) + 2 * (n - p) * times.beat
+
+
+def _end(p: int, n: int, device: int, times: Times) -> int:
+    """Return by when the device has to end, so that no span is longer than the formula."""
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    after = (p - 1) * f + 2 * p * b + 3 * (p - 1) * c + w
+    return _end_of_last_forward(p, n, times) + after + device * (f + c)
+
+
+def _device_in_time(
+    p: int, n: int, device: int, times: Times, arrivals: Sequence[int]
+) -> list[_Timed] | None:
+    """Return the moves of a device with their starts; None if it cannot be filled so that all is in time.
+
+    Parameters
+    ----------
+    p, n, times
+        Numbers of devices and of microbatches, and the times of equal stages.
+    device
+        The device.
+    arrivals
+        For each microbatch, the earliest start of its lower B.
+    """
+    skeleton = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
+    for eager in (False, True):
+        timed = _Filling(times, arrivals, eager).fill(skeleton)
+        in_time = timed[-1][0] + times.weight <= _end(p, n, device, times)
+        if in_time and _possible(timed, times, 2 * p):
+            return timed
+    return None
+
+
+def _before_beats(p: int, device: int, times: Times) -> Iterator[_Timed]:
+    """Yield the F's before the first beat."""
+    alone = 2 * (p - 1 - device) + 1
+    begin = device * (times.forward + times.comm)
+    for number in range(2 * p):
+        wait = (alone - 1) * times.comm if number >= alone else 0
+        upper = number >= alone and (number - alone) % 2 == 0
+        yield begin + number * times.forward + wait, UPPER_F if upper else LOWER_F
+
+
+def _beats(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
+    """Yield the upper B's and the F's of the beats in which no device idles."""
+    below, first = p - 1 - device, _first_beat(p, device, times)
+    for beat in range(2 * (n - p) - below):
+        both_upper, odd = beat < below, (beat - below) % 2 == 1
+        if both_upper or not odd:
+            yield first + beat * times.beat, UPPER_B
+        forward = UPPER_F if both_upper or odd else LOWER_F
+        yield first + (beat + 1) * times.beat - times.forward, forward
+
+
+def _after(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
+    """Yield the upper B's and F's of the last beats, every other one without F, and the upper B's after."""
+    below = p - 1 - device
+    for left in range(below - 1, -1, -1):
+        yield _upper_forward_end(p, n, device, left + 1, times), UPPER_B
+        yield _upper_forward_end(p, n, device, left, times) - times.forward, UPPER_F
+    last = _upper_forward_end(p, n, device, 0, times)
+    yield from ((last + q * times.hops, UPPER_B) for q in range(device + 1))
+
+
+def _upper_forward_end(p: int, n: int, device: int, left: int, times: Times) -> int:
+    """Return the end of the upper F with `left` upper F's after it, at most as many as devices below.
+
+    With each device upwards it is later by a B and a message, as the lower B of its beat is, at least where
+    beats idle. Only the last F is later by no more than an F and a message.
+    """
+    below = p - 1 - device
+    spare = times.weight - 2 * times.comm
+    last = _end_of_last_forward(p, n, times) + below * (times.forward + times.comm)
+    later = (below - left) * (times.backward - times.forward) if left else 0
+    return last + left * (spare - 2 * times.beat) + later
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A device whose gaps are being filled, in the sequence of time.
+
+    Parameters
+    ----------
+    times
+        Of equal stages and links.
+    arrivals
+        For each microbatch, the earliest start of its lower B.
+    eager
+        Whether a W may delay a lower B, as long as that ends by the arrival of the next one.
+    now, pending, lower
+        The end of the last move, and the numbers of B's without W and of lower B's so far.
+    timed
+        The moves so far with their starts.
+    """
+
+    times: Times
+    arrivals: Sequence[int]
+    eager: bool
+    now: int = 0
+    pending: int = 0
+    lower: int = 0
+    timed: list[_Timed] = field(default_factory=list)
+
+    def fill(self, skeleton: Sequence[_Timed]) -> list[_Timed]:
+        """Return the moves of the skeleton and those that fill its gaps, which end where no W is left."""
+        for start, move in skeleton:
+            self._fill_gap(start)
+            self._add(start, move)
+        self._fill_gap(_NEVER)
+        return self.timed
+
+    def _fill_gap(self, until: int) -> None:
+        while True:
+            start = self._lower_start()
+            fits = start + self.times.backward <= until
+            if self.pending and self.now + self.times.weight <= self._free_until(
+                start if fits else until, until
+            ):
+                self._add(self.now, OLDEST_W)
+            elif fits:
+                self._add(start, LOWER_B)
+            else:
+                return
+
+    def _lower_start(self) -> int:
+        """Return the earliest start of the next lower B, never if there is none."""
+        return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
+
+    def _free_until(self, start: int, until: int) -> int:
+        """Return by when a W has to end, before a lower B at `start` and the next move of the skeleton."""
+        if not self.eager or start == until or self.lower + 1 >= len(self.arrivals):
+            return start
+        return max(start, min(self.arrivals[self.lower + 1], until) - self.times.backward)
+
+    def _add(self, start: int, move: Move) -> None:
+        self.timed.append((start, move))
+        self.now = start + self.times.of(move)
+        self.pending += {OpKind.F: 0, OpKind.B: 1, OpKind.W: -1}[move[0]]
+        self.lower += move == LOWER_B
+
+
+def _possible(timed: Sequence[_Timed], times: Times, activations: int) -> bool:
+    """Return whether no moves overlap, and only so many activations are held, those of pending W's too."""
+    held = 0
+    for (start, move), (after, _) in zip(timed, [*timed[1:], (_NEVER, OLDEST_W)], strict=True):
+        held += {OpKind.F: 1, OpKind.B: 0, OpKind.W: -1}[move[0]]
+        if held > activations or start + times.of(move) > after:
+            return False
+    return True
