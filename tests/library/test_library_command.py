@@ -55,7 +55,7 @@ def test_a_name_may_have_any_characters(library: Library) -> None:
     path = write(library.root.parent, schedule_of("v-half"), "file.json")
     assert run(library, "submit", path, "--by", " Ada\n|<b>[/x] ").returncode == 0
     assert "v-half, Ada |<b>[/x]" in run(library, "list").stdout
-    assert "| v-half, Ada &#124;&lt;b&gt;[/x] |" in run(library, "list", "--markdown").stdout
+    assert "| v-half, Ada &vert;&lt;b&gt;[/x] |" in run(library, "list", "--markdown").stdout
 
 
 def test_a_name_is_needed(library: Library) -> None:

@@ -93,4 +93,4 @@ def _table(records: Sequence[Record]) -> str:
 
 def _cell(value: object) -> str:
     """Return the text of a cell, in which names of people and methods cannot end the cell or begin a tag."""
-    return "-" if value is None else escape(str(value)).replace("|", "&#124;")
+    return "-" if value is None else escape(str(value)).replace("|", "&vert;")
