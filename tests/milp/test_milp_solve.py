@@ -81,7 +81,9 @@ def test_no_time_returns_the_warm_start_with_its_bound(backend: Any) -> None:
     assert (result.status, result.method) == (Status.FEASIBLE, "milp")
 
 
-@pytest.mark.parametrize(("backend", "seconds"), [("highs", 3), ("cbc", 6)])  # with 3 CBC crashes now and then
+@pytest.mark.parametrize(
+    ("backend", "seconds"), [("highs", 3), ("cbc", 6)]
+)  # with 3 CBC crashes now and then
 def test_the_time_limit_holds_and_the_warm_start_is_kept(backend: Any, seconds: float) -> None:
     warm_start = _serial(HARD)
     begun = time.perf_counter()
