@@ -56,6 +56,7 @@ FLOORS = [
     {"settings", "program", "drawing", "terminal", "heuristics", "solver"},
     {"certificates", "export", "solving"},
     {"explain", "experiments", "library", "runtime"},
+    {"planning"},
     {"report", "exercise"},
     {"cli"},
 ]

@@ -1,0 +1,9 @@
+"""From layers and a cluster to a plan: partition, placement, recomputation and schedule, with a bound over all."""
+
+from .candidate import Candidate
+from .cluster import Cluster
+from .model import Layer, Model
+from .plan import Plan
+from .problem import Batch, PlanningProblem, SearchSpace
+
+__all__ = ["Batch", "Candidate", "Cluster", "Layer", "Model", "Plan", "PlanningProblem", "SearchSpace"]

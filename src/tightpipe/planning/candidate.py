@@ -1,0 +1,148 @@
+"""A candidate says where the model is cut, where the stages run and which layers are recomputed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..core.instance import Costs, Instance, Memory
+from ..core.placement import Placement
+from .model import Layer
+from .problem import PlanningProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """All of a plan but the schedule.
+
+    Parameters
+    ----------
+    placement
+        Which device runs which stage.
+    cuts
+        One number more than there are stages: stage `s` has the layers from `cuts[s]` up to, not including,
+        `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
+    recomputed
+        For each stage the indices of its recomputed layers, ascending.
+    """
+
+    placement: Placement
+    cuts: tuple[int, ...]
+    recomputed: tuple[tuple[int, ...], ...]
+
+    @property
+    def stages(self) -> tuple[tuple[int, int], ...]:
+        """The first layer of each stage and the first layer after it."""
+        return tuple(pairwise(self.cuts))
+
+
+@dataclass(frozen=True, slots=True)
+class StageNumbers:
+    """What one stage takes for one microbatch: ticks of F, B and W, bytes that F takes and that W frees.
+
+    `transient` is what B takes for a while to recompute its largest recomputed layer, and `static` are the
+    bytes of its parameters. `output` is the size of the message to the next stage.
+    """
+
+    forward: int
+    backward: int
+    weight: int
+    held: int
+    freed_by_weight: int
+    transient: int
+    static: int
+    output: int
+
+
+def stage_numbers(
+    problem: PlanningProblem, first: int, end: int, recomputed: tuple[int, ...]
+) -> StageNumbers:
+    """Return what a stage of the layers `first` to `end - 1` takes, of which some are recomputed."""
+    layers = problem.model.layers
+    stage, again = layers[first:end], [layers[index] for index in recomputed]
+    return StageNumbers(
+        forward=sum(layer.forward for layer in stage),
+        backward=sum(layer.backward for layer in stage) + sum(layer.forward for layer in again),
+        weight=sum(layer.weight for layer in stage),
+        held=sum(layer.activation for layer in stage) - sum(map(_saved, again)),
+        freed_by_weight=sum(layer.weight_activation for layer in stage),
+        transient=max(map(_saved, again), default=0),
+        static=problem.cluster.static_bytes(sum(layer.parameters for layer in stage)),
+        output=stage[-1].output or 0,
+    )
+
+
+def _saved(layer: Layer) -> int:
+    return layer.activation - layer.kept
+
+
+def numbers_of(problem: PlanningProblem, candidate: Candidate) -> tuple[StageNumbers, ...]:
+    """Return what each stage of a candidate takes."""
+    parts = zip(candidate.stages, candidate.recomputed, strict=True)
+    return tuple(stage_numbers(problem, *layers, recomputed) for layers, recomputed in parts)
+
+
+def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> list[int]:
+    """Return the bytes of each device that no activation may take: static state, reserve and transient."""
+    apart = []
+    for device in range(placement.devices):
+        held = [stages[stage] for stage in placement.stages_on(device)]
+        transient = max((stage.transient for stage in held), default=0)
+        apart.append(problem.cluster.reserve + transient + sum(stage.static for stage in held))
+    return apart
+
+
+def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
+    """Return the scheduling problem that a candidate leaves open.
+
+    Its unit of memory is the byte. The limit of a device is its memory less its static state, the reserve,
+    and what recomputation takes for a while. The message time between two devices is that of the longest
+    message between them.
+
+    Raises
+    ------
+    InputError
+        If a stage has no F, B or W that takes time, or a device does not hold one activation.
+    """
+    stages, placement = numbers_of(problem, candidate), candidate.placement
+    return Instance(
+        placement,
+        problem.batch.microbatches,
+        Costs(
+            [stage.forward for stage in stages],
+            [stage.backward for stage in stages],
+            [stage.weight for stage in stages],
+            comm_matrix(problem, placement, [stage.output for stage in stages]),
+        ),
+        _memory(problem, placement, stages),
+        problem.space.objective,
+    )
+
+
+def _memory(
+    problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]
+) -> Memory | None:
+    sizes = problem.cluster.memory_of(placement.devices)
+    if sizes is None:
+        return None
+    apart = held_apart(problem, placement, stages)
+    return Memory(
+        [stage.held for stage in stages],
+        [stage.freed_by_weight - stage.held for stage in stages],
+        [-stage.freed_by_weight for stage in stages],
+        [size - taken for size, taken in zip(sizes, apart, strict=True)],
+    )
+
+
+def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[int]) -> list[list[int]]:
+    """Return the time of the longest message from each device to each other one, in ticks.
+
+    The output of a stage goes to the next stage, and its gradient, which is as large, comes back.
+    """
+    size = {}
+    for route in placement.routes:
+        for output, (sender, receiver) in zip(outputs, pairwise(route), strict=False):
+            for pair in ((sender, receiver), (receiver, sender)):
+                size[pair] = max(output, size.get(pair, 0))
+    p, ticks = placement.devices, problem.cluster.comm_ticks
+    return [[ticks(a, b, size.get((a, b), 0)) for b in range(p)] for a in range(p)]

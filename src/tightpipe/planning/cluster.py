@@ -1,0 +1,93 @@
+"""A cluster: how many devices there are, what each of them holds, and how long messages between them take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..core.integers import per_item
+
+Matrix = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Communication as latency and bandwidth, with faster links inside the nodes where there are nodes.
+
+    Parameters
+    ----------
+    latency
+        Ticks that each message takes besides its bytes.
+    bandwidth
+        Bytes per tick, above 0.
+    node_size
+        Consecutive devices that form a node; None if all links are equal.
+    node_latency, node_bandwidth
+        Latency and bandwidth between two devices of one node; used only with `node_size`.
+    """
+
+    latency: Fraction
+    bandwidth: Fraction
+    node_size: int | None = None
+    node_latency: Fraction = Fraction(0)
+    node_bandwidth: Fraction = Fraction(1)
+
+    def ticks(self, sender: int, receiver: int, size: int) -> int:
+        """Return the time of a message of `size` bytes, rounded up to whole ticks."""
+        near = self.node_size is not None and sender // self.node_size == receiver // self.node_size
+        latency = self.node_latency if near else self.latency
+        return -(-(latency + size / (self.node_bandwidth if near else self.bandwidth)) // 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The devices of one pipeline.
+
+    Parameters
+    ----------
+    devices
+        The numbers of devices to choose from, each at least 1, ascending.
+    memory
+        Bytes of each device, one number for all of them or one per device (then `devices` has one entry);
+        None where memory does not matter.
+    reserve
+        Bytes of each device that nothing of the plan may take, for the framework and for fragmentation.
+    bytes_per_parameter
+        Static state (weights, gradients, optimizer) in bytes per parameter on each device that holds it.
+        Whoever reads a file has already divided what is sharded by the data-parallel size.
+    comm
+        Ticks of a message between two devices: one number, a matrix, or a `Network`.
+    """
+
+    devices: tuple[int, ...]
+    memory: int | tuple[int, ...] | None = None
+    reserve: int = 0
+    bytes_per_parameter: Fraction = Fraction(0)
+    comm: int | Matrix | Network = 0
+
+    def memory_of(self, devices: int) -> tuple[int, ...] | None:
+        """Return the bytes of each of `devices` devices, or None where memory does not matter."""
+        given = self.memory
+        if given is None:
+            return None
+        return per_item(
+            "cluster.memory", given if isinstance(given, int) else list(given), devices, "device", 1
+        )
+
+    def comm_ticks(self, sender: int, receiver: int, size: int) -> int:
+        """Return the time of a message of `size` bytes from one device to another, in ticks."""
+        if sender == receiver:
+            return 0
+        if isinstance(self.comm, Network):
+            return self.comm.ticks(sender, receiver, size)
+        return self.comm if isinstance(self.comm, int) else self.comm[sender][receiver]
+
+    def static_bytes(self, parameters: int) -> int:
+        """Return the bytes of static state of so many parameters, rounded up."""
+        return -(-parameters * self.bytes_per_parameter // 1)
+
+
+def uniform_comm(comm: int | Sequence[Sequence[int]]) -> int | Matrix:
+    """Return a communication matrix as tuples, and a number as it is."""
+    return comm if isinstance(comm, int) else tuple(tuple(row) for row in comm)

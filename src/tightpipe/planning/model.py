@@ -1,0 +1,84 @@
+"""A model is a sequence of layers, each with the times and bytes that one microbatch takes in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.errors import InputError
+from ..core.integers import check_int
+
+MOST_LAYERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer, which a partition does not cut.
+
+    Parameters
+    ----------
+    name
+        What the layer is called, e.g. "block". Layers that are equal, name included, are interchangeable.
+    forward, backward, weight
+        Ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
+        microbatch; each at least 0.
+    activation
+        Bytes that the forward pass of one microbatch leaves in memory.
+    weight_activation
+        The part of them that the gradient of the weights needs, and frees at its end. The gradient of the
+        input frees the rest. At most `activation`.
+    input
+        Bytes that stay in place of `activation` where the layer is recomputed; None if it never is.
+    output
+        Bytes that a device sends to the next one where the layer is the last of its stage. Needed only where
+        the cluster gives communication as latency and bandwidth.
+    parameters
+        Number of parameters.
+    """
+
+    name: str
+    forward: int
+    backward: int
+    weight: int
+    activation: int = 0
+    weight_activation: int = 0
+    input: int | None = None
+    output: int | None = None
+    parameters: int = 0
+
+    def __post_init__(self) -> None:
+        for key in ("forward", "backward", "weight", "activation", "weight_activation", "parameters"):
+            check_int(key, getattr(self, key), 0)
+        for key in ("input", "output"):
+            if getattr(self, key) is not None:
+                check_int(key, getattr(self, key), 0)
+        if self.weight_activation > self.activation:
+            rule = f"must be at most activation, {self.activation}: it is a part of it"
+            raise InputError(rule, key="weight_activation", value=self.weight_activation)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that stay from F to B where the layer is recomputed.
+
+        The gradient of the weights needs its part of the activation until its own end, and no operation but F
+        takes memory in an instance. So F takes this part already, even if the input alone is smaller.
+        """
+        return min(self.activation, max(self.input or 0, self.weight_activation))
+
+    @property
+    def recomputable(self) -> bool:
+        """Whether recomputing the layer saves memory."""
+        return self.input is not None and self.kept < self.activation
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The layers of a model, the first one first; at least one, at most `MOST_LAYERS`."""
+
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InputError("must have at least one layer", key="layers", value=[])
+        if len(self.layers) > MOST_LAYERS:
+            rule = f"must be at most {MOST_LAYERS} layers with all counts"
+            raise InputError(rule, key="layers", value=len(self.layers))

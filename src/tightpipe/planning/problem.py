@@ -1,0 +1,63 @@
+"""A planning problem: a model, a cluster, a batch, and the plans among which to choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.instance import Objective
+from .cluster import Cluster
+from .model import Model
+
+USUAL_PLACEMENTS = ("v", "linear", "loop", "wave")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One training step of one pipeline.
+
+    Parameters
+    ----------
+    microbatches
+        Microbatches per step, at least 1.
+    tokens
+        Tokens of one microbatch; None if throughput is to be given in microbatches.
+    data_parallel
+        Number of pipelines that work side by side.
+    """
+
+    microbatches: int
+    tokens: int | None = None
+    data_parallel: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """The plans among which to choose.
+
+    Parameters
+    ----------
+    placements
+        Names of placements.
+    chunks
+        Stages per device to choose from; None takes the usual number of each placement. A placement that
+        does not allow a number leaves it out.
+    recompute
+        Whether layers that have an `input` may be recomputed.
+    objective
+        What a step costs.
+    """
+
+    placements: tuple[str, ...] = USUAL_PLACEMENTS
+    chunks: tuple[int, ...] | None = None
+    recompute: bool = False
+    objective: Objective = Objective.DEVICE_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningProblem:
+    """What `tightpipe.plan` is asked."""
+
+    model: Model
+    cluster: Cluster
+    batch: Batch
+    space: SearchSpace = SearchSpace()
