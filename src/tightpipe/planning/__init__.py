@@ -1,4 +1,4 @@
-"""From layers and a cluster to a plan: partition, placement, recomputation and schedule, with a bound over all."""
+"""From layers and a cluster to a plan: partition, recomputation and schedule, with a bound over all plans."""
 
 from .candidate import Candidate
 from .cluster import Cluster

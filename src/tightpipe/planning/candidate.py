@@ -139,7 +139,7 @@ def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[in
 
     The output of a stage goes to the next stage, and its gradient, which is as large, comes back.
     """
-    size = {}
+    size: dict[tuple[int, int], int] = {}
     for route in placement.routes:
         for output, (sender, receiver) in zip(outputs, pairwise(route), strict=False):
             for pair in ((sender, receiver), (receiver, sender)):

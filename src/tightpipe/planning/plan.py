@@ -21,8 +21,8 @@ class Plan:
     problem
         What was asked.
     status
-        `optimal` if the cost equals the bound; `infeasible` if it is proven that nothing in the search space fits
-        the memory; `unknown` if time ended before any schedule was found.
+        `optimal` if the cost equals the bound; `infeasible` if it is proven that nothing in the search space
+        fits the memory; `unknown` if time ended before any schedule was found.
     candidate, schedule
         The best plan, or None where none was found. The schedule has passed the validator.
     method
