@@ -1,0 +1,44 @@
+"""Candidates that differ a little from another one: a layer on another stage, or recomputed or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from .candidate import Candidate
+from .problem import PlanningProblem
+
+
+def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -> Iterator[Candidate]:
+    """Yield random neighbours of a candidate without end.
+
+    To move some consecutive cuts by one layer takes a layer from one stage and gives one to another stage, and
+    the stages between keep their numbers of layers. Layers that were recomputed still are.
+    """
+    again = {layer for layers in candidate.recomputed for layer in layers}
+    able = [k for k, layer in enumerate(problem.model.layers) if layer.recomputable]
+    while True:
+        cuts, recomputed = candidate.cuts, again
+        if problem.space.recompute and able and random.random() < 0.5:  # as often as to move a layer
+            recomputed = again ^ {random.choice(able)}
+        else:
+            cuts = _moved(candidate.cuts, random)
+        if recomputed is not again or cuts != candidate.cuts:
+            yield _candidate(candidate, cuts, recomputed)
+
+
+def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """Return the cuts after some consecutive ones have moved; the same ones where a stage would be empty."""
+    inner = range(1, len(cuts) - 1)
+    if not inner:
+        return cuts
+    first, last = sorted(random.choices(inner, k=2))
+    step = random.choice((-1, 1))
+    moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
+    return moved if all(a < b for a, b in zip(moved, moved[1:], strict=False)) else cuts
+
+
+def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
+    stages = zip(cuts, cuts[1:], strict=False)
+    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in stages)
+    return Candidate(candidate.placement, cuts, parts)

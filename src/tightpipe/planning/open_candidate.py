@@ -1,0 +1,49 @@
+"""A candidate that the search has looked at: its best schedule, its bound, and how much it was worked on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.instance import Instance
+from ..core.metrics import cost
+from ..core.result import Proof
+from ..core.schedule import Schedule
+from .candidate import Candidate
+
+
+@dataclass(slots=True)
+class OpenCandidate:
+    """A candidate with what is known of its instance.
+
+    Parameters
+    ----------
+    candidate, instance
+        The candidate, and the scheduling problem that it leaves open.
+    bound, proof
+        No schedule of the instance costs less, in ticks; and what that rests on.
+    schedule, method
+        The cheapest schedule so far and the method that found it; None where none was found.
+    start
+        The heuristic whose schedule was the cheapest of all heuristics.
+    rounds
+        How often a solver has worked on the instance.
+    """
+
+    candidate: Candidate
+    instance: Instance
+    bound: int
+    proof: Proof
+    schedule: Schedule | None = None
+    method: str = ""
+    start: str = ""
+    rounds: int = 0
+
+    @property
+    def cost(self) -> int | None:
+        """Cost of the cheapest schedule in ticks; None where there is none."""
+        return None if self.schedule is None else cost(self.schedule)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left to find out."""
+        return self.cost is not None and self.bound >= self.cost
