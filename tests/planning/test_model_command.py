@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -48,9 +50,10 @@ def test_the_file_is_the_problem_of_the_options(tmp_path: Path) -> None:
     }
 
 
-def test_without_a_file_it_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    done = call("model", "llama-2-7b")
-    assert problem_from_dict(tomllib.loads(capfd.readouterr().out)).cluster.devices == (8,)
+def test_without_a_file_it_is_printed() -> None:
+    command = [sys.executable, "-c", "from _tightpipe_entry import main; main()", "model", "llama-2-7b"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert problem_from_dict(tomllib.loads(done.stdout)).cluster.devices == (8,)
     assert "layers" in done.stderr
 
 
