@@ -15,7 +15,9 @@ from tightpipe.planning.shapes import Training, layers_of, model_file, problem_o
 
 # one FLOP takes 1 microsecond, and memory no time
 GPU = Gpu("slow", 1e6, 1e30, "1 TB", 4e6, 2e6)
-TINY = ModelShape("tiny", 3, 8, heads=2, kv_heads=2, head_size=4, ffn=32, gated=False, vocabulary=50, sequence=6)
+TINY = ModelShape(
+    "tiny", 3, 8, heads=2, kv_heads=2, head_size=4, ffn=32, gated=False, vocabulary=50, sequence=6
+)
 GROUPED = replace(TINY, kv_heads=1, gated=True, ffn=10)
 MIXTURE = replace(GROUPED, dense_layers=1, experts=4, active_experts=2, shared_experts=1, expert_ffn=5)
 PLAIN = Training(GPU, utilisation=1.0)
@@ -87,7 +89,9 @@ def test_a_mixture_by_hand() -> None:
     assert first == second
     attention, expert, router = 2 * 8 * 4 * 3, 3 * 8 * 5, 8 * 4
     assert first.parameters == attention + 5 * expert + router + 2 * 8
-    assert first.weight == 2 * 6 * (attention + 3 * expert + router)  # a token visits two experts and the shared one
+    assert first.weight == 2 * 6 * (
+        attention + 3 * expert + router
+    )  # a token visits two experts and the shared one
     attention_bytes = 6 * 8 + 2 * 4 * (2 + 2 * 1) + 2 * 4 * 2
     assert first.activation == 6 * (attention_bytes + 3 * (2 * 8 + 4 * 5 + 2 * 5))
 
