@@ -53,8 +53,15 @@ def test_the_file_is_the_problem_of_the_options(tmp_path: Path) -> None:
 def test_without_a_file_it_is_printed() -> None:
     command = [sys.executable, "-c", "from _tightpipe_entry import main; main()", "model", "llama-2-7b"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert problem_from_dict(tomllib.loads(done.stdout)).cluster.devices == (8,)
+    assert problem_from_dict(json.loads(done.stdout)).cluster.devices == (8,)
     assert "layers" in done.stderr
+
+
+def test_a_file_is_toml_or_json_by_its_name(tmp_path: Path) -> None:
+    for name in ("m.toml", "m.json"):
+        call("model", "llama-2-7b", "-o", name, cwd=tmp_path)
+    assert load_problem(tmp_path / "m.toml") == load_problem(tmp_path / "m.json")
+    assert json.loads((tmp_path / "m.json").read_text())["cluster"]["devices"] == 8
 
 
 def test_a_key_is_explained_where_it_stands_first(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ..core.files import check_writable, write_text
-from ..planning.model_text import model_text
+from ..core.files import check_writable
+from ..planning.model_text import write_model
 from ..planning.problem_file import problem_from_dict
 from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes
 from ..planning.shapes import Training, model_file
@@ -19,9 +19,7 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 
 @cli.command("model")
 @click.argument("name", required=False)
-@click.option(
-    "-o", "--output", default="-", metavar="FILE", help="File to write.  [default: standard output]"
-)
+@click.option("-o", "--output", default="-", metavar="FILE", help="File to write, TOML if its name ends so.")
 @click.option("--devices", default=8, show_default=True, help="Devices of one pipeline.")
 @click.option("--microbatches", default=32, show_default=True, help="Microbatches per step of a pipeline.")
 @click.option("--microbatch-size", default=1, show_default=True, help="Sequences per microbatch.")
@@ -68,7 +66,7 @@ def _model(
     )
     data = model_file(shape, training, **entries)
     layers = problem_from_dict(data).model.layers
-    write_text(output, model_text(data, _head(shape, training)))
+    write_model(output, data, _head(shape, training))
     parameters = sum(layer.parameters for layer in layers)
     with summary_beside(output):
         show({"output": output, "layers": len(layers), "parameters": parameters}, as_json)

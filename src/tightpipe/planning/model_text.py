@@ -1,10 +1,13 @@
-"""The content of a model file as TOML, with a comment behind each key where it stands first."""
+"""Model files are written: as TOML with a comment behind each key where it stands first, or as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from ..core.files import write_text
 
 _COMMENTS = {
     "count": "so many of them in a row",
@@ -30,6 +33,22 @@ _COMMENTS = {
     "data_parallel": "pipelines side by side",
     "recompute": "off, or blocks",
 }
+
+
+def write_model(path: str | Path, data: Mapping[str, Any], head: str) -> None:
+    """Write a model file: TOML if its name ends in ``.toml``, else JSON, which has no comments.
+
+    Parameters
+    ----------
+    path
+        File to write; ``-`` for standard output, which gets JSON, as standard input is read as JSON.
+    data
+        What the file holds, as `problem_from_dict` reads it.
+    head
+        Lines that stand as a comment at the beginning of a TOML file.
+    """
+    toml = Path(path).suffix == ".toml"
+    write_text(path, model_text(data, head) if toml else json.dumps(data, indent=2) + "\n")
 
 
 def model_text(data: Mapping[str, Any], head: str) -> str:

@@ -62,6 +62,8 @@ MICROSECOND = 10**6
 """Ticks per second: one tick of a model file that is made here is a microsecond."""
 STATE = {"replicated": 6, "sharded": 12}
 """Bytes of static state per parameter that each pipeline holds, and that all pipelines share."""
+STATE_OF_FLOAT32 = {"replicated": 8, "sharded": 8}
+"""The same in single precision: weights and gradients of 4 bytes each, and two moments of Adam."""
 _LATENCY = 10  # microseconds that a message takes besides its bytes
 
 
