@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -301,7 +302,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (with_cluster(**LINKS | {"latency": float("nan")}), "cluster.latency = nan: must be from 0 to"),
     (
         changed("layers.1", {"forward": 1, "backward": 1, "weight": 1, "count": 6}, with_cluster(**LINKS)),
-        "cluster.bandwidth = 4.0: needs the output bytes of each layer but the last; layer 1 (layer) has none",
+        "cluster.bandwidth = 4: needs the output bytes of each layer but the last; layer 1 (layer) has none",
     ),
     # the batch
     (changed("batch", 4), "batch = 4: must be a table"),
@@ -407,3 +408,58 @@ def problems(draw: st.DrawFn) -> PlanningProblem:
 @given(problems())
 def test_problems_survive_a_file(problem: PlanningProblem) -> None:
     assert problem_from_dict(json.loads(json.dumps(problem_to_dict(problem)))) == problem
+
+
+FULL: dict[str, Any] = {
+    "layers": [
+        {**table, "activation": 9, "weight_activation": 3, "input": 2, "parameters": 7, "output": 8}
+        for table in SMALL["layers"]
+    ],
+    "cluster": {
+        **NODES,
+        "devices": [2, 3],
+        "memory": "4 GB",
+        "reserve": 5,
+        "bytes_per_parameter": {"replicated": 6, "sharded": 12},
+    },
+    "batch": {"global_batch": 16, "microbatch_size": 2, "data_parallel": 2, "sequence_length": 9},
+    "search": {"placements": ["v", "loop"], "chunks": [1, 2], "recompute": "blocks", "objective": "makespan"},
+}
+ODD = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 10**13)
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from([10**400, -(10**400), datetime.date(2020, 1, 1), "1 GB", "9" * 400 + " GB"])
+)
+VALUES = st.recursive(
+    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=2)
+)
+
+
+def places(data: Any, way: str = "") -> list[str]:
+    """The paths of all entries of a file's content, as `changed` takes them."""
+    entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    found = [(f"{way}.{key}".strip("."), entry) for key, entry in entries]
+    return [path for path, _ in found] + [deeper for path, entry in found for deeper in places(entry, path)]
+
+
+def test_a_file_with_every_key_is_read() -> None:
+    assert problem_from_dict(FULL).batch == Batch(4, 18, 2)
+
+
+def read_or_refused(data: dict[str, Any]) -> PlanningProblem | str:
+    try:
+        return problem_from_dict(data)
+    except InputError as error:
+        return str(error)
+
+
+@given(st.sampled_from(places(FULL)), VALUES)
+def test_any_value_anywhere_is_read_or_refused_in_one_line(place: str, value: Any) -> None:
+    answer = read_or_refused(changed(place, value, FULL))
+    if isinstance(answer, str):
+        assert len(answer.splitlines()) == 1
+    else:
+        assert problem_from_dict(problem_to_dict(answer)) == answer

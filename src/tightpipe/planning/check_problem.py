@@ -8,6 +8,7 @@ from ..core.placement import Placement
 from .cluster import Network
 from .model import Model
 from .problem import PlanningProblem
+from .units import decimal
 
 
 def check_problem(problem: PlanningProblem) -> None:
@@ -52,7 +53,7 @@ def _check_outputs(problem: PlanningProblem) -> None:
     for index, layer in enumerate(problem.model.layers[:-1]):  # the last one sends nothing
         if layer.output is None:
             rule = f"needs the output bytes of each layer but the last; layer {index} ({layer.name}) has none"
-            raise InputError(rule, key="cluster.bandwidth", value=float(problem.cluster.comm.bandwidth))
+            raise InputError(rule, key="cluster.bandwidth", value=decimal(problem.cluster.comm.bandwidth))
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:
