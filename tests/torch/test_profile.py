@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from command_line import call
 
 from tightpipe import InputError, solve
+from tightpipe.planning import load_problem
 from tightpipe.runtime import TransformerShape, profile_stages
+from tightpipe.runtime import profile as profile_module
 
 torch = pytest.importorskip("torch")
 
@@ -58,3 +67,82 @@ def test_shapes_are_checked(fields: dict[str, object], message: str) -> None:
     values: dict[str, object] = {"layers": 4, "hidden": 32, "heads": 2, "sequence": 16, **fields}
     with pytest.raises(InputError, match=message):
         TransformerShape(**values)  # type: ignore[arg-type]
+
+
+def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
+    shape = ("--layers", "4", "--hidden", "32", "--heads", "2", "--sequence", "16", "--microbatch", "2")
+    unequal = ("--ffn", "64", "--ffn", "64", "--ffn", "128", "--ffn", "64")
+    where = ("--devices", "2", "--microbatches", "4", "--limit", "1000000", "--device", "cpu")
+    done = call(
+        *("profile", *where, *shape, *unequal, "--vocabulary", "100", "--placement", "loop"),
+        *("-o", "model.toml", "--json"),
+        cwd=tmp_path,
+    )
+    problem = load_problem(tmp_path / "model.toml")
+    embedding, first, second, wide, last, head = problem.model.layers
+    assert [embedding.name, first.name, wide.name, head.name] == [
+        "embedding",
+        "block-64",
+        "block-128",
+        "head",
+    ]
+    assert first == second == last
+    assert (embedding.backward, embedding.recomputable, head.recomputable) == (0, False, False)
+    hidden, message = 32, 2 * 16 * 32 * 4
+    norms, maps = 4 * hidden, 4 * hidden * hidden + 4 * hidden
+    assert embedding.parameters == head.parameters - 2 * hidden == 100 * hidden
+    assert wide.parameters == norms + maps + 2 * hidden * 128 + 128 + hidden
+    assert wide.parameters - first.parameters == 64 * (2 * hidden + 1)
+    # the inputs of the linear maps: 1 + 1 + 1 times the hidden size, and the size of the network
+    assert first.weight_activation == 3 * message + 64 * 2 * 16 * 4
+    assert wide.weight_activation - first.weight_activation == 64 * 2 * 16 * 4
+    assert head.weight_activation == message
+    assert embedding.activation == embedding.weight_activation == 2 * 16 * 8  # the tokens
+    assert {layer.output for layer in (embedding, first, wide)} == {message}
+    assert first.input == message < first.activation
+    assert problem.cluster.memory_of(2) == (1_000_000, 1_000_000)
+    assert (problem.cluster.bytes_per_parameter, problem.space.placements) == (16, ("loop",))
+    said = json.loads(done.stdout)
+    assert said == {"output": "model.toml", "layers": 6, "comm": problem.cluster.comm}
+    assert problem.cluster.comm > 0
+
+
+def test_stages_of_unequal_layers_are_measured() -> None:
+    profile = profile_stages(replace(SMALL, layers=2, ffn=(32, 96)), 2, device="cpu", repeats=1)
+    assert profile.memory is not None
+    assert profile.memory[2][0] - profile.memory[2][1] == 64 * 2 * 16 * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--vocabulary", "0"], "vocabulary = 0: must be at least 1"),
+        (["--vocabulary", "9", "--stages", "2"], "stages = 2: contradicts --vocabulary"),
+        (
+            ["--vocabulary", "9", "--ffn", "3", "--ffn", "4"],
+            "ffn = [3, 4]: must be one size, or one for each of",
+        ),
+        (["--vocabulary", "9", "--devices", "9", "--placement", "v"], "layers = 5: can be cut into 5 stages"),
+        (["--vocabulary", "9", "--limit", "-1"], "cluster.memory = -1: must be at least 1"),
+        (["--ffn", "0"], "ffn = 0: must be at least 1"),
+    ],
+)
+def test_wrong_options_leave_no_file(tmp_path: Path, options: list[str], message: str) -> None:
+    shape = ("--layers", "4", "--hidden", "32", "--heads", "2", "--sequence", "16", "--device", "cpu")
+    done = call(
+        "profile", "--devices", "2", "--microbatches", "4", *shape, *options, "-o", "m.toml", cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_script_alone_says_what_it_needs() -> None:
+    script = Path(profile_module.__file__).with_name("stage_costs.py")
+    words = ("--layers", "1", "--hidden", "4", "--heads", "1", "--sequence", "2", "--microbatch", "1")
+    for more in ((), ("--stages", "1", "--vocabulary", "3")):
+        done = subprocess.run(
+            [sys.executable, "-P", str(script), *words, *more], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "stages, vocabulary: exactly one of them must be given" in done.stderr

@@ -13,12 +13,16 @@ from ..core.instance import Objective
 from ..core.instance_file import save_instance
 from ..core.integers import check_int
 from ..core.placement import PLACEMENTS, Placement
+from ..planning.model_text import write_model
+from ..planning.problem_file import problem_from_dict
+from ..planning.shapes import STATE, STATE_OF_FLOAT32
 from ..runtime import (
     DTYPES,
     MODELS,
     Profile,
     RunModel,
     TransformerShape,
+    profile_layers,
     profile_stages,
     read_chrome_trace,
     read_table,
@@ -61,7 +65,7 @@ def _run(
 @output_option
 @click.option("--devices", type=int, required=True)
 @click.option("--microbatches", type=int, required=True)
-@click.option("--placement", type=click.Choice(PLACEMENTS), default="v", show_default=True)
+@click.option("--placement", type=click.Choice(PLACEMENTS), help="[default: v; of a model file all]")
 @click.option("--objective", type=click.Choice([str(o) for o in Objective]), default="device_span")
 @click.option("--limit", type=int, help="Memory limit per device, in the profile's unit (bytes if measured).")
 @click.option("--trace", multiple=True, metavar="FILE", help="Read Chrome traces with PP: ranges.")
@@ -73,6 +77,10 @@ def _run(
 @click.option("--heads", type=int, help="Measure: attention heads.")
 @click.option("--sequence", type=int, help="Measure: tokens per row.")
 @click.option("--microbatch", type=int, default=1, show_default=True, help="Measure: rows per microbatch.")
+@click.option(
+    "--ffn", multiple=True, type=int, help="Measure: size of the feed-forward networks, or each one's."
+)
+@click.option("--vocabulary", type=int, help="Measure each layer, embedding and head apart: a model file.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: the GPU where there is one]")
 @json_option
@@ -80,19 +88,30 @@ def _profile(
     output: str,
     devices: int,
     microbatches: int,
-    placement: str,
+    placement: str | None,
     objective: str,
     limit: int | None,
     trace: tuple[str, ...],
     log: str | None,
     table: str | None,
     stages: int | None,
+    vocabulary: int | None,
     device: str | None,
     as_json: bool,
     **shape: Any,
 ) -> None:
-    """Write an instance file from measured costs: of a transformer here, or of a trace, log or table."""
+    """Write an instance file from measured costs: of a transformer here, or of a trace, log or table.
+
+    With --vocabulary, each layer of the transformer is measured apart, as are embedding and head, and a model
+    file is written, of which a plan chooses the stages. --limit is then the memory of each device.
+    """
     check_writable(output)
+    if vocabulary is not None:
+        _check_measured(trace, log, table, stages)
+        rest = _beside_layers(devices, microbatches, placement, objective, limit, shape["dtype"])
+        _write_model(output, rest, _shape(shape), vocabulary, device, as_json)
+        return
+    placement = placement or "v"
     profile = _read_profile(trace, log, table, placement)
     if profile is None:
         stages = stages or Placement(placement, check_int("devices", devices, 1)).stages
@@ -123,10 +142,54 @@ def _read_profile(
     return None if table is None else read_table(table)
 
 
+def _check_measured(trace: tuple[str, ...], log: str | None, table: str | None, stages: int | None) -> None:
+    """Raise an InputError if an option asks for something else than a measurement of single layers."""
+    others = {"trace": trace or None, "log": log, "table": table, "stages": stages}
+    for name, value in others.items():
+        if value is not None:
+            raise InputError("contradicts --vocabulary, which measures each layer", key=name, value=value)
+
+
+def _beside_layers(
+    devices: int, microbatches: int, placement: str | None, objective: str, limit: int | None, dtype: str
+) -> dict[str, dict[str, Any]]:
+    """Return what a model file has besides its layers."""
+    cluster: dict[str, Any] = {"devices": devices} if limit is None else {"devices": devices, "memory": limit}
+    state = STATE_OF_FLOAT32 if dtype == "float32" else STATE
+    return {
+        "cluster": cluster | {"bytes_per_parameter": state},
+        "batch": {"microbatches": microbatches},
+        "search": {"objective": objective} | ({} if placement is None else {"placements": [placement]}),
+    }
+
+
+def _write_model(
+    output: str,
+    rest: dict[str, dict[str, Any]],
+    shape: TransformerShape,
+    vocabulary: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Measure a transformer's layers, and write them with the rest of a model file."""
+    stand_in = {"count": shape.layers + 1, "forward": 1, "backward": 1, "weight": 1}
+    problem_from_dict(rest | {"layers": [stand_in]})  # what is wrong is said before anything is measured
+    with working("measuring each layer"):
+        layers, comm = profile_layers(shape, vocabulary, device=device)
+    measured = {"layers": layers, **rest, "cluster": rest["cluster"] | {"comm": comm}}
+    write_model(output, measured, "Measured with PyTorch. A tick is a microsecond.")
+    with summary_beside(output):
+        show({"output": output, "layers": shape.layers + 2, "comm": comm}, as_json)
+
+
 def _measure(shape: dict[str, Any], stages: int, device: str | None) -> Profile:
+    with working(f"measuring {stages} stages"):
+        return profile_stages(_shape(shape), stages, device=device)
+
+
+def _shape(shape: dict[str, Any]) -> TransformerShape:
     missing = [name for name, value in shape.items() if value is None]
     if missing:
         needed = ", ".join(f"--{name}" for name in missing)
         raise InputError(f"a measurement needs {needed}; or give --trace, --log or --table")
-    with working(f"measuring {stages} stages"):
-        return profile_stages(TransformerShape(**shape), stages, device=device)
+    return TransformerShape(**shape)

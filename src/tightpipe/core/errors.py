@@ -32,7 +32,8 @@ class InputError(ValueError):
             shown = repr(self.value)
             shown = shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"
             entry = f"{self.key} = {shown}" if self.key else shown
-        return ": ".join(part for part in (self.source, entry, self.rule) if part).replace("\n", " ")
+        text = ": ".join(part for part in (self.source, entry, self.rule) if part)
+        return " ".join(text.splitlines())  # also where a key of a file has a line break
 
     def at(self, source: str) -> InputError:
         """Return the same error with `source` as the file that the value came from."""

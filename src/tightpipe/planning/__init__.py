@@ -5,5 +5,18 @@ from .cluster import Cluster
 from .model import Layer, Model
 from .plan import Plan
 from .problem import Batch, PlanningProblem, SearchSpace
+from .problem_file import load_problem, problem_from_dict, problem_to_dict
 
-__all__ = ["Batch", "Candidate", "Cluster", "Layer", "Model", "Plan", "PlanningProblem", "SearchSpace"]
+__all__ = [
+    "Batch",
+    "Candidate",
+    "Cluster",
+    "Layer",
+    "Model",
+    "Plan",
+    "PlanningProblem",
+    "SearchSpace",
+    "load_problem",
+    "problem_from_dict",
+    "problem_to_dict",
+]

@@ -2,7 +2,7 @@
 
 from ..core.errors import RunError
 from .measured import Measured, RunReport, Span
-from .profile import DTYPES, TransformerShape, profile_stages
+from .profile import DTYPES, TransformerShape, profile_layers, profile_stages
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table
 from .run import MODELS, RunModel, run_schedule
@@ -18,6 +18,7 @@ __all__ = [
     "RunReport",
     "Span",
     "TransformerShape",
+    "profile_layers",
     "profile_stages",
     "read_chrome_trace",
     "read_table",

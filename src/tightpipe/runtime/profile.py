@@ -1,15 +1,17 @@
-"""The stages of a transformer are profiled with PyTorch.
+"""The stages of a transformer, or its single layers, are profiled with PyTorch.
 
 On a machine on which only PyTorch is installed, run `stage_costs.py`, and read its table with `read_table`.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import InputError
 from ..core.integers import check_int
@@ -34,6 +36,8 @@ class TransformerShape:
         Tokens per row, and rows per microbatch.
     dtype
         Type of all numbers, one of `DTYPES`.
+    ffn
+        Size of the feed-forward networks: one, or one for each layer. Empty means four times the hidden size.
     """
 
     layers: int
@@ -42,6 +46,7 @@ class TransformerShape:
     sequence: int
     microbatch: int = 1
     dtype: str = "float32"
+    ffn: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "sequence", "microbatch"):
@@ -50,6 +55,11 @@ class TransformerShape:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="hidden", value=self.hidden)
         if self.dtype not in DTYPES:
             raise InputError(f"must be one of {', '.join(DTYPES)}", key="dtype", value=self.dtype)
+        for size in self.ffn:
+            check_int("ffn", size, 1)
+        if len(self.ffn) not in (0, 1, self.layers):
+            rule = f"must be one size, or one for each of the {self.layers} layers"
+            raise InputError(rule, key="ffn", value=list(self.ffn))
 
 
 def profile_stages(
@@ -73,21 +83,54 @@ def profile_stages(
     InputError
         If PyTorch is missing, or the measurement fails; the message has the last line of its output.
     """
-    require_torch("profiling")
     check_int("stages", stages, 1)
-    check_int("repeats", repeats, 1)
     if shape.layers < stages:
         raise InputError(f"must be at least the number of stages, {stages}", key="layers", value=shape.layers)
-    numbers = {name: getattr(shape, name) for name in shape.__slots__}
-    options = {**numbers, "stages": stages, "repeats": repeats}
-    if device is not None:
-        options["device"] = device
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    said = _run_script(shape, device, {"stages": stages, "repeats": repeats})
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.csv"
+        table.write_text(said)
+        return read_table(table)
+
+
+def profile_layers(
+    shape: TransformerShape, vocabulary: int, *, device: str | None = None, repeats: int = 10
+) -> tuple[list[dict[str, Any]], int]:
+    """Measure embedding, layers and head of a transformer, each apart.
+
+    Parameters
+    ----------
+    shape, device, repeats
+        As for `profile_stages`.
+    vocabulary
+        Number of tokens that embedding and head know.
+
+    Returns
+    -------
+    tuple of a list and an integer
+        The tables ``[[layers]]`` of a model file, in ticks of a microsecond, and the ticks of a message.
+
+    Raises
+    ------
+    InputError
+        If PyTorch is missing, or the measurement fails; the message has the last line of its output.
+    """
+    check_int("vocabulary", vocabulary, 1)
+    measured = json.loads(_run_script(shape, device, {"vocabulary": vocabulary, "repeats": repeats}))
+    return measured["layers"], measured["comm"]
+
+
+def _run_script(shape: TransformerShape, device: str | None, options: dict[str, int]) -> str:
+    """Return what the script prints that measures a transformer."""
+    require_torch("profiling")
+    check_int("repeats", options["repeats"], 1)
+    numbers = {name: getattr(shape, name) for name in shape.__slots__ if name != "ffn"}
+    given = numbers | options | ({} if device is None else {"device": device})
+    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    if shape.ffn:
+        words += ["--ffn", *map(str, shape.ffn)]
     done = subprocess.run([sys.executable, "-P", str(_SCRIPT), *words], capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["nothing"]
         raise InputError(f"the measurement failed and said: {said[-1].rpartition('error: ')[2]}")
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "table.csv"
-        table.write_text(done.stdout)
-        return read_table(table)
+    return done.stdout

@@ -2,7 +2,9 @@
 
 ``python stage_costs.py --layers 2 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
 prints a table ``stage,kind,time,memory`` (microseconds, bytes), which `tightpipe.runtime.read_table`
-reads. It runs on a machine on which nothing but PyTorch is installed.
+reads. With ``--vocabulary 32000`` in place of ``--stages``, it measures each layer apart, embedding and head
+included, and prints them as JSON: the `layers` of a model file, and `comm`, the time of a message. It runs
+on a machine on which nothing but PyTorch is installed.
 
 B and W are timed separately, split as torch.distributed.pipelining splits them. On a GPU, memory is
 measured. On the CPU it is counted: F keeps the tensors that autograd saves, and B frees them except for the
@@ -12,12 +14,14 @@ inputs of linear maps, which W needs.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,12 +41,12 @@ Costs = dict[str, tuple[float, int]]  # kind -> microseconds, bytes
 class Layer(nn.Module):
     """A pre-norm decoder layer with causal attention."""
 
-    def __init__(self, hidden: int, heads: int) -> None:
+    def __init__(self, hidden: int, heads: int, ffn: int) -> None:
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
         self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, ffn), nn.Linear(ffn, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's output, which like its input has the shape (batch, sequence, hidden)."""
@@ -56,18 +60,38 @@ class Layer(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class Stage:
-    """Some layers on a device, and the operations F, B and W that a pipeline runs on them."""
+class Head(nn.Module):
+    """The map from the hidden state to the vocabulary, with a norm before it and the loss behind it."""
 
-    def __init__(self, options: argparse.Namespace, layers: int) -> None:
+    def __init__(self, hidden: int, vocabulary: int) -> None:
+        super().__init__()
+        self.norm, self.logits = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the loss for a text of zeros: which text it is makes no difference to the costs."""
+        logits = self.logits(self.norm(x)).flatten(0, 1).float()
+        return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
+
+
+class Stage:
+    """A part of a model on a device, and the operations F, B and W that a pipeline runs on it."""
+
+    def __init__(self, options: argparse.Namespace, module: nn.Module) -> None:
         self.device, self.dtype = torch.device(options.device), getattr(torch, options.dtype)
         self.shape = (options.microbatch, options.sequence, options.hidden)
-        stack = [Layer(options.hidden, options.heads) for _ in range(layers)]
-        self.module = nn.Sequential(*stack).to(self.device, self.dtype)
+        self.module = module.to(self.device, self.dtype)
 
     def sample(self) -> Tensor:
         """Return a random activation."""
         return torch.randn(self.shape, device=self.device, dtype=self.dtype)
+
+    def enter(self) -> Tensor:
+        """Return what the stage before sends."""
+        return self.sample().requires_grad_()
+
+    def gradient(self) -> Tensor:
+        """Return what the stage behind sends back."""
+        return self.sample()
 
     def run(self) -> tuple[list[float], list[int]]:
         """Run F, B and W once.
@@ -78,20 +102,25 @@ class Stage:
             Four times in seconds, at which F begins and F, B and W end; and three numbers of bytes, which are
             held before F, after F and after B.
         """
-        grad = self.sample()
+        grad = self.gradient()
         marks, held = [], [self._held()]
-        x = self.sample().requires_grad_()
+        x = self.enter()
         marks.append(self._now())
         out = self.module(x)
         marks.append(self._now())
         held.append(self._held())
-        sent, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
+        finish = self.backward(x, out, grad)
         marks.append(self._now())
-        del out, sent  # in a pipeline, both have been sent to the neighbours
+        del out  # in a pipeline, it has been sent to the neighbour
         held.append(self._held())
-        stage_backward_weight(self.module.parameters(), groups)
+        finish()
         marks.append(self._now())
         return marks, held
+
+    def backward(self, x: Tensor, out: Tensor, grad: Tensor) -> Callable[[], Any]:
+        """Run B, and return what runs W."""
+        _, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
+        return lambda: stage_backward_weight(self.module.parameters(), groups)
 
     def saved_bytes(self) -> tuple[int, int]:
         """Return how many bytes autograd saves during F, and how many of these are inputs of linear maps."""
@@ -111,7 +140,7 @@ class Stage:
         maps = [module for module in self.module.modules() if isinstance(module, nn.Linear)]
         hooks = [module.register_forward_pre_hook(note_input) for module in maps]
         with torch.autograd.graph.saved_tensors_hooks(lambda t: note(t, saved), lambda t: t):
-            out = self.module(self.sample().requires_grad_())
+            out = self.module(self.enter())
         for hook in hooks:
             hook.remove()
         del out
@@ -126,9 +155,45 @@ class Stage:
         return torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else 0
 
 
-def measure(options: argparse.Namespace, layers: int) -> Costs:
-    """Return time in microseconds and memory in bytes of F, B and W, for a stage with so many layers."""
-    stage = Stage(options, layers)
+class EmbeddingStage(Stage):
+    """A table of the vocabulary: no gradient leaves it, so that it has no B."""
+
+    def enter(self) -> Tensor:
+        """Return a text of random tokens."""
+        rows: int = self.module.num_embeddings
+        return torch.randint(rows, self.shape[:2], device=self.device)
+
+    def backward(self, x: Tensor, out: Tensor, grad: Tensor) -> Callable[[], Any]:
+        """Return what runs W."""
+        return lambda: out.backward(grad)
+
+    def saved_bytes(self) -> tuple[int, int]:
+        """Return how many bytes autograd saves during F: the tokens, all of which W needs."""
+        kept, _ = super().saved_bytes()
+        return kept, kept
+
+
+class HeadStage(Stage):
+    """A stage that ends with the loss, whose gradient is 1."""
+
+    def gradient(self) -> Tensor:
+        """Return the gradient of the loss."""
+        return torch.ones((), device=self.device)
+
+
+def blocks(options: argparse.Namespace, sizes: list[int]) -> Stage:
+    """Return the stage of layers whose feed-forward networks have these sizes."""
+    return Stage(options, nn.Sequential(*(Layer(options.hidden, options.heads, size) for size in sizes)))
+
+
+def sizes(options: argparse.Namespace) -> list[int]:
+    """Return the size of each layer's feed-forward network."""
+    given: list[int] = options.ffn or [4 * options.hidden]
+    return given * options.layers if len(given) == 1 else given
+
+
+def measure(options: argparse.Namespace, stage: Stage) -> Costs:
+    """Return time in microseconds and memory in bytes of F, B and W."""
     for _ in range(options.warmup):
         stage.run()
     runs = [stage.run() for _ in range(options.repeats)]
@@ -151,7 +216,7 @@ def communication(options: argparse.Namespace) -> float:
     if options.device == "cpu":
         return _between_processes(options)
     there = torch.device("cuda", 1 if torch.cuda.device_count() > 1 else 0)
-    x = Stage(options, 1).sample()
+    x = blocks(options, []).sample()
     return _median_time(lambda: x.to(there, copy=True), torch.cuda.synchronize)
 
 
@@ -181,7 +246,7 @@ def _between_processes(options: argparse.Namespace) -> float:
 def _ping_pong(options: argparse.Namespace, folder: str, rank: int) -> float:
     """Send an activation to the other process and back; return the median microseconds of one way."""
     dist.init_process_group("gloo", init_method=f"file://{Path(folder) / 'store'}", rank=rank, world_size=2)
-    x = Stage(options, 1).sample()
+    x = blocks(options, []).sample()
 
     def there_and_back() -> None:
         for sender in (0, 1):
@@ -197,17 +262,65 @@ def _ping_pong(options: argparse.Namespace, folder: str, rank: int) -> float:
 
 def table(options: argparse.Namespace) -> str:
     """Measure all stages and return the table as text."""
-    rows, known = [HEADER], dict[int, Costs]()
+    rows, known, left = [HEADER], dict[tuple[int, ...], Costs](), sizes(options)
     for stage in range(options.stages):
         layers = options.layers // options.stages + (stage < options.layers % options.stages)
-        if layers not in known:
-            known[layers] = measure(options, layers)
-        rows += [f"{stage},{kind},{time:.1f},{memory}" for kind, (time, memory) in known[layers].items()]
+        mine, left = tuple(left[:layers]), left[layers:]
+        if mine not in known:
+            known[mine] = measure(options, blocks(options, list(mine)))
+        rows += [f"{stage},{kind},{time:.1f},{memory}" for kind, (time, memory) in known[mine].items()]
     rows.append(f",comm,{communication(options):.1f},0")
     return "\n".join(rows) + "\n"
 
 
-_NUMBERS = ("layers", "hidden", "heads", "sequence", "microbatch", "stages", "repeats", "warmup", "threads")
+def layers_apart(options: argparse.Namespace) -> str:
+    """Measure embedding, layers and head, each apart, and return them as JSON."""
+    known = {size: blocks(options, [size]) for size in sorted(set(sizes(options)))}
+    embedding = EmbeddingStage(options, nn.Embedding(options.vocabulary, options.hidden))
+    head = HeadStage(options, Head(options.hidden, options.vocabulary))
+    measured = {size: entry(options, stage, sends=True) for size, stage in known.items()}
+    message = {"output": _message(options)}
+    tables: list[dict[str, Any]] = [
+        {"name": "embedding"} | entry(options, embedding, sends=True) | {"backward": 0} | message
+    ]
+    for size, equal in groupby(sizes(options)):
+        counted: dict[str, Any] = {
+            "name": f"block-{size}" if len(known) > 1 else "block",
+            "count": len(list(equal)),
+        }
+        tables.append(counted | measured[size] | {"input": _message(options)} | message)
+    tables.append({"name": "head"} | entry(options, head, sends=False))
+    return json.dumps({"layers": tables, "comm": round(communication(options))}) + "\n"
+
+
+def entry(options: argparse.Namespace, stage: Stage, *, sends: bool) -> dict[str, int]:
+    """Return ticks, bytes and parameters of one layer.
+
+    On a GPU a layer that sends its output is measured with both its input and its output. The next layer
+    counts the output as its input, so it is not counted here.
+    """
+    costs = measure(options, stage)
+    counted_behind = _message(options) if sends and options.device == "cuda" else 0
+    held = max(0, costs["F"][1] - counted_behind)
+    return {
+        "forward": max(1, round(costs["F"][0])),
+        "backward": max(1, round(costs["B"][0])),
+        "weight": max(1, round(costs["W"][0])),
+        "activation": held,
+        "weight_activation": min(held, -costs["W"][1]),
+        "parameters": sum(parameter.numel() for parameter in stage.module.parameters()),
+    }
+
+
+def _message(options: argparse.Namespace) -> int:
+    """Return the bytes of the hidden state of a microbatch."""
+    size: int = getattr(torch, options.dtype).itemsize
+    numbers: int = options.microbatch * options.sequence * options.hidden
+    return numbers * size
+
+
+_NUMBERS = ("layers", "hidden", "heads", "sequence", "microbatch", "repeats", "warmup", "threads")
+_KINDS = ("stages", "vocabulary")  # one of them says what is measured
 _DEFAULTS = {"repeats": 10, "warmup": 3, "threads": 1}  # one thread, as in a run with a process per device
 
 
@@ -218,6 +331,9 @@ def parser() -> argparse.ArgumentParser:
     )
     for name in _NUMBERS:
         made.add_argument(f"--{name}", type=int, required=name not in _DEFAULTS, default=_DEFAULTS.get(name))
+    for name in _KINDS:
+        made.add_argument(f"--{name}", type=int)
+    made.add_argument("--ffn", type=int, nargs="+", help="one size, or one per layer; default 4 x hidden")
     made.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     devices = ("cpu", "cuda")
     made.add_argument("--device", default=devices[torch.cuda.is_available()], choices=devices)
@@ -232,7 +348,14 @@ def check(options: argparse.Namespace) -> str:
             return f"{name} = {getattr(options, name)}: must be at least 1"
     if options.hidden % options.heads:
         return f"hidden = {options.hidden}: must be a multiple of heads = {options.heads}"
-    if options.layers < options.stages:
+    given = [name for name in _KINDS if getattr(options, name) is not None]
+    if len(given) != 1:
+        return "stages, vocabulary: exactly one of them must be given"
+    if getattr(options, given[0]) < 1:
+        return f"{given[0]} = {getattr(options, given[0])}: must be at least 1"
+    if min(sizes(options)) < 1 or len(sizes(options)) != options.layers:
+        return f"ffn = {options.ffn}: must be one size, or one for each of the {options.layers} layers"
+    if options.stages is not None and options.layers < options.stages:
         return f"layers = {options.layers}: must be at least the number of stages, {options.stages}"
     if options.device == "cuda" and not torch.cuda.is_available():
         return f"device = {options.device}: PyTorch finds no GPU on this machine; cpu would be right"
@@ -240,12 +363,13 @@ def check(options: argparse.Namespace) -> str:
 
 
 def _arguments(options: argparse.Namespace) -> list[str]:
-    values = {name: getattr(options, name) for name in (*_NUMBERS, "dtype", "device")}
-    return [word for name, value in values.items() for word in (f"--{name}", str(value))]
+    values = {name: getattr(options, name) for name in (*_NUMBERS, *_KINDS, "dtype", "device")}
+    known = {name: value for name, value in values.items() if value is not None}
+    return [word for name, value in known.items() for word in (f"--{name}", str(value))]
 
 
 def main() -> None:
-    """Read the options, measure and print the table."""
+    """Read the options, measure and print the table or the layers."""
     made = parser()
     options = made.parse_args()
     problem = check(options)
@@ -255,7 +379,7 @@ def main() -> None:
     if options.ping_pong:
         _ping_pong(options, options.ping_pong, rank=1)
     else:
-        print(table(options), end="")
+        print(table(options) if options.vocabulary is None else layers_apart(options), end="")
 
 
 if __name__ == "__main__":
