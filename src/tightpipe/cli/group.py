@@ -52,6 +52,10 @@ COMMANDS = {
     "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
     "methods": ("listing", "List the methods with placement, memory and source."),
     "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
+    "plan": (
+        "planning",
+        "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
+    ),
     "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
     "profile": (
         "running",

@@ -4,6 +4,21 @@ from .candidate import Candidate
 from .cluster import Cluster
 from .model import Layer, Model
 from .plan import Plan
+from .plan_file import load_plan, plan_to_dict, save_plan
+from .plan_split import split_of
 from .problem import Batch, PlanningProblem, SearchSpace
 
-__all__ = ["Batch", "Candidate", "Cluster", "Layer", "Model", "Plan", "PlanningProblem", "SearchSpace"]
+__all__ = [
+    "Batch",
+    "Candidate",
+    "Cluster",
+    "Layer",
+    "Model",
+    "Plan",
+    "PlanningProblem",
+    "SearchSpace",
+    "load_plan",
+    "plan_to_dict",
+    "save_plan",
+    "split_of",
+]
