@@ -129,11 +129,11 @@ class Instance:
 
     def __post_init__(self) -> None:
         store_plain(self)
-        _check_size(self.placement, self.microbatches)
+        check_size(self.placement, self.microbatches)
         _check_iterations(self)
         duration = _expand_durations(self.costs, self.stages)
         delta = _expand_deltas(self.memory, self.stages)
-        comm = _expand_comm(self.costs.comm, self.devices)
+        comm = expand_comm(self.costs.comm, self.devices)
         overlapped = _expand_overlapped(self.costs.overlapped, self.devices)
         occupancy = check_int("link_occupancy", self.costs.link_occupancy, 0)
         object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy))
@@ -291,7 +291,14 @@ class Instance:
         return None
 
 
-def _check_size(placement: Placement, microbatches: int) -> None:
+def check_size(placement: Placement, microbatches: int) -> None:
+    """Raise an error if a placement cannot take so many microbatches, or if there are too many operations.
+
+    Raises
+    ------
+    InputError
+        If there are no microbatches, too many, or not as many in one direction as in the other.
+    """
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
     if microbatches % len(placement.routes):
         rule = f"{placement.name} needs an even number of microbatches, half in each direction"
@@ -329,7 +336,14 @@ def _expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
     return None if value is None else per_item("overlapped", value, devices, "device", 1)
 
 
-def _expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
+def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
+    """Return communication times as a matrix, from one number for all pairs of devices or from a matrix.
+
+    Raises
+    ------
+    InputError
+        If it is neither, has another size, a negative entry, or one on its diagonal that is not 0.
+    """
     if not is_list(comm):
         if not isinstance(comm, int) or isinstance(comm, bool):
             raise InputError("must be an integer or a devices x devices matrix", key="comm", value=comm)

@@ -31,7 +31,7 @@ def load_instance(path: str | Path) -> Instance:
         If the file cannot be read or is no instance; one line names file, key, value and what is right.
     """
     try:
-        data = read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
+        data = read_data(path)
         check_kind(data, "instance")
         return instance_from_dict(data)
     except InputError as error:
@@ -117,6 +117,17 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
             raise InputError(f"missing key '{key}'{f' in {name}' if name else ''}; required are {known}")
 
 
+def read_data(path: str | Path) -> Any:
+    """Return the content of a TOML file if its name ends in ``.toml``, else that of a JSON file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is empty or truncated.
+    """
+    return read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
+
+
 def read_json(path: str | Path) -> Any:
     """Return the content of a JSON file, or raise an InputError that names the line of the fault."""
     text = read_text(path)
@@ -164,6 +175,7 @@ _KINDS = {
     "program": {"instance", "nodes", "devices"},
     "schedule": {"instance", "devices"},
     "task list": {"nodes"},
+    "model": {"layers", "cluster"},
     "instance": {"microbatches"},
 }
 """Keys that every file of a kind has; a file is of the first kind whose keys it has."""

@@ -1,0 +1,156 @@
+"""The table ``[cluster]`` of a model file: devices, their memory, and communication."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.instance import MOST_DEVICES, expand_comm
+from ..core.instance_file import check_keys
+from ..core.integers import check_int, is_list
+from .cluster import Cluster, Matrix, Network
+from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
+
+_OPTIONAL = ("memory", "reserve", "bytes_per_parameter", "comm")
+_NETWORK = ("latency", "bandwidth")
+_NODE = ("node_size", "node_latency", "node_bandwidth")
+_STATE = ("replicated", "sharded")
+
+
+def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
+    """Return the cluster of a model file's table, with `data_parallel` pipelines side by side.
+
+    Raises
+    ------
+    InputError
+        If an entry breaks a rule or contradicts another one; the message names key, value and rule.
+    """
+    check_keys(table, ("devices",), (*_OPTIONAL, *_NETWORK, *_NODE), "cluster")
+    devices = choices("cluster.devices", table["devices"], MOST_DEVICES)
+    memory = _memory(table.get("memory"), devices)
+    reserve = parse_bytes("cluster.reserve", table.get("reserve", 0))
+    least = min(memory) if isinstance(memory, tuple) else memory
+    if least is not None and reserve >= least:
+        rule = f"must be less than the memory of each device, {least} bytes"
+        raise InputError(rule, key="cluster.reserve", value=table["reserve"])
+    state = _bytes_per_parameter(table.get("bytes_per_parameter", 0), data_parallel)
+    return Cluster(devices, memory, reserve, state, _comm(table, devices))
+
+
+def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
+    """Return the ascending integers from 1 to `high` that a number or a list gives.
+
+    Raises
+    ------
+    InputError
+        If it is neither, is empty, has an entry twice, or an entry is out of range.
+    """
+    if not is_list(value):
+        return (check_int(key, value, 1, high),)
+    found = [check_int(f"{key}[{i}]", entry, 1, high) for i, entry in enumerate(value)]
+    if not found or len(set(found)) < len(found):
+        rule = "must be an integer, or a list of at least one, each of them once"
+        raise InputError(rule, key=key, value=value)
+    return tuple(sorted(found))
+
+
+def _memory(value: Any, devices: tuple[int, ...]) -> int | tuple[int, ...] | None:
+    key = "cluster.memory"
+    if value is None:
+        return None
+    if not is_list(value):
+        return parse_bytes(key, value, 1)
+    _check_one_number(key, value, devices)
+    if len(value) != devices[0]:
+        raise InputError(
+            f"has {len(value)} entries, must have one per device: {devices[0]}", key=key, value=value
+        )
+    return tuple(parse_bytes(f"{key}[{i}]", entry, 1) for i, entry in enumerate(value))
+
+
+def _check_one_number(key: str, value: Any, devices: tuple[int, ...]) -> None:
+    if len(devices) > 1:
+        rule = f"entries for each device need one number of devices, not {list(devices)}"
+        raise InputError(rule, key=key, value=value)
+
+
+def _bytes_per_parameter(value: Any, data_parallel: int) -> Fraction:
+    """Return the bytes of static state that each device holds per parameter.
+
+    A number is divided by the data-parallel size as a whole; of a table only the sharded part is.
+    """
+    key = "cluster.bytes_per_parameter"
+    if not isinstance(value, dict):
+        return exact(key, value) / data_parallel
+    check_keys(value, (), _STATE, key)
+    replicated, sharded = (exact(f"{key}.{part}", value.get(part, 0)) for part in _STATE)
+    return replicated + sharded / data_parallel
+
+
+def _comm(table: dict[str, Any], devices: tuple[int, ...]) -> int | Matrix | Network:
+    given = [key for key in (*_NETWORK, *_NODE) if key in table]
+    if "comm" not in table:
+        return _network(table) if given else 0
+    if given:
+        rule = f"contradicts cluster.{given[0]}: give comm, or latency and bandwidth"
+        raise InputError(rule, key="cluster.comm", value=table["comm"])
+    if not is_list(table["comm"]):
+        return check_ticks("cluster.comm", table["comm"])
+    return _matrix(table["comm"], devices)
+
+
+def _matrix(rows: Any, devices: tuple[int, ...]) -> Matrix:
+    _check_one_number("cluster.comm", rows, devices)
+    for i, row in enumerate(rows):
+        for j, ticks in enumerate(row if is_list(row) else ()):
+            check_ticks(f"cluster.comm[{i}][{j}]", ticks)
+    try:
+        return expand_comm(rows, devices[0])
+    except InputError as error:
+        raise InputError(error.rule, key=f"cluster.{error.key}", value=error.value) from None
+
+
+def _network(table: dict[str, Any]) -> Network:
+    _check_beside(table, "bandwidth", (*_NETWORK, *_NODE))
+    latency = exact("cluster.latency", table.get("latency", 0))
+    bandwidth = exact_positive("cluster.bandwidth", table["bandwidth"])
+    if not any(key in table for key in _NODE):
+        return Network(latency, bandwidth)
+    _check_beside(table, "node_size", _NODE)
+    _check_beside(table, "node_bandwidth", _NODE)
+    return Network(
+        latency,
+        bandwidth,
+        check_int("cluster.node_size", table["node_size"], 1),
+        exact("cluster.node_latency", table.get("node_latency", 0)),
+        exact_positive("cluster.node_bandwidth", table["node_bandwidth"]),
+    )
+
+
+def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
+    """Raise an InputError if one of the keys is there and the needed one is not."""
+    given = next(key for key in keys if key in table)
+    if needed not in table:
+        raise InputError(f"needs cluster.{needed} beside it", key=f"cluster.{given}", value=table[given])
+
+
+def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
+    """Return the table that `cluster_from_table` reads as this cluster.
+
+    Its bytes per parameter are those before the division by `data_parallel`.
+    """
+    devices, memory = cluster.devices, cluster.memory
+    table: dict[str, Any] = {"devices": devices[0] if len(devices) == 1 else list(devices)}
+    if memory is not None:
+        table["memory"] = memory if isinstance(memory, int) else list(memory)
+    table["reserve"] = cluster.reserve
+    table["bytes_per_parameter"] = decimal(cluster.bytes_per_parameter * data_parallel)
+    return table | _comm_entries(cluster.comm)
+
+
+def _comm_entries(comm: int | Matrix | Network) -> dict[str, Any]:
+    if isinstance(comm, Network):
+        keys = _NETWORK if comm.node_size is None else (*_NETWORK, *_NODE)
+        return {key: decimal(Fraction(getattr(comm, key))) for key in keys}
+    return {"comm": comm if isinstance(comm, int) else [list(row) for row in comm]}

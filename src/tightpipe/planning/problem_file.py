@@ -1,0 +1,143 @@
+"""Model files: what `tightpipe plan` is asked, as TOML or JSON.
+
+A file has the tables ``[[layers]]``, ``[cluster]``, ``[batch]`` and ``[search]``, of which the last one may be
+missing. The page docs/plan.md explains every key.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.instance import MOST_OPERATIONS, Objective
+from ..core.instance_file import check_keys, check_kind, read_data
+from ..core.integers import check_int, is_list
+from ..core.placement import PLACEMENTS
+from .check_problem import check_problem
+from .cluster_table import choices, cluster_from_table, table_of_cluster
+from .layer_tables import model_from_tables, tables_of
+from .problem import USUAL_PLACEMENTS, Batch, PlanningProblem, SearchSpace
+
+_RECOMPUTE = {"off": False, "blocks": True}
+_GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
+_SEARCH = ("placements", "chunks", "recompute", "objective")
+
+
+def load_problem(path: str | Path) -> PlanningProblem:
+    """Return the planning problem of a model file.
+
+    The suffix ``.toml`` means TOML, everything else JSON; ``-`` stands for standard input.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no model file; one line names file, key, value and what is right.
+    """
+    try:
+        data = read_data(path)
+        check_kind(data, "model")
+        return problem_from_dict(data)
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def problem_from_dict(data: Any) -> PlanningProblem:
+    """Return the planning problem that the content of a model file describes.
+
+    Raises
+    ------
+    InputError
+        If the content is no planning problem; the message names key, value and what is right.
+    """
+    check_keys(data, ("layers", "cluster", "batch"), ("search",))
+    batch = _batch(data["batch"])
+    problem = PlanningProblem(
+        model_from_tables(data["layers"]),
+        cluster_from_table(data["cluster"], batch.data_parallel),
+        batch,
+        _space(data.get("search", {})),
+    )
+    check_problem(problem)
+    return problem
+
+
+def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
+    """Return the content of a model file, of which `problem_from_dict` makes the same problem.
+
+    Fractions, e.g. a bandwidth of 1/3 bytes per tick, are written as decimal numbers of 17 digits.
+    """
+    space = problem.space
+    chunks = {} if space.chunks is None else {"chunks": list(space.chunks)}
+    return {
+        "layers": tables_of(problem.model),
+        "cluster": table_of_cluster(problem.cluster, problem.batch.data_parallel),
+        "batch": _table_of_batch(problem.batch),
+        "search": {
+            "placements": list(space.placements),
+            **chunks,
+            "recompute": "blocks" if space.recompute else "off",
+            "objective": str(space.objective),
+        },
+    }
+
+
+def _batch(table: Any) -> Batch:
+    check_keys(table, (), ("microbatches", *_GLOBAL, "sequence_length"), "batch")
+    numbers = {key: check_int(f"batch.{key}", value, 1) for key, value in table.items()}
+    for key in ("global_batch", "sequence_length"):
+        if key in numbers and "microbatch_size" not in numbers:
+            raise InputError("needs batch.microbatch_size beside it", key=f"batch.{key}", value=numbers[key])
+    rows, data_parallel = numbers.get("microbatch_size", 1), numbers.get("data_parallel", 1)
+    microbatches = _microbatches(numbers, rows * data_parallel)
+    tokens = rows * numbers["sequence_length"] if "sequence_length" in numbers else None
+    return Batch(microbatches, tokens, data_parallel)
+
+
+def _microbatches(numbers: dict[str, int], at_once: int) -> int:
+    """Return the microbatches of one pipeline, where all pipelines together take `at_once` rows at a time."""
+    if "global_batch" not in numbers:
+        if "microbatches" not in numbers:
+            raise InputError("missing key 'microbatches' in batch; or give global_batch and microbatch_size")
+        return check_int("batch.microbatches", numbers["microbatches"], 1, MOST_OPERATIONS)
+    total = numbers["global_batch"]
+    if total % at_once:
+        rule = f"must be a multiple of microbatch_size x data_parallel, {at_once}"
+        raise InputError(rule, key="batch.global_batch", value=total)
+    found = total // at_once
+    if numbers.get("microbatches", found) != found:
+        rule = f"contradicts the other keys: global_batch / (microbatch_size x data_parallel) is {found}"
+        raise InputError(rule, key="batch.microbatches", value=numbers["microbatches"])
+    return check_int("batch.global_batch / (microbatch_size x data_parallel)", found, 1, MOST_OPERATIONS)
+
+
+def _table_of_batch(batch: Batch) -> dict[str, Any]:
+    table = {"microbatches": batch.microbatches, "data_parallel": batch.data_parallel}
+    return table if batch.tokens is None else table | {"microbatch_size": 1, "sequence_length": batch.tokens}
+
+
+def _space(table: Any) -> SearchSpace:
+    check_keys(table, (), _SEARCH, "search")
+    chunks = table.get("chunks")
+    return SearchSpace(
+        _placements(table.get("placements", USUAL_PLACEMENTS)),
+        None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
+        _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
+        Objective(_one_of("search.objective", table.get("objective", "device_span"), list(Objective))),
+    )
+
+
+def _placements(names: Any) -> tuple[str, ...]:
+    key = "search.placements"
+    if not is_list(names) or not names:
+        raise InputError(f"must be a list of {', '.join(PLACEMENTS)}", key=key, value=names)
+    found = tuple(_one_of(f"{key}[{i}]", name, list(PLACEMENTS)) for i, name in enumerate(names))
+    if len(set(found)) < len(found):
+        raise InputError("must have each placement once", key=key, value=names)
+    return found
+
+
+def _one_of(key: str, value: Any, allowed: list[Any]) -> str:
+    if value not in allowed:
+        raise InputError(f"must be one of {', '.join(allowed)}", key=key, value=value)
+    return str(value)

@@ -1,0 +1,92 @@
+"""Amounts in model files: bytes with a unit such as ``80 GB``, whole ticks, and exact decimal numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.integers import LARGEST, check_int, plain
+
+BYTES = {
+    **{name: 1000**power for power, name in enumerate(("kB", "MB", "GB", "TB"), 1)},
+    **{name: 1024**power for power, name in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
+}
+"""Bytes of each unit: the first four are decimal, the last four binary."""
+_AMOUNT = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]+)", re.ASCII)
+
+
+def parse_bytes(key: str, value: Any, low: int = 0) -> int:
+    """Return an amount of memory in bytes, from an integer or from a text such as ``74.5 GiB``.
+
+    A text is a decimal number and one of the units of `BYTES`; a part of a byte is dropped.
+
+    Raises
+    ------
+    InputError
+        If it is neither, has another unit, or is below `low`; the message names `key`.
+    """
+    if not isinstance(value, str):
+        return check_int(key, value, low)
+    found = _AMOUNT.fullmatch(value.strip())
+    if found is None:
+        rule = f"must be bytes, or a text of a number and one of {', '.join(BYTES)}, e.g. '80 GB'"
+        raise InputError(rule, key=key, value=value)
+    number, unit = found.groups()
+    if unit not in BYTES:
+        raise InputError(f"unknown unit {unit}; known are {', '.join(BYTES)}", key=key, value=value)
+    amount = math.floor(Fraction(number) * BYTES[unit])
+    if not low <= amount <= LARGEST:
+        raise InputError(f"must be from {low} to {LARGEST} bytes", key=key, value=value)
+    return amount
+
+
+def check_ticks(key: str, value: Any) -> int:
+    """Return `value` if it is a whole number of ticks from 0 on.
+
+    Raises
+    ------
+    InputError
+        If it is not; for a number that is not whole, the message says what it rounds to.
+    """
+    value = plain(value)
+    if isinstance(value, float) and math.isfinite(value):
+        raise InputError(f"must be whole ticks; round it to {round(value)}", key=key, value=value)
+    return check_int(key, value, 0)
+
+
+def exact(key: str, value: Any) -> Fraction:
+    """Return a decimal number from 0 on as the fraction that its digits say, e.g. 12/5 for 2.4.
+
+    Raises
+    ------
+    InputError
+        If it is no finite number, is negative or exceeds `LARGEST`; the message names `key`.
+    """
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError("must be a number", key=key, value=value)
+    if not 0 <= value <= LARGEST:  # as NaN is not, either
+        raise InputError(f"must be from 0 to {LARGEST}", key=key, value=value)
+    return Fraction(repr(value))
+
+
+def exact_positive(key: str, value: Any) -> Fraction:
+    """Return a decimal number above 0 as the fraction that its digits say.
+
+    Raises
+    ------
+    InputError
+        If it is no finite number above 0 and up to `LARGEST`; the message names `key`.
+    """
+    number = exact(key, value)
+    if number == 0:
+        raise InputError("must be above 0", key=key, value=value)
+    return number
+
+
+def decimal(number: Fraction) -> int | float:
+    """Return a fraction as a file has it: an integer where it is whole, else the nearest decimal number."""
+    return int(number) if number.denominator == 1 else float(number)
