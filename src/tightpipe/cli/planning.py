@@ -11,6 +11,7 @@ from ..core.files import check_writable
 from ..core.interruption import exit_status, held_back, was_stopped
 from ..planning.plan import Plan
 from ..planning.plan_file import plan_to_dict, save_plan
+from ..planning.problem_file import load_problem
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option, run_options, summary_beside
@@ -37,7 +38,6 @@ def _plan(
     a signal, it is the best plan so far. The exit status is 1 where nothing fits the memory.
     """
     from ..planning.planner import plan  # imported here because the solvers take long to load
-    from ..planning.problem_file import load_problem
 
     problem = load_problem(model)
     if output is not None:

@@ -27,6 +27,7 @@ from .candidate import Candidate, instance_of
 from .candidate_file import CANDIDATE_KEYS, candidate_from_dict, candidate_to_dict, entries
 from .plan import Plan
 from .problem import PlanningProblem
+from .problem_file import problem_from_dict, problem_to_dict
 
 _Name = TypeVar("_Name", Status, Proof)
 _Part = TypeVar("_Part")
@@ -50,8 +51,6 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         If the schedule is not one of the plan's problem and candidate, or breaks a rule, or the file cannot
         be written.
     """
-    from .problem_file import problem_to_dict
-
     if plan.candidate is None or plan.schedule is None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
     _check_schedule(plan.problem, plan.candidate, plan.schedule)
@@ -114,8 +113,6 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _plan_from_dict(data: dict[str, Any]) -> Plan:
-    from .problem_file import problem_from_dict
-
     problem = _inside("problem", problem_from_dict, data)
     candidate = candidate_from_dict(data, problem)
     schedule = _inside("schedule", schedule_from_dict, data).schedule
