@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plans import BLOCK, CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import (
@@ -44,6 +47,30 @@ CONTRACT = (
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
     made = PLANS[name]()
+    save_plan(made, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json") == made
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Placement, tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """A placement, a cut that leaves no stage empty or with the embedding alone, and any layers to recompute."""
+    name, chunks = draw(st.sampled_from([("linear", 1), ("linear", 2), ("loop", 2), ("v", 2), ("wave", 2)]))
+    placement = Placement(name, draw(st.integers(1, 4)), chunks)
+    count = placement.stages - 1
+    inner = draw(st.sets(st.integers(2, len(LAYERS) - 1), min_size=count, max_size=count))
+    cuts = (0, *sorted(inner), len(LAYERS))
+    able = [[i for i in range(*stage) if LAYERS[i].recomputable] for stage in pairwise(cuts)]
+    again = [sorted(draw(st.sets(st.sampled_from(stage)))) if stage else [] for stage in able]
+    return placement, cuts, tuple(map(tuple, again))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases(), microbatches=st.integers(2, 6))
+def test_any_cut_is_read_as_it_was_written(
+    case: tuple[Placement, tuple[int, ...], tuple[tuple[int, ...], ...]], microbatches: int, tmp_path: Path
+) -> None:
+    asked = problem(cluster=replace(CLUSTER, devices=(1, 2, 3, 4)), batch=Batch(microbatches))
+    made = plan(asked, *case)
     save_plan(made, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == made
 
@@ -163,7 +190,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "placement": (lambda d: changed(d, placement="w"), "placement = 'w': must be one of linear, v, "),
     "late": (moved, "schedule: the schedule is invalid: "),
     "log": (lambda d: changed(d, log=[{"seconds": "1"}]), r"missing key 'cost' in log\[0\]"),
-    "seconds": (lambda d: changed(d, seconds="1"), "seconds = '1': must be a number of seconds"),
+    "seconds": (lambda d: changed(d, seconds="1"), "seconds = '1': must be a number from 0 to 1000000000000"),
     "considered": (lambda d: changed(d, considered=-1), "considered = -1: must be at least 0"),
     "unknown": (lambda d: changed(d, cots=1), "cots = 1: unknown key"),
     "missing": (lambda d: {k: v for k, v in d.items() if k != "gap"}, "missing key 'gap'"),
@@ -231,3 +258,39 @@ def test_files_of_other_kinds_are_told_apart(tmp_path: Path) -> None:
     save_schedule(found, tmp_path / "schedule.json")
     with pytest.raises(InputError, match="is a schedule file, must be a plan file"):
         load_plan(tmp_path / "schedule.json")
+
+
+WRONG: tuple[Any, ...] = (None, True, -1, 3, 1.5, 10**30, "x", [], [[]], [None], [[0, "1"]], {}, {"a": 1})
+
+
+UNPROVEN = {
+    "method": ["x"],
+    "reason": ["x"],
+    "proof": [None],
+    "considered": [3],
+    "seconds": [3, 1.5],
+    "log": [[]],
+}
+"""What a file may say that nothing in it contradicts."""
+
+
+def error_of(path: Path) -> str:
+    try:
+        load_plan(path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("key", plan_to_dict(plan()) | {"problem": None, "schedule": None})
+def test_a_value_of_another_kind_is_refused_in_one_line(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(plan(), path)
+    data, accepted = json.loads(path.read_text()), []
+    for value in WRONG:
+        path.write_text(json.dumps({**data, key: value}))
+        error = error_of(path)
+        assert error.startswith(str(path)) or not error
+        assert "\n" not in error
+        accepted += [] if error else [value]
+    assert accepted == UNPROVEN.get(key, [])

@@ -19,7 +19,7 @@ from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
 from .split_target import SplitTarget
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
-_HEADS = (_HEAD, "output")  # torchtitan's models of 2024 and 2025 call it output
+_HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called it output
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
 """Names from which torchtitan takes the devices of the stages, also where a CSV file has the schedule."""
 

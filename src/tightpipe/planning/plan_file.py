@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ..core.errors import InputError, NoScheduleError
 from ..core.files import write_text
 from ..core.instance_file import check_keys, check_kind, read_json
-from ..core.integers import check_int
+from ..core.integers import LARGEST, check_int
 from ..core.metrics import bubble_rate, busy_times, imbalance
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
@@ -175,8 +175,8 @@ def _text(data: dict[str, Any], key: str) -> str:
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError("must be a number of seconds", key=key, value=value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
+        raise InputError(f"must be a number from 0 to {LARGEST}", key=key, value=value)
     return float(value)
 
 
