@@ -51,6 +51,10 @@ COMMANDS = {
     ),
     "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
     "methods": ("listing", "List the methods with placement, memory and source."),
+    "model": (
+        "shaping",
+        "List the public models whose shapes are known, or write a model file for the one called NAME.",
+    ),
     "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
     "plan": (
         "planning",

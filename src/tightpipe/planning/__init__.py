@@ -7,6 +7,7 @@ from .plan import Plan
 from .plan_file import load_plan, plan_to_dict, save_plan
 from .plan_split import split_of
 from .problem import Batch, PlanningProblem, SearchSpace
+from .problem_file import load_problem, problem_from_dict, problem_to_dict
 
 __all__ = [
     "Batch",
@@ -18,7 +19,10 @@ __all__ = [
     "PlanningProblem",
     "SearchSpace",
     "load_plan",
+    "load_problem",
     "plan_to_dict",
+    "problem_from_dict",
+    "problem_to_dict",
     "save_plan",
     "split_of",
 ]

@@ -50,7 +50,7 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
 
 
 def tables_of(model: Model) -> list[dict[str, Any]]:
-    """Return the tables of a model; equal neighbours share one, and entries that are 0 or None are left out."""
+    """Return the tables of a model; equal neighbours share one, and entries of 0 or None are left out."""
     return [_table(layer, len(list(equal))) for layer, equal in groupby(model.layers)]
 
 

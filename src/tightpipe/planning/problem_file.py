@@ -1,7 +1,7 @@
 """Model files: what `tightpipe plan` is asked, as TOML or JSON.
 
-A file has the tables ``[[layers]]``, ``[cluster]``, ``[batch]`` and ``[search]``, of which the last one may be
-missing. The page docs/plan.md explains every key.
+A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have ``[search]``. The page
+docs/plan.md explains every key.
 """
 
 from __future__ import annotations

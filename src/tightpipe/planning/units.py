@@ -10,7 +10,7 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.integers import LARGEST, check_int, plain
 
-BYTES = {
+BYTES: dict[str, int] = {
     **{name: 1000**power for power, name in enumerate(("kB", "MB", "GB", "TB"), 1)},
     **{name: 1024**power for power, name in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
 }

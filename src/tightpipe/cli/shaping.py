@@ -1,0 +1,101 @@
+"""The command ``model``: model files for public models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..core.files import check_writable, write_text
+from ..planning.model_text import model_text
+from ..planning.problem_file import problem_from_dict
+from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes
+from ..planning.shapes import Training, model_file
+from ..terminal.console import show_json, show_table
+from .common import cli, json_option, show, summary_beside
+
+_COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")
+
+
+@cli.command("model")
+@click.argument("name", required=False)
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="File to write.  [default: standard output]"
+)
+@click.option("--devices", default=8, show_default=True, help="Devices of one pipeline.")
+@click.option("--microbatches", default=32, show_default=True, help="Microbatches per step of a pipeline.")
+@click.option("--microbatch-size", default=1, show_default=True, help="Sequences per microbatch.")
+@click.option("--sequence", type=int, help="Tokens per sequence.  [default: the model's own]")
+@click.option("--tensor-parallel", default=1, show_default=True, help="GPUs that work as one device.")
+@click.option("--data-parallel", default=1, show_default=True, help="Pipelines side by side.")
+@click.option("--gpu", type=click.Choice(list(load_gpus())), default="h100", show_default=True)
+@click.option("--utilisation", default=0.6, show_default=True, help="Share of its FLOP/s that is reached.")
+@click.option("--node-size", type=int, help="Devices of a node.  [default: all]")
+@click.option("--reserve", default="4 GB", show_default=True, help="Memory of each GPU that stays free.")
+@click.option("--recompute", type=click.Choice(["off", "blocks"]), default="off", show_default=True)
+@click.option("--keep-gradients", is_flag=True, help="W also needs the gradients of its maps' outputs.")
+@json_option
+def _model(
+    name: str | None,
+    output: str,
+    microbatch_size: int,
+    sequence: int | None,
+    tensor_parallel: int,
+    data_parallel: int,
+    gpu: str,
+    utilisation: float,
+    keep_gradients: bool,
+    as_json: bool,
+    **entries: Any,
+) -> None:
+    """List the public models whose shapes are known, or write a model file for the one called NAME.
+
+    Times come from a model of FLOPs and memory bandwidth, bytes from the shape. The list needs no options.
+    """
+    if name is None:
+        _show_shapes(as_json)
+        return
+    shape = find_shape(name)
+    check_writable(output)
+    training = Training(
+        load_gpus()[gpu],
+        utilisation,
+        microbatch_size,
+        sequence,
+        tensor_parallel,
+        data_parallel,
+        keep_gradients,
+    )
+    data = model_file(shape, training, **entries)
+    layers = problem_from_dict(data).model.layers
+    write_text(output, model_text(data, _head(shape, training)))
+    parameters = sum(layer.parameters for layer in layers)
+    with summary_beside(output):
+        show({"output": output, "layers": len(layers), "parameters": parameters}, as_json)
+
+
+def _show_shapes(as_json: bool) -> None:
+    rows = [{column: getattr(shape, column) for column in _COLUMNS} for shape in load_shapes().values()]
+    if as_json:
+        show_json({"models": rows})
+    else:
+        show_table(_COLUMNS, [tuple(row.values()) for row in rows])
+
+
+def _head(shape: ModelShape, training: Training) -> str:
+    """Return what a file says of itself."""
+    gpu, t = training.gpu, training.tensor_parallel
+    device = (
+        f"one {gpu.name}"
+        if t == 1
+        else f"{t} {gpu.name}s (tensor parallelism), and all bytes are those of one"
+    )
+    kept = "inputs and output gradients" if training.gradients_kept else "inputs"
+    return (
+        f"{shape.name}, one microbatch of {training.microbatch_size} x {training.sequence_of(shape)} tokens\n"
+        f"\n"
+        f"A tick is a microsecond. Times are computed, not measured: from the FLOPs of each layer at\n"
+        f"{training.utilisation:g} of the peak, and its bytes at the memory bandwidth.\n"
+        f"A device is {device}.\n"
+        f"W needs the {kept} of the linear maps. The page docs/plan.md has the formulas."
+    )

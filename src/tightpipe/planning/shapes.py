@@ -1,0 +1,289 @@
+"""What the layers of a transformer cost, from its shape and a GPU's data sheet: a FLOP and bandwidth model.
+
+A microbatch has `b` sequences of `s` tokens, together `T = b s` tokens. The model has hidden size `h`, `a`
+heads and `k` heads of keys and values of size `d`, feed-forward networks of size `f` with `m` matrices (3 if
+gated, else 2) and a vocabulary of `V`. A device stands for `t` GPUs, which share each layer by tensor and
+sequence parallelism; all numbers are those of one of its GPUs, so everything is divided by `t`. The
+communication among them is not counted: it lowers the utilisation.
+
+**Parameters.** A block's attention has `2 h d (a + k)` and a feed-forward network `m h f`; norms have `2 h`.
+A mixture has such a network per expert, and a router of `h` parameters per expert. Embedding and head have
+`V h` each, also where the published model ties them, because first and last device hold a copy each. Biases
+are left out.
+
+**Time of computation**, in FLOPs over `flops * utilisation`. A linear map takes two FLOPs per parameter and
+token in F, as many in B (gradient of its input) and as many in W (gradient of its weights). A token takes
+the parameters of the experts that it visits; all experts are equally busy. The products of queries with keys
+and of scores with values take `4 b s^2 a d` FLOPs, half of which is left by the causal mask, hence `2 b s^2
+a d` in F and twice as many in B; they have no weights and thus no W. Those are the FLOPs that are counted
+for models (Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
+What a kernel computes again, as FlashAttention does with the scores in B, is not counted: it lowers the
+utilisation.
+
+**Time of memory**, in bytes over the memory bandwidth, is added to it, because element-wise operations do
+not overlap with products. F writes the activation and reads as many bytes; B reads it, and writes as many
+bytes of gradients. The embedding copies a row of `2 h` bytes per token in F. It has no B, and in W it reads
+that many bytes of gradients and adds them to sums of 32 bits, `2 h + 8 h` bytes per token.
+
+**Activation**, bytes of 16-bit numbers per token after Korthikanti et al., arXiv:2205.05198, section 4, with
+flash attention (no term in `s^2`) and without dropout masks: norms `4 h`, inputs of the maps to queries,
+keys and values and of the feed-forward network `4 h`, queries, keys and values `2 d (a + 2 k)`, output of
+attention `2 d a`, feed-forward network `2 (m - 1) f` behind the first maps and `2 f` before the last one.
+For `a d = k d = h`, `f = 4 h` and `m = 2` that is the paper's `34 s b h` less `2 s b h` of masks. Each
+expert that a token visits holds its own input of `2 h` and its own inner state. The head holds the input of
+its norm and of its map, `4 h`, and its logits in 32 bits, `4 V`. The embedding holds its output no longer
+than the first block does: nothing.
+
+**What W needs of it** are the inputs of the linear maps: `2 h`, `2 d a`, `2 h` per network and `2 f`. B
+frees the rest, as autograd does. A runtime that puts W off also keeps the gradients of the maps' outputs
+until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h` wait for W. With `gradients_kept`
+these count as well; they are at least as large as what B frees, so B then frees nothing, and recomputation
+saves nothing.
+
+**Static state** in mixed precision is 18 bytes per parameter: 2 of weights and 4 of gradients on each
+pipeline, and 12 of the optimizer (32-bit weights and two moments of Adam), which all data-parallel pipelines
+share, as Megatron-LM's distributed optimizer does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.integers import check_int
+from .layer_tables import tables_of
+from .model import Layer, Model
+from .problem import PlanningProblem
+from .problem_file import problem_from_dict
+from .public_models import Gpu, ModelShape
+
+MICROSECOND = 10**6
+"""Ticks per second: one tick of a model file that is made here is a microsecond."""
+STATE = {"replicated": 6, "sharded": 12}
+"""Bytes of static state per parameter that each pipeline holds, and that all pipelines share."""
+_LATENCY = 10  # microseconds that a message takes besides its bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a model is trained.
+
+    Parameters
+    ----------
+    gpu
+        What runs it.
+    utilisation
+        Share of the GPU's FLOP/s that large matrix products reach, above 0 and at most 1.
+    microbatch_size
+        Sequences per microbatch.
+    sequence
+        Tokens of a sequence; None takes the model's own.
+    tensor_parallel
+        Number of GPUs that work as one device.
+    data_parallel
+        Number of pipelines side by side.
+    gradients_kept
+        Whether W also needs the gradients of the outputs of linear maps.
+    """
+
+    gpu: Gpu
+    utilisation: float = 0.6
+    microbatch_size: int = 1
+    sequence: int | None = None
+    tensor_parallel: int = 1
+    data_parallel: int = 1
+    gradients_kept: bool = False
+
+    def __post_init__(self) -> None:
+        for key in ("microbatch_size", "tensor_parallel", "data_parallel"):
+            check_int(key, getattr(self, key), 1)
+        if self.sequence is not None:
+            check_int("sequence", self.sequence, 1)
+        if not 0 < self.utilisation <= 1:
+            raise InputError("must be above 0 and at most 1", key="utilisation", value=self.utilisation)
+
+    def sequence_of(self, shape: ModelShape) -> int:
+        """Return the tokens of a sequence."""
+        return self.sequence or shape.sequence
+
+    def tokens(self, shape: ModelShape) -> int:
+        """Return the tokens of a microbatch."""
+        return self.microbatch_size * self.sequence_of(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """The feed-forward part of a block: networks of inner size `size`, of which a token visits `active`."""
+
+    size: int
+    total: int = 1
+    active: int = 1
+    routed: int = 0
+
+
+def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
+    """Return the embedding, the blocks and the head of a model, each with its costs.
+
+    Raises
+    ------
+    InputError
+        If the number of GPUs that work as one device does not divide the heads of keys and values.
+    """
+    if shape.kv_heads % training.tensor_parallel:
+        rule = f"must divide the {shape.kv_heads} heads of keys and values"
+        raise InputError(rule, key="tensor_parallel", value=training.tensor_parallel)
+    dense = _block("block", shape, _Network(shape.ffn), training)
+    if not shape.experts:
+        blocks = (dense,) * shape.layers
+    else:
+        visited = shape.active_experts + shape.shared_experts
+        mixture = _Network(shape.expert_ffn, shape.experts + shape.shared_experts, visited, shape.experts)
+        experts = _block("mixture", shape, mixture, training)
+        blocks = (dense,) * shape.dense_layers + (experts,) * (shape.layers - shape.dense_layers)
+    return (_embedding(shape, training), *blocks, _head(shape, training))
+
+
+def _block(name: str, shape: ModelShape, network: _Network, training: Training) -> Layer:
+    h, d, a, k = shape.hidden, shape.head_size, shape.heads, shape.kv_heads
+    tokens, matrices = training.tokens(shape), 3 if shape.gated else 2
+    router = h * network.routed
+    one = shape.network_parameters(network.size)
+    linear = 2 * tokens * (shape.attention_parameters + network.active * one + router)
+    scores = 2 * tokens * training.sequence_of(shape) * a * d
+    inputs = 2 * h + 2 * d * a + network.active * (2 * h + 2 * network.size)
+    others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
+    return _layer(
+        name,
+        shape,
+        training,
+        flops=(linear + scores, linear + 2 * scores, linear),
+        kept=(tokens * (inputs + others), tokens * inputs),
+        parameters=shape.attention_parameters + network.total * one + router + 2 * h,
+    )
+
+
+def _embedding(shape: ModelShape, training: Training) -> Layer:
+    row = _message(shape, training) / training.gpu.memory_bandwidth * MICROSECOND
+    return Layer(
+        "embedding",
+        forward=round(2 * row),
+        backward=0,
+        weight=round(5 * row),
+        output=_message(shape, training),
+        parameters=_share(shape.vocabulary * shape.hidden, training),
+    )
+
+
+def _head(shape: ModelShape, training: Training) -> Layer:
+    tokens, parameters = training.tokens(shape), shape.vocabulary * shape.hidden
+    held = tokens * (4 * shape.hidden + 4 * shape.vocabulary)
+    linear = 2 * tokens * parameters
+    flops, kept = (linear, linear, linear), (held, tokens * 2 * shape.hidden)
+    layer = _layer("head", shape, training, flops=flops, kept=kept, parameters=parameters)
+    return replace(layer, input=None, output=None)  # frameworks recompute blocks alone
+
+
+def _layer(
+    name: str,
+    shape: ModelShape,
+    training: Training,
+    *,
+    flops: tuple[int, int, int],
+    kept: tuple[int, int],
+    parameters: int,
+) -> Layer:
+    """Return a layer from the FLOPs of F, B and W and the bytes that F adds and that W needs."""
+    activation, needed = kept
+    moved = 2 * activation / training.gpu.memory_bandwidth
+    speed = training.gpu.flops * training.utilisation
+    seconds = (flops[0] / speed + moved, flops[1] / speed + moved, flops[2] / speed)
+    forward, backward, weight = (
+        max(1, round(time * MICROSECOND / training.tensor_parallel)) for time in seconds
+    )
+    return Layer(
+        name,
+        forward,
+        backward,
+        weight,
+        activation=_share(activation, training),
+        weight_activation=_share(activation if training.gradients_kept else needed, training),
+        input=_message(shape, training),
+        output=_message(shape, training),
+        parameters=_share(parameters, training),
+    )
+
+
+def _message(shape: ModelShape, training: Training) -> int:
+    """Return the bytes of the hidden state that one GPU holds and sends."""
+    return _share(2 * shape.hidden * training.tokens(shape), training)
+
+
+def _share(amount: int, training: Training) -> int:
+    return -(-amount // training.tensor_parallel)
+
+
+def model_file(
+    shape: ModelShape,
+    training: Training,
+    *,
+    devices: int,
+    microbatches: int,
+    reserve: int | str = 0,
+    node_size: int | None = None,
+    recompute: str = "off",
+) -> dict[str, Any]:
+    """Return the content of a model file for a model on a number of devices.
+
+    Parameters
+    ----------
+    shape, training
+        The model, and how it is trained.
+    devices
+        Number of devices of a pipeline; each stands for `training.tensor_parallel` GPUs.
+    microbatches
+        Microbatches per step of each pipeline.
+    reserve
+        Memory of each GPU that nothing may take: bytes, or a text such as ``4 GB``.
+    node_size
+        Number of consecutive devices of a node; None if all are in one.
+    recompute
+        `off` or `blocks`.
+    """
+    return {
+        "layers": tables_of(Model(layers_of(shape, training))),
+        "cluster": {
+            "devices": devices,
+            "memory": training.gpu.memory,
+            "reserve": reserve,
+            "bytes_per_parameter": STATE,
+            **_links(training.gpu, node_size),
+        },
+        "batch": {
+            "microbatches": microbatches,
+            "microbatch_size": training.microbatch_size,
+            "sequence_length": training.sequence_of(shape),
+            "data_parallel": training.data_parallel,
+        },
+        "search": {"recompute": recompute},
+    }
+
+
+def _links(gpu: Gpu, node_size: int | None) -> dict[str, int]:
+    """Return the entries of a cluster whose devices are joined as the data sheet of their GPUs says."""
+    near, far = (round(speed / MICROSECOND) for speed in (gpu.node_bandwidth, gpu.bandwidth))
+    if node_size is None:
+        return {"latency": _LATENCY, "bandwidth": near}
+    nodes = {"node_size": node_size, "node_latency": _LATENCY, "node_bandwidth": near}
+    return {"latency": _LATENCY, "bandwidth": far} | nodes
+
+
+def problem_of(shape: ModelShape, training: Training, **entries: Any) -> PlanningProblem:
+    """Return the planning problem of a model; `entries` are further arguments of `model_file`.
+
+    Raises
+    ------
+    InputError
+        If an entry breaks a rule; the message names its key in a model file.
+    """
+    return problem_from_dict(model_file(shape, training, **entries))

@@ -1,0 +1,98 @@
+"""The command `tightpipe model`: its list, and files that are read as they were meant."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import call
+
+from tightpipe.planning.model_text import model_text
+from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
+from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes
+from tightpipe.planning.shapes import Training, problem_of
+
+OPTIONS = (
+    *("--devices", "6", "--microbatches", "12", "--microbatch-size", "2", "--sequence", "1024"),
+    *("--tensor-parallel", "4", "--data-parallel", "3", "--gpu", "a100", "--utilisation", "0.5"),
+    *("--node-size", "2", "--reserve", "5 GiB", "--recompute", "blocks", "--keep-gradients"),
+)
+
+
+def test_the_list_has_every_shape() -> None:
+    listed = json.loads(call("model", "--json").stdout)["models"]
+    assert [row["name"] for row in listed] == list(load_shapes())
+    assert "qwen2.5-32b" in call("model").stdout
+
+
+def test_the_file_is_the_problem_of_the_options(tmp_path: Path) -> None:
+    done = call("model", "llama-3-8b", *OPTIONS, "-o", "m.toml", "--json", cwd=tmp_path)
+    training = Training(load_gpus()["a100"], 0.5, 2, 1024, 4, 3, True)
+    problem = problem_of(
+        find_shape("llama-3-8b"),
+        training,
+        devices=6,
+        microbatches=12,
+        node_size=2,
+        reserve="5 GiB",
+        recompute="blocks",
+    )
+    assert load_problem(tmp_path / "m.toml") == problem
+    said = json.loads(done.stdout)
+    assert said == {
+        "output": "m.toml",
+        "layers": 34,
+        "parameters": sum(layer.parameters for layer in problem.model.layers),
+    }
+
+
+def test_without_a_file_it_is_printed() -> None:
+    command = [sys.executable, "-c", "from _tightpipe_entry import main; main()", "model", "llama-2-7b"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert problem_from_dict(tomllib.loads(done.stdout)).cluster.devices == (8,)
+    assert "layers" in done.stderr
+
+
+def test_a_key_is_explained_where_it_stands_first(tmp_path: Path) -> None:
+    call("model", "llama-2-7b", "-o", "m.toml", cwd=tmp_path)
+    text = (tmp_path / "m.toml").read_text()
+    assert text.count("# ticks per microbatch") == 1
+    assert "forward = " in text.partition("# ticks per microbatch")[0].splitlines()[-1]
+
+
+def test_any_problem_is_written_as_toml() -> None:
+    problem = problem_from_dict({
+        "layers": [{"name": 'a "quoted"\\ n\u00e4me', "count": 3, "forward": 1, "backward": 2, "weight": 3}],
+        "cluster": {"devices": 2, "memory": [5, 6], "comm": [[0, 1], [2, 0]], "bytes_per_parameter": 0.5},
+        "batch": {"microbatches": 4},
+        "search": {"placements": ["linear"], "chunks": [1]},
+    })  # fmt: skip
+    assert problem_from_dict(tomllib.loads(model_text(problem_to_dict(problem), "two\n\nlines"))) == problem
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["llama-4"], "model = 'llama-4': must be one of gpt-3-175b, llama-2-7b"),
+        (["llama-2-7b", "--gpu", "tpu"], "'tpu' is not one of 'a100', 'h100', 'h200'"),
+        (["llama-2-7b", "--reserve", "4 gigs"], "cluster.reserve = '4 gigs': unknown unit gigs"),
+        (["llama-2-7b", "--reserve", "90 GB"], "cluster.reserve = '90 GB': must be less than the memory"),
+        (["llama-2-7b", "--devices", "0"], "cluster.devices = 0: must be at least 1"),
+        (["llama-2-7b", "--devices", "99"], "layers = 34: can be cut into"),
+        (["llama-2-7b", "--microbatches", "0"], "batch.microbatches = 0: must be at least 1"),
+        (["llama-2-7b", "--node-size", "0"], "cluster.node_size = 0: must be at least 1"),
+        (["llama-2-7b", "--utilisation", "60"], "utilisation = 60.0: must be above 0 and at most 1"),
+        (["llama-2-7b", "--tensor-parallel", "3"], "tensor_parallel = 3: must divide the 32 heads"),
+        (["llama-2-7b", "--recompute", "all"], "'all' is not one of 'off', 'blocks'"),
+    ],
+)
+def test_bad_options_are_one_line_and_leave_no_file(tmp_path: Path, options: list[str], message: str) -> None:
+    done = call("model", *options, "-o", "m.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
