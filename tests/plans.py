@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from tightpipe import Placement, Status, solve
+from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.result import LogEntry
 from tightpipe.planning import (
     Batch,
@@ -24,7 +25,9 @@ EMBEDDING = Layer("embedding", 2, 0, 3, activation=10, input=4, parameters=50)
 BLOCK = Layer("block", 10, 11, 9, activation=30, weight_activation=8, input=5, parameters=100)
 HEAD = Layer("head", 6, 6, 5, activation=20, parameters=60)
 LAYERS = (EMBEDDING, *(BLOCK,) * 8, HEAD)
-CLUSTER = Cluster((2,), memory=4000, reserve=70, bytes_per_parameter=Fraction(3), comm=1)
+CLUSTER = Cluster((1, 2, 3, 4), memory=4000, reserve=70, bytes_per_parameter=Fraction(3), comm=1)
+
+SPACE = SearchSpace(PLACEMENTS, chunks=(1, 2), recompute=True)
 
 
 def problem(
@@ -33,9 +36,7 @@ def problem(
     batch: Batch | None = None,
     space: SearchSpace | None = None,
 ) -> PlanningProblem:
-    return PlanningProblem(
-        Model(tuple(layers)), cluster, batch or Batch(4, 1024, 3), space or SearchSpace(recompute=True)
-    )
+    return PlanningProblem(Model(tuple(layers)), cluster, batch or Batch(4, 1024, 3), space or SPACE)
 
 
 def plan(

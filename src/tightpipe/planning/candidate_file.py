@@ -44,6 +44,33 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
     return Candidate(placement, cuts, _recomputed(data, cuts))
 
 
+def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
+    """Raise an error if a candidate is not one of the search space, about which the bound of a plan speaks.
+
+    Raises
+    ------
+    InputError
+        If the problem does not let choose this placement, number of devices or of chunks, or if a layer is
+        recomputed that must not be.
+    """
+    space, placement = problem.space, candidate.placement
+    _check_choice("placement", placement.name, space.placements)
+    _check_choice("devices", placement.devices, problem.cluster.devices)
+    usual = Placement(placement.name, placement.devices).stages_per_device
+    _check_choice("chunks", placement.stages_per_device, space.chunks or (usual,))
+    for s, again in enumerate(candidate.recomputed):
+        for index in again:
+            if not space.recompute or problem.model.layers[index].input is None:
+                rule = "the problem does not let this layer be recomputed"
+                raise InputError(rule, key=f"recomputed_layers[{s}]", value=index)
+
+
+def _check_choice(key: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        rule = f"must be one of {', '.join(map(str, choices))}, as the problem has it"
+        raise InputError(rule, key=key, value=value)
+
+
 def entries(data: dict[str, Any], key: str) -> list[Any]:
     """Return the list that stands under a key, or raise an InputError if it is none."""
     if not isinstance(data[key], list):

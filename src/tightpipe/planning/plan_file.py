@@ -24,7 +24,7 @@ from ..core.schedule import Schedule
 from ..core.schedule_file import schedule_from_dict, schedule_to_dict
 from ..core.validate import validate
 from .candidate import Candidate, instance_of
-from .candidate_file import CANDIDATE_KEYS, candidate_from_dict, candidate_to_dict, entries
+from .candidate_file import CANDIDATE_KEYS, candidate_from_dict, candidate_to_dict, check_candidate, entries
 from .plan import Plan
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, problem_to_dict
@@ -48,15 +48,19 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     NoScheduleError
         If there is no plan; the message says why.
     InputError
-        If the schedule is not one of the plan's problem and candidate, or breaks a rule, or the file cannot
-        be written.
+        If the candidate is not in the search space, the schedule is not the candidate's or breaks a rule, a
+        fraction in the problem is no decimal number, or the file cannot be written.
     """
     if plan.candidate is None or plan.schedule is None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
-    _check_schedule(plan.problem, plan.candidate, plan.schedule)
+    _check_plan(plan.problem, plan.candidate, plan.schedule)
+    asked = problem_to_dict(plan.problem)
+    if problem_from_dict(asked) != plan.problem:
+        rule = "has a fraction that no decimal number is equal to; the file would be of another problem"
+        raise InputError(rule, key="problem.cluster", value=asked["cluster"])
     content = {
         **plan_to_dict(plan),
-        "problem": problem_to_dict(plan.problem),
+        "problem": asked,
         "schedule": schedule_to_dict(plan.schedule, method=plan.method, bound=plan.bound),
     }
     write_text(path, json.dumps(content) + "\n")
@@ -68,8 +72,8 @@ def load_plan(path: str | Path) -> Plan:
     Raises
     ------
     InputError
-        If the file cannot be read or is no plan, its schedule breaks a rule or is not one of its problem and
-        candidate, or a figure is not that of the plan.
+        If the file cannot be read or is no plan, its candidate is not in the search space of its problem, its
+        schedule is not the candidate's or breaks a rule, or a figure is not that of the plan.
     """
     data = read_json(path)
     try:
@@ -116,7 +120,7 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
     problem = _inside("problem", problem_from_dict, data)
     candidate = candidate_from_dict(data, problem)
     schedule = _inside("schedule", schedule_from_dict, data).schedule
-    _check_schedule(problem, candidate, schedule)
+    _check_plan(problem, candidate, schedule)
     return Plan(
         problem,
         _member(data, "status", Status),
@@ -140,7 +144,9 @@ def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Pa
         raise InputError(error.rule, key=f"{key}.{error.key}".rstrip("."), value=error.value) from None
 
 
-def _check_schedule(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> None:
+def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> None:
+    """Raise an error unless the candidate is in the search space and the schedule is a valid one for it."""
+    check_candidate(problem, candidate)
     if schedule.instance != instance_of(problem, candidate):
         raise InputError("is not the one that follows from problem and stages", key="schedule.instance")
     violations = validate(schedule.instance, schedule)
