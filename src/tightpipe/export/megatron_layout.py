@@ -28,7 +28,8 @@ _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
 def _write(split: ModelSplit, *, layout_only: bool = False) -> str:
     """Return the arguments, one per line; `layout_only` leaves out those of recomputation."""
     if not split.runs_as("loop"):
-        raise InputError("Megatron-LM runs stage s on device s mod p, as `loop` does", value=split.devices)
+        rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
+        raise InputError(rule, key="devices of the stages", value=list(split.devices))
     _check_mtp(split)
     arguments = [(_DEVICES, str(split.device_count)), (_LAYOUT, layout_text(split.parts))]
     if not layout_only:

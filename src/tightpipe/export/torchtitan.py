@@ -27,8 +27,8 @@ _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
 def _write(split: ModelSplit) -> str:
     style = next((style for style in _SCHEDULES if split.runs_as(style)), None)
     if style is None:
-        rule = "torchtitan runs stage s on device s mod p, or two stages per device as `v` has them"
-        raise InputError(rule, value=split.devices)
+        rule = "torchtitan runs stage s on device s mod p, as the placement loop does, or as v does"
+        raise InputError(rule, key="devices of the stages", value=list(split.devices))
     if MTP in "".join(split.parts):
         raise InputError("torchtitan has no multi-token prediction in pipelines", key="layers", value=MTP)
     names = list(_names(split))

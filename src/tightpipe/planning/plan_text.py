@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.metrics import bubble_rate, busy_times, imbalance
 from ..core.schedule import Schedule
-from ..core.summary import lines_of
+from ..core.summary import lines_of, share_text, status_text
 from .candidate import Candidate, numbers_of
 from .device_memory import DeviceMemory
 from .model import Layer
@@ -39,14 +39,12 @@ def plan_text(plan: Plan) -> str:
 
 def plan_summary(plan: Plan) -> dict[str, object]:
     """Return the figures of the lines above the table, in their sequence; None where one is unknown."""
-    trusted = ", trusted" if plan.proof is not None and plan.proof.trusted else ""
-    proof = "" if plan.proof is None else f" (bound: {plan.proof}{trusted})"
     return {
-        "status": f"{plan.status}{proof}",
+        "status": status_text(plan.status, plan.proof),
         **_shape(plan),
         "cost": _with_unit(plan.cost, "us per step"),
         "bound": _with_unit(plan.bound, "us: no plan in the search space is faster"),
-        "gap": None if plan.gap is None else f"{plan.gap:.6f}",
+        "gap": share_text(plan.gap),
         "throughput": _throughput(plan),
         **_shares(plan.schedule),
         "peak_memory": _fullest(plan.memory),
@@ -73,7 +71,7 @@ def _shares(schedule: Schedule | None) -> dict[str, object]:
     if schedule is None:
         return {}
     uneven = imbalance(busy_times(schedule))
-    return {"bubble_rate": f"{bubble_rate(schedule):.6f}", "imbalance": f"{uneven:.6f}"}
+    return {"bubble_rate": share_text(bubble_rate(schedule)), "imbalance": share_text(uneven)}
 
 
 def _with_unit(value: int | None, unit: str) -> str | None:
