@@ -52,15 +52,14 @@ def check_latex(latex: str | None, caption: str | None) -> None:
         raise InputError("is that of the table that --latex writes", key="caption", value=caption)
 
 
-def search_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a command that searches.
+def run_options(time_limit: float) -> Callable[[Command], Command]:
+    """Return a decorator that adds ``--time-limit``, ``--workers`` and ``--seed``.
 
     `time_limit` is the default of ``--time-limit``, in seconds.
     """
 
     def add(command: Command) -> Command:
         for option in (
-            max_memory_option,
             click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
             click.option("--workers", type=int, help="Threads. [default: all cores]"),
             click.option(
@@ -71,6 +70,11 @@ def search_options(time_limit: float) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+def search_options(time_limit: float) -> Callable[[Command], Command]:
+    """Return a decorator that adds `run_options` and the limit of memory of a command that searches."""
+    return lambda command: run_options(time_limit)(max_memory_option(command))
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:

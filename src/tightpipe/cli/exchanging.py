@@ -15,20 +15,24 @@ from ..core.instance_file import load_instance, save_instance
 from ..core.metrics import bubble_rate, cost
 from ..core.schedule_file import load_schedule, save_schedule
 from ..experiments.published_instance import FITTING, published_instance
-from ..export import EXPORTS, export, import_order
+from ..export import EXPORTS, SPLITS, export, export_split, import_order
+from ..planning.plan_file import load_plan
+from ..planning.plan_split import split_of
 from ..settings import load_settings
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
 
 _INSTANCE = "instance"  # the target that writes an instance instead of a schedule
+_TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
 
 
 @cli.command("export", epilog=f"The settings of --target instance: {', '.join(load_settings())}.")
 @click.argument("schedule")
-@click.option("--target", required=True, help=f"One of {', '.join([*EXPORTS, _INSTANCE])}.")
+@click.option("--target", required=True, help=f"One of {_TARGETS}.")
 @output_option
 @click.option("--validation", is_flag=True, help="colossalai-json: with post-validation.")
 @click.option("--merge", is_flag=True, help="torch-csv: fuse each B with the W that follows it.")
 @click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, B in W.")
+@click.option("--layout-only", is_flag=True, help="megatron-layout: without recomputation.")
 @click.option("--memory", help="instance: memory limit, written as in an experiment file. [default: 2p]")
 @click.option("--placement", help=f"instance: one of {', '.join(FITTING)}. [default: v]")
 @click.option("--objective", help=f"instance: one of {', '.join(Objective)}. [default: device_span]")
@@ -36,8 +40,10 @@ _INSTANCE = "instance"  # the target that writes an instance instead of a schedu
 def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: Any) -> None:
     """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
-    SCHEDULE is a schedule file. With --target instance, an instance file is written instead: the instance of
-    the schedule, or a setting of the papers if SCHEDULE is the name of one, e.g. 1.5B-8x24.
+    SCHEDULE is a schedule file or a plan file. With --target torchtitan or megatron-layout it is a plan file,
+    of which the cut of the model into stages is written. With --target instance, an instance file is written
+    instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one, e.g.
+    1.5B-8x24.
     """
     check_writable(output)
     options = {name: value for name, value in chosen.items() if value}
@@ -45,9 +51,10 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
         save_instance(_instance_of(schedule, options), output)
     elif target in EXPORTS:
         export(valid_schedule(schedule).schedule, target, output, **options)
+    elif target in SPLITS:
+        export_split(split_of(load_plan(schedule)), target, output, **options)
     else:
-        rule = f"must be one of {', '.join([*EXPORTS, _INSTANCE])}"
-        raise InputError(rule, key="target", value=target)
+        raise InputError(f"must be one of {_TARGETS}", key="target", value=target)
     with summary_beside(output):
         show({"output": output, "target": target}, as_json)
 

@@ -56,6 +56,10 @@ COMMANDS = {
         "List the public models whose shapes are known, or write a model file for the one called NAME.",
     ),
     "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
+    "plan": (
+        "planning",
+        "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
+    ),
     "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
     "profile": (
         "running",

@@ -171,6 +171,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 _KINDS = {
+    "plan": {"problem", "schedule"},
     "program": {"instance", "nodes", "devices"},
     "schedule": {"instance", "devices"},
     "task list": {"nodes"},
@@ -180,13 +181,22 @@ _KINDS = {
 """Keys that every file of a kind has; a file is of the first kind whose keys it has."""
 
 
+def is_kind(data: Any, kind: str) -> bool:
+    """Return whether a file's content is of a kind, as the keys of a table tell."""
+    return isinstance(data, dict) and _kind_of(data) == kind
+
+
 def check_kind(data: Any, wanted: str) -> None:
     """Raise an InputError if a file's content is of another kind than `wanted`, e.g. a schedule."""
     if not isinstance(data, dict):
         raise InputError(f"must be a table of keys and values, as in {_article(wanted)} file", value=data)
-    kind = next((kind for kind, keys in _KINDS.items() if keys <= set(data)), wanted)
+    kind = _kind_of(data) or wanted
     if kind != wanted:
         raise InputError(f"is {_article(kind)} file, must be {_article(wanted)} file")
+
+
+def _kind_of(data: dict[str, Any]) -> str | None:
+    return next((kind for kind, keys in _KINDS.items() if keys <= set(data)), None)
 
 
 def _article(noun: str) -> str:

@@ -13,7 +13,7 @@ from . import metrics
 from .errors import InputError
 from .files import write_text
 from .instance import Instance
-from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, read_json
+from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, is_kind, read_json
 from .integers import LARGEST, check_int
 from .operation import Operation
 from .schedule import Order, Schedule, parse_slot, slot_text
@@ -39,7 +39,8 @@ class ScheduleFile:
 def load_schedule(path: str | Path) -> ScheduleFile:
     """Return the content of a schedule file.
 
-    Times are taken as written, so the schedule can break rules of the model; `validate` finds these.
+    Times are taken as written, so the schedule can break rules of the model; `validate` finds these. A plan
+    file holds the content of a schedule file under the key ``schedule``, so it serves in place of one.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def load_schedule(path: str | Path) -> ScheduleFile:
     """
     data = read_json(path)
     try:
-        return schedule_from_dict(data)
+        return schedule_from_dict(data["schedule"] if is_kind(data, "plan") else data)
     except InputError as error:
         raise error.at(str(path)) from None
 

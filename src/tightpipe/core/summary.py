@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .result import Result
+    from .result import Proof, Result, Status
 
 
 def summary(result: Result) -> dict[str, object]:
@@ -14,15 +14,15 @@ def summary(result: Result) -> dict[str, object]:
     uneven = result.imbalance > 0  # if work is even, no device is busier than the others
     return {
         "method": result.method,
-        "status": _status(result),
+        "status": status_text(result.status, result.proof),
         "cost": result.cost,
         "bound": result.bound,
-        "gap": _share(result.gap),
+        "gap": share_text(result.gap),
         "work": result.work,
-        "imbalance": _share(result.imbalance),
+        "imbalance": share_text(result.imbalance),
         "busiest": " ".join(map(str, result.busiest)) if uneven else None,
         "bubble": result.bubble,
-        "bubble_rate": _share(result.bubble_rate),
+        "bubble_rate": share_text(result.bubble_rate),
         "peak_memory": _memory(result),
         "seconds": f"{result.seconds:.3f}",
         "reason": result.reason,
@@ -36,12 +36,12 @@ def lines_of(pairs: Mapping[str, object]) -> str:
     return "\n".join(f"{key:<{width}}  {value}" for key, value in shown.items())
 
 
-def _status(result: Result) -> str:
+def status_text(status: Status, proof: Proof | None) -> str:
     """Return the status, followed by what the bound rests on."""
-    if result.proof is None:
-        return str(result.status)
-    trusted = ", trusted" if result.proof.trusted else ""
-    return f"{result.status} (bound: {result.proof}{trusted})"
+    if proof is None:
+        return str(status)
+    trusted = ", trusted" if proof.trusted else ""
+    return f"{status} (bound: {proof}{trusted})"
 
 
 def _memory(result: Result) -> str | None:
@@ -53,5 +53,6 @@ def _memory(result: Result) -> str | None:
     return str(result.peak_memory) if limit is None else f"{result.peak_memory} of {limit}"
 
 
-def _share(value: float | None) -> str | None:
+def share_text(value: float | None) -> str | None:
+    """Return a share with six digits, e.g. ``0.012500``; None where it is unknown."""
     return None if value is None else f"{value:.6f}"

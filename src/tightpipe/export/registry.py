@@ -12,7 +12,7 @@ from .chrome_trace import CHROME_TRACE
 from .exportable import check_exportable
 from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
 from .table import CSV
-from .target import Target
+from .target import Target, check_options
 from .torch_csv import TORCH_CSV
 
 EXPORTS: dict[str, Target] = {
@@ -48,10 +48,7 @@ def export(schedule: Schedule, target: str, path: str | Path, **options: Any) ->
 def export_text(schedule: Schedule, target: str, **options: Any) -> str:
     """Return the text that `export` writes; raise errors as `export` does."""
     chosen = _target(target)
-    for name, value in options.items():
-        if name not in chosen.options:
-            known = ", ".join(chosen.options) or "none"
-            raise InputError(f"{target} has no such option; it takes {known}", key=name, value=value)
+    check_options(target, chosen.options, options)
     check_exportable(schedule)
     prepared = chosen.prepare(schedule, **options)
     text = chosen.write(prepared, **options)

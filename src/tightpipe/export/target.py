@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..core.errors import InputError
 from ..core.schedule import Order, Schedule
 
 
@@ -40,3 +41,11 @@ class Target:
 def unchanged(schedule: Schedule, **options: object) -> Schedule:
     """Return the schedule itself, for targets that can run every schedule."""
     return schedule
+
+
+def check_options(target: str, known: tuple[str, ...], options: Mapping[str, object]) -> None:
+    """Raise an InputError if a target of this name, which takes the `known` options, gets another one."""
+    for name, value in options.items():
+        if name not in known:
+            taken = ", ".join(known) or "none"
+            raise InputError(f"{target} has no such option; it takes {taken}", key=name, value=value)

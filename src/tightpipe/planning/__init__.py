@@ -4,6 +4,8 @@ from .candidate import Candidate
 from .cluster import Cluster
 from .model import Layer, Model
 from .plan import Plan
+from .plan_file import load_plan, plan_to_dict, save_plan
+from .plan_split import split_of
 from .problem import Batch, PlanningProblem, SearchSpace
 from .problem_file import load_problem, problem_from_dict, problem_to_dict
 
@@ -16,7 +18,11 @@ __all__ = [
     "Plan",
     "PlanningProblem",
     "SearchSpace",
+    "load_plan",
     "load_problem",
+    "plan_to_dict",
     "problem_from_dict",
     "problem_to_dict",
+    "save_plan",
+    "split_of",
 ]

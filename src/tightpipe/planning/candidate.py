@@ -82,14 +82,24 @@ def numbers_of(problem: PlanningProblem, candidate: Candidate) -> tuple[StageNum
     return tuple(stage_numbers(problem, *layers, recomputed) for layers, recomputed in parts)
 
 
+def static_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
+    """Return the bytes of static state of a device: the parameters of all its stages."""
+    return sum(stages[stage].static for stage in placement.stages_on(device))
+
+
+def transient_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
+    """Return the bytes that a device needs to recompute: as it runs one B at a time, the largest counts."""
+    return max((stages[stage].transient for stage in placement.stages_on(device)), default=0)
+
+
 def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> list[int]:
     """Return the bytes of each device that no activation may take: static state, reserve and transient."""
-    apart = []
-    for device in range(placement.devices):
-        held = [stages[stage] for stage in placement.stages_on(device)]
-        transient = max((stage.transient for stage in held), default=0)
-        apart.append(problem.cluster.reserve + transient + sum(stage.static for stage in held))
-    return apart
+    return [
+        problem.cluster.reserve
+        + transient_of(placement, stages, device)
+        + static_of(placement, stages, device)
+        for device in range(placement.devices)
+    ]
 
 
 def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
@@ -114,23 +124,20 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
             [stage.weight for stage in stages],
             comm_matrix(problem, placement, [stage.output for stage in stages]),
         ),
-        _memory(problem, placement, stages),
+        None if problem.cluster.memory is None else memory_of(problem, placement, stages),
         problem.space.objective,
     )
 
 
-def _memory(
-    problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]
-) -> Memory | None:
+def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Memory:
+    """Return what each operation takes or frees, with a limit for each device if the cluster has one."""
     sizes = problem.cluster.memory_of(placement.devices)
-    if sizes is None:
-        return None
     apart = held_apart(problem, placement, stages)
     return Memory(
         [stage.held for stage in stages],
         [stage.freed_by_weight - stage.held for stage in stages],
         [-stage.freed_by_weight for stage in stages],
-        [size - taken for size, taken in zip(sizes, apart, strict=True)],
+        None if sizes is None else [size - taken for size, taken in zip(sizes, apart, strict=True)],
     )
 
 

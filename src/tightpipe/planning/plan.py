@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
 from ..core.instance import Instance
-from ..core.metrics import cost, peak_memory
+from ..core.metrics import cost
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
-from .candidate import Candidate, held_apart, numbers_of
+from ..drawing.show import html_of
+from .candidate import Candidate
+from .device_memory import DeviceMemory, device_memories
+from .plan_text import plan_text
 from .problem import PlanningProblem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """A partition, a placement, recomputed layers and a schedule, with a bound over the whole search space.
 
@@ -53,6 +57,23 @@ class Plan:
     log: tuple[LogEntry, ...] = ()
     reason: str = ""
 
+    def __str__(self) -> str:
+        return plan_text(self)
+
+    def __repr__(self) -> str:
+        where = ""
+        if self.candidate is not None:
+            placement = self.candidate.placement
+            where = f" {placement.name} {placement.devices}x{placement.stages_per_device}"
+        return f"<Plan{where}: {self.status}, cost {self.cost}, bound {self.bound}>"
+
+    def _repr_html_(self) -> str:
+        """Show the text above the Gantt chart in a notebook."""
+        text = f"<pre>{escape(str(self))}</pre>"
+        if self.schedule is None:
+            return text
+        return text + html_of(self.schedule, label=self.method, bound=self.bound)
+
     @property
     def instance(self) -> Instance | None:
         """The scheduling problem of the plan's stages; None without a plan."""
@@ -70,10 +91,25 @@ class Plan:
         return None if found is None or self.bound is None else (found - self.bound) / found
 
     @property
-    def peak_memory(self) -> list[int] | None:
-        """The largest use of each device in bytes, static state and reserve included; None without a plan."""
+    def memory(self) -> tuple[DeviceMemory, ...] | None:
+        """The memory of each device by what takes it; None without a plan."""
         if self.schedule is None or self.candidate is None:
             return None
-        stages = numbers_of(self.problem, self.candidate)
-        apart = held_apart(self.problem, self.candidate.placement, stages)
-        return [held + int(peak) for held, peak in zip(apart, peak_memory(self.schedule), strict=True)]
+        return device_memories(self.problem, self.candidate, self.schedule)
+
+    @property
+    def peak_memory(self) -> list[int] | None:
+        """The largest use of each device in bytes, static state and reserve included; None without a plan."""
+        return None if self.memory is None else [device.peak for device in self.memory]
+
+    @property
+    def microbatches_per_second(self) -> float | None:
+        """Microbatches of all data-parallel pipelines per second, one tick being a microsecond; or None."""
+        batch, ticks = self.problem.batch, self.cost
+        return None if ticks is None else batch.microbatches * batch.data_parallel * 1e6 / ticks
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens of all data-parallel pipelines per second; None if a microbatch's tokens are not known."""
+        rate, tokens = self.microbatches_per_second, self.problem.batch.tokens
+        return None if rate is None or tokens is None else rate * tokens

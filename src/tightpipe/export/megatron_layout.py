@@ -1,0 +1,137 @@
+"""``megatron-layout``: the arguments by which Megatron-LM cuts its model and recomputes blocks.
+
+`--pipeline-model-parallel-layout` lists the parts of every stage in forward order, with ``|`` between two
+stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
+repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p.
+
+Recomputation has one number N for all stages: with ``--recompute-method block`` the first N blocks of every
+stage are recomputed; with ``uniform`` and N = 1 every block is, multi-token prediction blocks too.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from itertools import groupby
+
+from ..core.errors import InputError
+from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
+from .split_target import SplitTarget
+
+_DEVICES = "--pipeline-model-parallel-size"
+_LAYOUT = "--pipeline-model-parallel-layout"
+_GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
+_GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
+_RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
+
+
+def _write(split: ModelSplit, *, layout_only: bool = False) -> str:
+    """Return the arguments, one per line; `layout_only` leaves out those of recomputation."""
+    if not split.runs_as("loop"):
+        rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
+        raise InputError(rule, key="devices of the stages", value=list(split.devices))
+    _check_mtp(split)
+    arguments = [(_DEVICES, str(split.device_count)), (_LAYOUT, layout_text(split.parts))]
+    if not layout_only:
+        arguments += _recomputation(split)
+    return "".join(f"{name} {shlex.quote(value)}\n" for name, value in arguments)
+
+
+def _check_mtp(split: ModelSplit) -> None:
+    held = [stage for stage, parts in enumerate(split.parts) if MTP in parts]
+    if len(held) > 1 or (held and held[0] < len(split.parts) - split.device_count):
+        rule = "Megatron-LM has all multi-token prediction blocks on one stage, a last one of its device"
+        raise InputError(rule, key="stages", value=held)
+
+
+def _recomputation(split: ModelSplit) -> list[tuple[str, str]]:
+    """Return the arguments by which Megatron-LM recomputes what the plan recomputes."""
+    if not any(split.recomputed):
+        return []
+    if split.recomputed == _every_block(split.parts):
+        return _full("uniform", 1)
+    most = max(map(len, split.recomputed))
+    if split.recomputed != _first_blocks(split.parts, most):
+        counts = [len(stage) for stage in split.recomputed]
+        rule = (
+            "Megatron-LM recomputes the first N blocks of every stage, with one N for all, and nothing else; "
+            "layout_only leaves recomputation out"
+        )
+        raise InputError(rule, key="recomputed", value=counts)
+    return _full("block", most)
+
+
+def _full(method: str, number: int) -> list[tuple[str, str]]:
+    return [(_GRANULARITY, "full"), (_METHOD, method), (_NUMBER, str(number))]
+
+
+def _every_block(parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(i for i, part in enumerate(stage) if part in (BLOCK, MTP)) for stage in parts)
+
+
+def _first_blocks(parts: tuple[str, ...], number: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(i for i, part in enumerate(stage) if part == BLOCK)[:number] for stage in parts)
+
+
+def layout_text(parts: tuple[str, ...]) -> str:
+    """Return the layout of stages with these parts, e.g. ``Et*3|(t*4|)*6t*3L``."""
+    *others, last = (re.sub(r"(.)\1+", lambda run: f"{run[1]}*{len(run[0])}", stage) for stage in parts)
+    folded = [(text, len(list(equal))) for text, equal in groupby(others)]
+    return "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in folded) + last
+
+
+def layout_parts(text: str) -> tuple[str, ...]:
+    """Return the parts of each stage of a layout.
+
+    Raises
+    ------
+    InputError
+        If the layout has another character than those of its grammar.
+    """
+    plain = text.replace(",", "")
+    for pattern in (_GROUP, _RUN):
+        plain = pattern.sub(lambda found: found[1] * int(found[2]), plain)
+    if set(plain) - {EMBEDDING, BLOCK, MTP, HEAD, "|"}:
+        raise InputError(
+            "a layout is made of E, t, m, L and |, with t*3 and (tt|)*3", key=_LAYOUT, value=text
+        )
+    return tuple(plain.split("|"))
+
+
+def _read(text: str) -> ModelSplit:
+    """Return the split in a file of arguments; arguments of other things are not looked at."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"not arguments of a shell: {error}") from None
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    for name in (_DEVICES, _LAYOUT):
+        if name not in given:
+            raise InputError(f"has no {name}")
+    parts, devices = layout_parts(given[_LAYOUT]), _number(given, _DEVICES)
+    if len(parts) % devices:
+        raise InputError(f"must divide the {len(parts)} stages of the layout", key=_DEVICES, value=devices)
+    return ModelSplit(tuple(s % devices for s in range(len(parts))), parts, _recomputed(given, parts))
+
+
+def _recomputed(given: dict[str, str], parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    method = given.get(_METHOD)
+    if method is None:
+        return ((),) * len(parts)
+    return _every_block(parts) if method == "uniform" else _first_blocks(parts, _number(given, _NUMBER))
+
+
+def _number(given: dict[str, str], name: str) -> int:
+    value = given.get(name, "")
+    if not value.isdecimal() or not int(value):
+        raise InputError("must be an integer of at least 1", key=name, value=value)
+    return int(value)
+
+
+MEGATRON_LAYOUT = SplitTarget(
+    "megatron-layout",
+    "arguments of Megatron-LM: layout of the stages, recomputation",
+    _write,
+    _read,
+    ("layout_only",),
+)

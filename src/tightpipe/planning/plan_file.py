@@ -1,0 +1,192 @@
+"""Plans are written to JSON files and read from them; what is read has been computed anew.
+
+A plan file holds the problem, the plan (where the model is cut, what is recomputed, the schedule) and the
+figures of the plan. Whoever loads it gets the figures that follow from the problem and the plan, and an error
+if the file says others. Only who found it, and what was proven, has to be believed: `method`, `bound`,
+`proof`, `seconds`, `considered`, `log` and `reason`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.errors import InputError, NoScheduleError
+from ..core.files import write_text
+from ..core.instance_file import check_keys, check_kind, read_json
+from ..core.integers import LARGEST, check_int
+from ..core.metrics import bubble_rate, busy_times, imbalance
+from ..core.result import LogEntry, Proof, Status
+from ..core.schedule import Schedule
+from ..core.schedule_file import schedule_from_dict, schedule_to_dict
+from ..core.validate import validate
+from .candidate import Candidate, instance_of
+from .candidate_file import CANDIDATE_KEYS, candidate_from_dict, candidate_to_dict, check_candidate, entries
+from .plan import Plan
+from .problem import PlanningProblem
+from .problem_file import problem_from_dict, problem_to_dict
+
+_Name = TypeVar("_Name", Status, Proof)
+_Part = TypeVar("_Part")
+
+_FIGURES = (
+    *("status", "cost", "bound", "gap", "step_time", "microbatches_per_second", "tokens_per_second"),
+    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
+)
+_CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
+_KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
+
+
+def save_plan(plan: Plan, path: str | Path) -> None:
+    """Write a plan to a file.
+
+    Raises
+    ------
+    NoScheduleError
+        If there is no plan; the message says why.
+    InputError
+        If the candidate is not in the search space, the schedule is not the candidate's or breaks a rule, a
+        fraction in the problem is no decimal number, or the file cannot be written.
+    """
+    if plan.candidate is None or plan.schedule is None:
+        raise NoScheduleError(f"{plan.status}: {plan.reason}")
+    _check_plan(plan.problem, plan.candidate, plan.schedule)
+    asked = problem_to_dict(plan.problem)
+    if problem_from_dict(asked) != plan.problem:
+        rule = "has a fraction that no decimal number is equal to; the file would be of another problem"
+        raise InputError(rule, key="problem.cluster", value=asked["cluster"])
+    content = {
+        **plan_to_dict(plan),
+        "problem": asked,
+        "schedule": schedule_to_dict(plan.schedule, method=plan.method, bound=plan.bound),
+    }
+    write_text(path, json.dumps(content) + "\n")
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Return the plan of a file, after all that can be computed has been computed anew and compared.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no plan, its candidate is not in the search space of its problem, its
+        schedule is not the candidate's or breaks a rule, or a figure is not that of the plan.
+    """
+    data = read_json(path)
+    try:
+        check_kind(data, "plan")
+        check_keys(data, _KEYS, ())
+        plan = _plan_from_dict(data)
+        _check_figures(plan, data)
+    except InputError as error:
+        raise error.at(str(path)) from None
+    return plan
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """Return the figures of a plan as plain data, without the problem and the schedule.
+
+    Those of which a plan is needed are None where there is none. Times are in ticks, which are microseconds,
+    memory is in bytes, and the gap, the bubble rate and the imbalance are shares.
+    """
+    schedule, memory = plan.schedule, plan.memory
+    return {
+        "status": str(plan.status),
+        "method": plan.method,
+        "cost": plan.cost,
+        "bound": plan.bound,
+        "proof": None if plan.proof is None else str(plan.proof),
+        "gap": plan.gap,
+        **candidate_to_dict(plan.candidate),
+        "microbatches": plan.problem.batch.microbatches,
+        "step_time": plan.cost,
+        "microbatches_per_second": plan.microbatches_per_second,
+        "tokens_per_second": plan.tokens_per_second,
+        "bubble_rate": None if schedule is None else bubble_rate(schedule),
+        "imbalance": None if schedule is None else imbalance(busy_times(schedule)),
+        "peak_memory": plan.peak_memory,
+        "memory": None if memory is None else [asdict(device) for device in memory],
+        "reason": plan.reason,
+        "seconds": round(plan.seconds, 3),
+        "considered": plan.considered,
+        "log": [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in plan.log],
+    }
+
+
+def _plan_from_dict(data: dict[str, Any]) -> Plan:
+    problem = _inside("problem", problem_from_dict, data)
+    candidate = candidate_from_dict(data, problem)
+    schedule = _inside("schedule", schedule_from_dict, data).schedule
+    _check_plan(problem, candidate, schedule)
+    return Plan(
+        problem,
+        _member(data, "status", Status),
+        candidate,
+        schedule,
+        _text(data, "method"),
+        None if data["bound"] is None else check_int("bound", data["bound"], 0),
+        None if data["proof"] is None else _member(data, "proof", Proof),
+        _number("seconds", data["seconds"]),
+        check_int("considered", data["considered"], 0),
+        tuple(_entry(f"log[{i}]", entry) for i, entry in enumerate(entries(data, "log"))),
+        _text(data, "reason"),
+    )
+
+
+def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Part:
+    """Return what stands under a key; an error within it names its whole path in the file."""
+    try:
+        return read(data[key])
+    except InputError as error:
+        raise InputError(error.rule, key=f"{key}.{error.key}".rstrip("."), value=error.value) from None
+
+
+def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> None:
+    """Raise an error unless the candidate is in the search space and the schedule is a valid one for it."""
+    check_candidate(problem, candidate)
+    if schedule.instance != instance_of(problem, candidate):
+        raise InputError("is not the one that follows from problem and stages", key="schedule.instance")
+    violations = validate(schedule.instance, schedule)
+    if violations:
+        raise InputError(f"the schedule is invalid: {violations[0]}", key="schedule")
+
+
+def _check_figures(plan: Plan, data: dict[str, Any]) -> None:
+    """Raise an error if the file has another figure than the plan, or a bound that cannot be one."""
+    if plan.cost is not None and plan.bound is not None and plan.bound > plan.cost:
+        raise InputError(f"must be at most the cost, {plan.cost}", key="bound", value=plan.bound)
+    status = Status.OPTIMAL if plan.cost == plan.bound else Status.FEASIBLE
+    figures = {**plan_to_dict(plan), "status": str(status)}
+    for key in (*_FIGURES, *CANDIDATE_KEYS):
+        if data[key] != figures[key]:
+            rule = f"must be {figures[key]!r}, as it follows from the plan"
+            raise InputError(rule, key=key, value=data[key])
+
+
+def _entry(key: str, entry: Any) -> LogEntry:
+    check_keys(entry, ("seconds", "cost", "bound"), (), key)
+    cost, bound = (
+        None if entry[name] is None else check_int(f"{key}.{name}", entry[name]) for name in ("cost", "bound")
+    )
+    return LogEntry(_number(f"{key}.seconds", entry["seconds"]), cost, bound)
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    if not isinstance(data[key], str):
+        raise InputError("must be a text", key=key, value=data[key])
+    return str(data[key])
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
+        raise InputError(f"must be a number from 0 to {LARGEST}", key=key, value=value)
+    return float(value)
+
+
+def _member(data: dict[str, Any], key: str, names: type[_Name]) -> _Name:
+    if data[key] not in list(names):
+        raise InputError(f"must be one of {', '.join(names)}", key=key, value=data[key])
+    return names(data[key])

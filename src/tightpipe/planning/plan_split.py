@@ -1,0 +1,49 @@
+"""The cut of a plan's model, as frameworks learn it from an exported file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..core.errors import InputError, NoScheduleError
+from ..export import ModelSplit, split_model
+from .model import Layer
+from .plan import Plan
+
+
+def split_of(plan: Plan) -> ModelSplit:
+    """Return which parts of the model each stage of a plan has, and which are recomputed.
+
+    Equal layers of a stage are interchangeable, so the first of them are named as the recomputed ones.
+
+    Raises
+    ------
+    NoScheduleError
+        If there is no plan; the message says why.
+    InputError
+        If stages run on two devices each, or the names of the layers are not those of a model that
+        frameworks know.
+    """
+    if plan.candidate is None:
+        raise NoScheduleError(f"{plan.status}: {plan.reason}")
+    layers, candidate = plan.problem.model.layers, plan.candidate
+    if len(candidate.placement.routes) > 1:
+        rule = "frameworks that read the cut of a model keep a stage on one device, this placement on two"
+        raise InputError(rule, value=candidate.placement.name)
+    recomputed = [
+        _first_equal(layers, range(*stage), again)
+        for stage, again in zip(candidate.stages, candidate.recomputed, strict=True)
+    ]
+    names = [layer.name for layer in layers]
+    return split_model(names, candidate.cuts, recomputed, candidate.placement.routes[0])
+
+
+def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:
+    """Return the first layers of a stage that are equal to the recomputed ones, as many of each."""
+    left = Counter(layers[index] for index in recomputed)
+    chosen = []
+    for index in stage:
+        if left[layers[index]]:
+            left[layers[index]] -= 1
+            chosen.append(index)
+    return chosen

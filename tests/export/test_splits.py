@@ -1,0 +1,262 @@
+"""Cuts of models for torchtitan and Megatron-LM: read back as written, and refused where none can be."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tightpipe import InputError, Placement
+from tightpipe.export import SPLITS, ModelSplit, export_split, read_split, split_model, split_text
+from tightpipe.export.megatron_layout import layout_parts, layout_text
+from tightpipe.export.model_split import part_of
+
+BLOCKS, NONE = ["embedding", *["block"] * 6, "head"], ((),) * 4
+LOOP, V = (0, 1, 0, 1), (0, 1, 1, 0)
+SPLIT = split_model(BLOCKS, (0, 2, 4, 6, 8), NONE, LOOP)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> tuple[list[str], tuple[int, ...], Placement]:
+    """Names of layers, a cut that leaves no stage empty, and a placement with as many stages."""
+    name = draw(st.sampled_from(["linear", "loop", "v"]))
+    chunks = {"linear": 1, "loop": draw(st.integers(1, 3)), "v": 2}[name]
+    placement = Placement(name, draw(st.integers(1, 5)), chunks)
+    names = ["embedding", *["block"] * draw(st.integers(placement.stages, 40)), "head"]
+    count = placement.stages - 1
+    inner = draw(st.sets(st.integers(1, len(names) - 1), min_size=count, max_size=count))
+    return names, (0, *sorted(inner), len(names)), placement
+
+
+def chosen(draw: st.DrawFn, cuts: tuple[int, ...]) -> list[list[int]]:
+    """Any layers of each stage."""
+    return [sorted(draw(st.sets(st.sampled_from(range(*stage))))) for stage in pairwise(cuts)]
+
+
+@given(models(), st.data())
+def test_torchtitan_reads_back_with_what_is_recomputed(
+    model: tuple[list[str], tuple[int, ...], Placement], data: st.DataObject
+) -> None:
+    names, cuts, placement = model
+    split = split_model(names, cuts, chosen(data.draw, cuts), placement.routes[0])
+    back = SPLITS["torchtitan"].read(split_text(split, "torchtitan"))
+    assert back == split
+    assert back.cuts == cuts
+
+
+@given(models(), st.integers(0, 9))
+def test_megatron_reads_back_with_the_first_blocks_recomputed(
+    model: tuple[list[str], tuple[int, ...], Placement], number: int
+) -> None:
+    names, cuts, placement = model
+    stages = [[i for i in range(*stage) if names[i] == "block"] for stage in pairwise(cuts)]
+    split = split_model(names, cuts, [stage[:number] for stage in stages], placement.routes[0])
+    if placement.name == "v" and placement.devices > 1:
+        with pytest.raises(InputError, match="Megatron-LM runs stage s on device s mod p"):
+            split_text(split, "megatron-layout")
+        return
+    back = SPLITS["megatron-layout"].read(split_text(split, "megatron-layout"))
+    assert back == split
+    assert back.cuts == cuts
+
+
+@given(st.lists(st.text("Etm", max_size=5), min_size=1, max_size=12))
+def test_a_layout_is_unfolded_to_what_was_folded(parts: list[str]) -> None:
+    assert layout_parts(layout_text(tuple(parts))) == tuple(parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Ettt|(tt|)*29,m|L", ("Ettt", *["tt"] * 29, "m", "L")),
+        ("Et*3|(tt|)*2,m|L", ("Ettt", "tt", "tt", "m", "L")),
+        ("E|(t|)*3,m|m||L", ("E", "t", "t", "t", "m", "m", "", "L")),
+        ("E(t*2|t)*2|L", ("Ett", "ttt", "t", "L")),
+        ("EtL", ("EtL",)),
+    ],
+)
+def test_a_layout_is_read_as_megatron_reads_it(text: str, parts: tuple[str, ...]) -> None:
+    assert layout_parts(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (("Ettt", "tt", "tt", "tt", "tL"), "Et*3|(t*2|)*3tL"),
+        (("E", "t", "m", "L"), "E|t|m|L"),
+        (("EttL",), "Et*2L"),
+    ],
+)
+def test_a_layout_is_folded(parts: tuple[str, ...], text: str) -> None:
+    assert layout_text(parts) == text
+
+
+def test_the_arguments_of_megatron() -> None:
+    split = replace(SPLIT, recomputed=((1,), (0,), (0,), (0,)))
+    assert split_text(split, "megatron-layout") == (
+        "--pipeline-model-parallel-size 2\n"
+        "--pipeline-model-parallel-layout 'Et|(t*2|)*2tL'\n"
+        "--recompute-granularity full\n"
+        "--recompute-method block\n"
+        "--recompute-num-layers 1\n"
+    )
+    layout = split_text(split, "megatron-layout", layout_only=True)
+    assert shlex.split(layout)[2:] == ["--pipeline-model-parallel-layout", "Et|(t*2|)*2tL"]
+
+
+def test_megatron_recomputes_every_block_by_another_method() -> None:
+    names = ["embedding", "block", "block", "block", "mtp", "head"]
+    split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
+    text = split_text(split, "megatron-layout")
+    assert "--recompute-method uniform\n--recompute-num-layers 1\n" in text
+    assert SPLITS["megatron-layout"].read(text) == split
+
+
+@pytest.mark.parametrize(
+    "recomputed",
+    [
+        ((0,), (), (), ()),  # the embedding
+        ((), (), (), (1,)),  # the head
+        ((1,), (), (), ()),  # one block, and none where the others have some
+        ((1,), (1,), (1,), (0,)),  # not the first ones
+        ((1,), (0, 1), (0,), (0,)),
+    ],
+)
+def test_megatron_cannot_recompute_everything(recomputed: tuple[tuple[int, ...], ...]) -> None:
+    split = replace(SPLIT, recomputed=recomputed)
+    with pytest.raises(InputError, match=r"recomputed = \[.*\]: Megatron-LM recomputes the first N blocks"):
+        split_text(split, "megatron-layout")
+    assert "recompute" not in split_text(split, "megatron-layout", layout_only=True)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "fits"),
+    [((0, 2, 3, 4, 7), True), ((0, 2, 3, 5, 7), True), ((0, 2, 5, 6, 7), False)],
+)
+def test_megatron_has_mtp_blocks_on_a_last_stage(cuts: tuple[int, ...], fits: bool) -> None:
+    names = ["embedding", "block", "block", "block", "mtp", "head", "head"][: cuts[-1] - 1]
+    split = split_model(names, (*cuts[:-1], cuts[-1] - 1), NONE, LOOP)
+    if fits:
+        assert SPLITS["megatron-layout"].read(split_text(split, "megatron-layout")) == split
+    else:
+        with pytest.raises(InputError, match=r"stages = \[1\]: Megatron-LM has all multi-token prediction"):
+            split_text(split, "megatron-layout")
+
+
+def test_the_configuration_of_torchtitan() -> None:
+    split = split_model(BLOCKS, (0, 2, 4, 6, 8), ((1,), (), (4,), (7,)), V)
+    assert json.loads(split_text(split, "torchtitan")) == {
+        "parallelism": {
+            "pipeline_parallel_degree": 2,
+            "pipeline_parallel_schedule": "ZBVZeroBubble",
+            "module_fqns_per_model_part": [
+                ["tok_embeddings", "layers.0"],
+                ["layers.1", "layers.2"],
+                ["layers.3", "layers.4"],
+                ["layers.5", "norm", "lm_head"],
+            ],
+        },
+        "recomputed": ["layers.0", "layers.3", "lm_head"],
+    }
+
+
+def test_older_names_of_torchtitan_are_read() -> None:
+    text = split_text(SPLIT, "torchtitan").replace("lm_head", "output")
+    assert SPLITS["torchtitan"].read(text) == SPLIT
+
+
+@pytest.mark.parametrize("devices", [(0, 0, 1, 1), (0, 1, 0), (1, 0, 1, 0)])
+def test_stages_on_other_devices_are_refused(devices: tuple[int, ...]) -> None:
+    split = split_model(BLOCKS, (*(0, 1, 3, 6)[: len(devices)], 8), ((),) * len(devices), devices)
+    for target in SPLITS:
+        with pytest.raises(InputError, match="runs stage s on device s mod p"):
+            split_text(split, target)
+
+
+def test_torchtitan_has_no_mtp() -> None:
+    split = split_model(["embedding", "block", "mtp", "head"], (0, 2, 4), ((), ()), (0, 1))
+    with pytest.raises(InputError, match="torchtitan has no multi-token prediction in pipelines"):
+        split_text(split, "torchtitan")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        *[(name, "E") for name in ("embedding", "tok_embeddings", "embed_tokens", "Embedding 2", "wte")],
+        *[(name, "L") for name in ("head", "lm_head", "Head with loss", "output", "final norm", "loss")],
+        *[(name, "m") for name in ("mtp", "mtp_block", "multi-token prediction", "MTP head")],
+        *[(name, "t") for name in ("block", "layer12", "moe", "multi-head attention", "h", "3", "")],
+    ],
+)
+def test_the_part_of_a_layer_is_told_by_its_name(name: str, part: str) -> None:
+    assert part_of(name) == part
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("block embedding head", r"layers\[1\].name = 'embedding': frameworks know one embedding, then"),
+        ("embedding block head head", r"layers\[3\].name = 'head'"),
+        ("embedding embedding block", r"layers\[1\].name = 'embedding'"),
+        ("embedding mtp block head", r"layers\[2\].name = 'block'"),
+        ("head block", r"layers\[1\].name = 'block'"),
+    ],
+)
+def test_layers_out_of_sequence_are_named(names: str, message: str) -> None:
+    layers = names.split()
+    with pytest.raises(InputError, match=message):
+        split_model(layers, (0, len(layers)), ((),), (0,))
+
+
+def test_what_has_no_layer_is_where_frameworks_have_it() -> None:
+    split = split_model(["block"] * 4, (0, 1, 4), ((0,), (1, 3)), (0, 1))
+    assert split == ModelSplit((0, 1), ("Et", "tttL"), ((1,), (0, 2)))
+    for target in SPLITS:
+        assert (
+            SPLITS[target].read(split_text(replace(split, recomputed=((), ())), target)).parts == split.parts
+        )
+
+
+@pytest.mark.parametrize("target", SPLITS)
+def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -> None:
+    export_split(SPLIT, target, tmp_path / "file")
+    assert read_split(tmp_path / "file", target) == SPLIT
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "message"),
+    [
+        ("torchtitan", lambda text: text[:40], "not JSON, or truncated"),
+        ("torchtitan", lambda text: "{}", "has no parallelism with degree, schedule and modules"),
+        ("torchtitan", lambda text: text.replace("ZBV", "ABC").replace("Multi", "X"), "must be one of"),
+        ("torchtitan", lambda text: text.replace("layers.2", "layers.9"), "'layers.9': must be layers.2"),
+        ("torchtitan", lambda text: text.replace("tok_emb", "emb"), "'embeddings': a module must be one of"),
+        ("torchtitan", lambda text: text.replace('degree": 2', 'degree": 3'), "must divide the 4 stages"),
+        ("torchtitan", lambda text: text.replace('degree": 2', 'degree": 0'), "must be at least 1"),
+        ("megatron-layout", lambda text: "", "has no --pipeline-model-parallel-size"),
+        ("megatron-layout", lambda text: text.replace("size 2", "size 3"), "must divide the 4 stages"),
+        ("megatron-layout", lambda text: text.replace("size 2", "size two"), "must be an integer of at least 1"),
+        ("megatron-layout", lambda text: text.replace("E", "x"), "a layout is made of E, t, m, L"),
+        ("megatron-layout", lambda text: text.replace("'", "", 1), "quotation"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_wrong_is_named(target: str, change, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text(change(split_text(SPLIT, target)))
+    with pytest.raises(InputError, match=message) as refused:
+        read_split(path, target)
+    assert str(refused.value).startswith(f"{path}: ")
+
+
+def test_unknown_targets_and_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="target = 'nemo': must be one of torchtitan, megatron-layout"):
+        export_split(SPLIT, "nemo", tmp_path / "file")
+    with pytest.raises(InputError, match="merge = True: torchtitan has no such option; it takes none"):
+        export_split(SPLIT, "torchtitan", tmp_path / "file", merge=True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,62 @@
+"""Plans made by hand: a model, a cluster, a cut, and the schedule of a heuristic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from tightpipe import Placement, Status, solve
+from tightpipe.core.placement import PLACEMENTS
+from tightpipe.core.result import LogEntry
+from tightpipe.planning import (
+    Batch,
+    Candidate,
+    Cluster,
+    Layer,
+    Model,
+    Plan,
+    PlanningProblem,
+    SearchSpace,
+)
+from tightpipe.planning.candidate import instance_of
+
+EMBEDDING = Layer("embedding", 2, 0, 3, activation=10, input=4, parameters=50)
+BLOCK = Layer("block", 10, 11, 9, activation=30, weight_activation=8, input=5, parameters=100)
+HEAD = Layer("head", 6, 6, 5, activation=20, parameters=60)
+LAYERS = (EMBEDDING, *(BLOCK,) * 8, HEAD)
+CLUSTER = Cluster((1, 2, 3, 4), memory=4000, reserve=70, bytes_per_parameter=Fraction(3), comm=1)
+
+SPACE = SearchSpace(PLACEMENTS, chunks=(1, 2), recompute=True)
+
+
+def problem(
+    layers: Sequence[Layer] = LAYERS,
+    cluster: Cluster = CLUSTER,
+    batch: Batch | None = None,
+    space: SearchSpace | None = None,
+) -> PlanningProblem:
+    return PlanningProblem(Model(tuple(layers)), cluster, batch or Batch(4, 1024, 3), space or SPACE)
+
+
+def plan(
+    asked: PlanningProblem | None = None,
+    placement: Placement | None = None,
+    cuts: tuple[int, ...] = (0, 3, 5, 7, 10),
+    recomputed: tuple[tuple[int, ...], ...] = ((1, 2), (), (6,), ()),
+    **more: Any,
+) -> Plan:
+    asked = asked or problem()
+    candidate = Candidate(placement or Placement("v", 2), cuts, recomputed)
+    found = solve(instance_of(asked, candidate), "list", time_limit=1)
+    fields = {"seconds": 1.5, "considered": 7, "log": (LogEntry(0.5, found.cost, found.bound),), **more}
+    return Plan(
+        asked, found.status, candidate, found.schedule, found.method, found.bound, found.proof, **fields
+    )
+
+
+def no_plan(asked: PlanningProblem | None = None) -> Plan:
+    reason = "device 0 lacks 12 bytes"
+    return Plan(
+        asked or problem(), Status.INFEASIBLE, None, None, "", None, None, 0.25, considered=3, reason=reason
+    )
