@@ -15,6 +15,7 @@ from .core.schedule_file import load_schedule, save_schedule
 from .core.simulate import simulate
 from .core.validate import Violation, validate
 from .drawing import plot
+from .planning import Plan, PlanningProblem, load_plan, load_problem, plan, save_plan
 from .solving.bounds import bound
 from .solving.methods import methods
 from .solving.solve import solve
@@ -37,6 +38,8 @@ __all__ = [
     "Operation",
     "Order",
     "Placement",
+    "Plan",
+    "PlanningProblem",
     "Proof",
     "Result",
     "Schedule",
@@ -45,11 +48,15 @@ __all__ = [
     "bound",
     "certify",
     "load_instance",
+    "load_plan",
+    "load_problem",
     "load_schedule",
     "methods",
+    "plan",
     "plot",
     "retime",
     "save_instance",
+    "save_plan",
     "save_schedule",
     "simulate",
     "solve",

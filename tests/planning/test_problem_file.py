@@ -328,7 +328,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (with_search(placements=[]), "search.placements = []: must be a list of linear, v"),
     (with_search(placements=["v", "w"]), "search.placements[1] = 'w': must be one of linear, v"),
     (with_search(placements=["v", ["v"]]), "search.placements[1] = ['v']: must be one of linear, v"),
-    (with_search(placements=["v", "v"]), "search.placements = ['v', 'v']: must have each placement once"),
+    (with_search(placements=["v", "v"]), "search.placements = ['v', 'v']: must have each name once"),
     (with_search(chunks=[0]), "search.chunks[0] = 0: must be at least 1"),
     (with_search(chunks=[]), "search.chunks = []: must be an integer, or a list of at least one"),
     (with_search(chunks=["2"]), "search.chunks[0] = '2': must be an integer"),

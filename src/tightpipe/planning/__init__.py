@@ -6,6 +6,7 @@ from .model import Layer, Model
 from .plan import Plan
 from .plan_file import load_plan, plan_to_dict, save_plan
 from .plan_split import split_of
+from .planner import plan
 from .problem import Batch, PlanningProblem, SearchSpace
 from .problem_file import load_problem, problem_from_dict, problem_to_dict
 
@@ -20,6 +21,7 @@ __all__ = [
     "SearchSpace",
     "load_plan",
     "load_problem",
+    "plan",
     "plan_to_dict",
     "problem_from_dict",
     "problem_to_dict",

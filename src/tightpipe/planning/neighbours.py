@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 
 from .candidate import Candidate
@@ -12,8 +13,8 @@ from .problem import PlanningProblem
 def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -> Iterator[Candidate]:
     """Yield random neighbours of a candidate without end.
 
-    To move some consecutive cuts by one layer takes a layer from one stage and gives one to another stage, and
-    the stages between keep their numbers of layers. Layers that were recomputed still are.
+    To move some consecutive cuts by one layer takes a layer from one stage and gives one to another stage,
+    and the stages between keep their numbers of layers. Layers that were recomputed still are.
     """
     again = {layer for layers in candidate.recomputed for layer in layers}
     able = [k for k, layer in enumerate(problem.model.layers) if layer.recomputable]
@@ -35,10 +36,9 @@ def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
     first, last = sorted(random.choices(inner, k=2))
     step = random.choice((-1, 1))
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
-    return moved if all(a < b for a, b in zip(moved, moved[1:], strict=False)) else cuts
+    return moved if all(a < b for a, b in pairwise(moved)) else cuts
 
 
 def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
-    stages = zip(cuts, cuts[1:], strict=False)
-    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in stages)
+    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in pairwise(cuts))
     return Candidate(candidate.placement, cuts, parts)

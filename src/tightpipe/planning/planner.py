@@ -7,16 +7,18 @@ from time import perf_counter
 from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.interruption import reason_of
-from ..core.placement import Placement
+from ..core.placement import Placement, Route
 from ..core.progress import Progress, ignore
 from ..core.result import Status
 from ..solving.ensure_compiled import ensure_compiled
-from .partition_kernel import NEVER
-from .partitions import Configuration
+from .configuration import Configuration
+from .device_bound_kernel import NEVER
+from .partitions import least_excess, partitions_of
 from .plan import Plan
 from .problem import PlanningProblem
+from .recompute_options import RecomputeOptions
 from .search import Search
-from .tables import Options, tables_of
+from .tables import tables_of
 
 
 def plan(
@@ -34,8 +36,8 @@ def plan(
     problem
         The model, the cluster, the batch, and the plans among which to choose.
     time_limit
-        Wall seconds for the search; None to go on until the best plan is proven best. The time counts from when
-        all loops are compiled, which takes minutes once per user.
+        Wall seconds for the search; None to go on until the best plan is proven best. The time counts from
+        when all loops are compiled, which takes minutes once per user.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed
@@ -46,8 +48,8 @@ def plan(
     Returns
     -------
     Plan
-        The best plan that was found, and a bound that no plan in the search space is below. Ctrl-C ends the search,
-        and the best plan so far is returned, with `reason` "interrupted".
+        The best plan that was found, and a bound that no plan in the search space is below. Ctrl-C ends the
+        search, and the best plan so far is returned, with `reason` "interrupted".
 
     Raises
     ------
@@ -59,7 +61,7 @@ def plan(
     configurations = configurations_of(problem)
     ensure_compiled()
     begun, budget = perf_counter(), allowance.begin()
-    sources = [configuration.partitions() for configuration in configurations]
+    sources = [partitions_of(configuration) for configuration in configurations]
     if min(source.bound for source in sources) == NEVER:
         reason = why_nothing_fits(configurations)
         return Plan(
@@ -109,22 +111,20 @@ def configurations_of(problem: PlanningProblem) -> list[Configuration]:
     InputError
         If there is none, or if a placement has two routes, on which this search cannot cut a model.
     """
-    placements = list(_placements(problem))
-    layers, options = len(problem.model.layers), {}
+    layers, options = len(problem.model.layers), dict[int, RecomputeOptions]()
     found = []
-    for placement in placements:
+    for placement in _placements(problem):
         longest = layers - placement.stages + 1
         if longest not in options:
-            options[longest] = Options(problem, longest)
-        found.append(
-            Configuration(placement, tables_of(problem, placement, options[longest]), options[longest])
-        )
+            options[longest] = RecomputeOptions(problem, longest)
+        tables = tables_of(problem, placement, options[longest])
+        found.append(Configuration(placement, tables, options[longest]))
     return found
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:
     """Return the placements of the search space, without those whose stages lie as those of another one."""
-    space, found = problem.space, {}
+    space, found = problem.space, dict[tuple[Route, ...], Placement]()
     refused = ""
     for name in space.placements:
         if name == "bidirectional":
@@ -149,7 +149,7 @@ def _placements(problem: PlanningProblem) -> list[Placement]:
 
 def why_nothing_fits(configurations: list[Configuration]) -> str:
     """Return why no partition fits, in one sentence for people."""
-    lacking = [(found.least_excess(), found.placement) for found in configurations]
+    lacking = [(least_excess(found), found.placement) for found in configurations]
     excess, placement = min(lacking, key=lambda pair: pair[0])
     where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"
     if excess == NEVER:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tightpipe.heuristics import HEURISTICS
+
 from ..core.instance import Objective
 from .cluster import Cluster
 from .model import Model
 
+SCHEDULING = (*HEURISTICS, "best")
+"""The methods that may schedule a candidate."""
 USUAL_PLACEMENTS = ("v", "linear", "loop", "wave")
 
 
@@ -45,12 +49,17 @@ class SearchSpace:
         Whether layers that have an `input` may be recomputed.
     objective
         What a step costs.
+    methods
+        Names of the methods that may schedule a candidate; None for all heuristics and `best`. Without `best`
+        among them, heuristics alone schedule, on the partition that is best for them. The bound is one of all
+        schedules in either case.
     """
 
     placements: tuple[str, ...] = USUAL_PLACEMENTS
     chunks: tuple[int, ...] | None = None
     recompute: bool = False
     objective: Objective = Objective.DEVICE_SPAN
+    methods: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ docs/plan.md explains every key.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from ..core.placement import PLACEMENTS
 from .check_problem import check_problem
 from .cluster_table import choices, cluster_from_table, table_of_cluster
 from .layer_tables import model_from_tables, tables_of
-from .problem import USUAL_PLACEMENTS, Batch, PlanningProblem, SearchSpace
+from .problem import SCHEDULING, USUAL_PLACEMENTS, Batch, PlanningProblem, SearchSpace
 
 _RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
-_SEARCH = ("placements", "chunks", "recompute", "objective")
+_SEARCH = ("placements", "chunks", "recompute", "objective", "methods")
 
 
 def load_problem(path: str | Path) -> PlanningProblem:
@@ -69,6 +70,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
     """
     space = problem.space
     chunks = {} if space.chunks is None else {"chunks": list(space.chunks)}
+    methods = {} if space.methods is None else {"methods": list(space.methods)}
     return {
         "layers": tables_of(problem.model),
         "cluster": table_of_cluster(problem.cluster, problem.batch.data_parallel),
@@ -78,6 +80,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             **chunks,
             "recompute": "blocks" if space.recompute else "off",
             "objective": str(space.objective),
+            **methods,
         },
     }
 
@@ -120,20 +123,20 @@ def _space(table: Any) -> SearchSpace:
     check_keys(table, (), _SEARCH, "search")
     chunks = table.get("chunks")
     return SearchSpace(
-        _placements(table.get("placements", USUAL_PLACEMENTS)),
+        _names("search.placements", table.get("placements", USUAL_PLACEMENTS), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
         _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
         Objective(_one_of("search.objective", table.get("objective", "device_span"), list(Objective))),
+        None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
     )
 
 
-def _placements(names: Any) -> tuple[str, ...]:
-    key = "search.placements"
+def _names(key: str, names: Any, known: Sequence[str]) -> tuple[str, ...]:
     if not is_list(names) or not names:
-        raise InputError(f"must be a list of {', '.join(PLACEMENTS)}", key=key, value=names)
-    found = tuple(_one_of(f"{key}[{i}]", name, list(PLACEMENTS)) for i, name in enumerate(names))
+        raise InputError(f"must be a list of {', '.join(known)}", key=key, value=names)
+    found = tuple(_one_of(f"{key}[{i}]", name, list(known)) for i, name in enumerate(names))
     if len(set(found)) < len(found):
-        raise InputError("must have each placement once", key=key, value=names)
+        raise InputError("must have each name once", key=key, value=names)
     return found
 
 

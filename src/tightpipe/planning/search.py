@@ -1,8 +1,8 @@
 """Best-first search over all candidates: what may be cheapest is looked at first, ever more closely.
 
-Every configuration yields its candidates in ascending order of a bound, and every candidate that was looked at has
-a bound of its own, which solvers raise. The least of these bounds is a bound of all plans. Whoever has it is
-what the search works on to prove; it takes turns with the candidate that has the cheapest schedule, on
+Every configuration yields its candidates in ascending order of a bound, and every candidate that was looked
+at has a bound of its own, which solvers raise. The least of these bounds is a bound of all plans. Whoever has
+it is what the search works on to prove; it takes turns with the candidate that has the cheapest schedule, on
 which the search works to find a better one.
 """
 
@@ -21,21 +21,25 @@ from ..core.contradiction import refuse_contradiction
 from ..core.errors import InputError, NoScheduleError
 from ..core.interruption import was_stopped
 from ..core.metrics import cost
+from ..core.placement import Placement
 from ..core.progress import Progress
 from ..core.result import LogEntry, Proof
 from ..core.schedule import Schedule
 from ..solving.methods import find_method
-from ..solving.starts import schedule_of, warm_starts
+from ..solving.starts import schedule_of
 from .candidate import Candidate, instance_of
+from .device_bound_kernel import NEVER
 from .neighbours import neighbours
 from .open_candidate import OpenCandidate
-from .partition_kernel import NEVER
 from .partitions import Partitions
 from .problem import PlanningProblem
 
+_SEARCH = "best"  # the method that works on a candidate after the heuristics
 _FIRST_SLICE = 0.01  # of the time limit; each further round of a candidate gets twice as long
 _SHORTEST_SLICE = 0.2  # seconds
 _UNLIMITED_SLICE = 5.0  # seconds, where there is no time limit
+_VARYING = 0.5  # of the time that solvers took, for neighbours
+_CHANGE = 0.001  # of the cost; each round makes a candidate so much less attractive
 _MOST_NEIGHBOURS = 200  # of one plan in a turn; where there are few of them, they repeat
 
 
@@ -66,7 +70,11 @@ class Search:
         self.considered = 0
         self.log: list[LogEntry] = []
         self.proofs = {Proof.FORMULA}
-        self.bound, self._begun = 0, perf_counter()
+        self.bound, self.reason, self._begun = 0, "", perf_counter()
+        self._first_bounds: dict[Placement, int] = {}
+        methods = problem.space.methods
+        self._heuristics = [name for name in HEURISTICS if methods is None or name in methods]
+        self._searches = methods is None or _SEARCH in methods
         left = budget.left
         self._slice = max(_SHORTEST_SLICE, _FIRST_SLICE * left) if budget.limited else _UNLIMITED_SLICE
 
@@ -77,11 +85,14 @@ class Search:
 
     def run(self) -> str:
         """Search until the best plan is proven best or time is up; return why a signal ended it, or ''."""
-        reason = self._look_at_each()
-        while not (reason or self.closed or self.budget.left <= 0) and (self.open or self.sources):
-            reason = self._prove() or self._improve()
-            self._vary()
-        return reason
+        self._look_at_each()
+        went_on = True
+        while went_on and not (self.reason or self.closed or self.budget.left <= 0):
+            begun = perf_counter()
+            went_on = self._prove()
+            went_on = self._improve() or went_on
+            went_on = self._vary(_VARYING * (perf_counter() - begun)) or went_on
+        return self.reason
 
     @property
     def closed(self) -> bool:
@@ -95,14 +106,12 @@ class Search:
         assert self.best.schedule is not None
         return self.best.schedule
 
-    def _look_at_each(self) -> str:
+    def _look_at_each(self) -> None:
         """Look at one candidate of each configuration, those with the least bounds first."""
         for source in sorted(self.sources, key=lambda source: source.bound):
-            if self.budget.left <= 0:
-                break
-            self._look_at(source)
-            self._note()
-        return ""
+            if self.budget.left > 0:
+                self._look_at(source)
+                self._note()
 
     def _look_at(self, source: Partitions) -> None:
         """Take the next candidate of a configuration, and schedule it by the heuristics."""
@@ -112,14 +121,14 @@ class Search:
             self.sources.remove(source)
             self.ended.append(source)
             return
+        self._first_bounds.setdefault(candidate.placement, bound)
         found = self._opened(candidate, bound)
         if found is None:
             return
-        starts = warm_starts(found.instance)
-        if starts:
-            found.method, found.schedule = starts[0]
-            found.start = found.method
-            self._offer(found)
+        for heuristic in self._heuristics:
+            if found.instance.placement.name in HEURISTICS[heuristic].placements:
+                self._schedule_by(found, heuristic)
+        self._offer(found)
         self._keep(found)
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
@@ -138,63 +147,81 @@ class Search:
         return OpenCandidate(candidate, instance, max(bound, formula.value), formula.proof)
 
     def _keep(self, found: OpenCandidate) -> None:
-        if not self._is_beaten(found):
+        if not self._is_beaten(found.bound):
             self.open.append(found)
 
-    def _is_beaten(self, found: OpenCandidate) -> bool:
-        """Whether no schedule of a candidate can be cheaper than the best plan."""
-        return self.best is not None and found.bound >= cost(self._schedule)
+    def _is_beaten(self, bound: int) -> bool:
+        """Return whether nothing with this bound, in ticks, can be cheaper than the best plan."""
+        return self.best is not None and bound >= cost(self._schedule)
 
     def _offer(self, found: OpenCandidate) -> None:
         """Make a candidate the best plan if it is cheaper, and drop those that it beats."""
-        if self.best is None or (found.cost or NEVER) < cost(self._schedule):
+        if found.cost is not None and (self.best is None or found.cost < cost(self._schedule)):
             self.best = found
-            self.open = [other for other in self.open if not self._is_beaten(other)]
+            self.open = [other for other in self.open if not self._is_beaten(other.bound)]
 
-    def _prove(self) -> str:
-        """Look closer at whatever may be cheapest."""
+    def _prove(self) -> bool:
+        """Look closer at whatever may be cheapest; return False if nothing is left to look at."""
         source = min(self.sources, key=lambda source: source.bound, default=None)
         most = min(self.open, key=lambda found: (found.bound, found.rounds), default=None)
-        if source is not None and (most is None or source.bound < most.bound):
+        if (
+            source is not None
+            and not self._is_beaten(source.bound)
+            and not self._precedes(most, source.bound)
+        ):
             self._look_at(source)
-            return ""
-        return "" if most is None else self._work_on(most)
+            return True
+        if most is None or not self._searches:
+            return False
+        self._work_on(most)
+        return True
 
-    def _improve(self) -> str:
-        """Look closer at the candidate with the cheapest schedule, later ones where it was looked at often."""
+    def _precedes(self, found: OpenCandidate | None, bound: int) -> bool:
+        """Return whether a solver should work on a candidate before another one with this bound is taken."""
+        return self._searches and found is not None and found.bound <= bound
+
+    def _improve(self) -> bool:
+        """Let a solver work on one of the cheapest schedules; return False if there is none."""
         known = [found for found in self.open if found.schedule is not None]
-        if not known or self.budget.left <= 0:
-            return ""
-        return self._work_on(min(known, key=lambda found: (found.cost or NEVER) * (1 + 0.001 * found.rounds)))
+        if not (known and self._searches) or self.reason or self.budget.left <= 0:
+            return False
+        self._work_on(min(known, key=lambda found: (found.cost or NEVER) * (1 + _CHANGE * found.rounds)))
+        return True
 
-    def _vary(self) -> None:
-        """Schedule neighbours of the best plan by the heuristic that was best for it, as long as a turn takes."""
-        until = self.budget.within(self._slice)
-        while self.best is not None and until.left > 0 and not self.closed:
+    def _vary(self, seconds: float) -> bool:
+        """Schedule neighbours of the best plan for a while; return whether one of them is better."""
+        until, first = self.budget.within(max(self._slice, seconds)), self.best
+        while self.best is not None and not (until.left <= 0 or self.reason or self.closed):
             best = self.best
             for candidate in islice(neighbours(self.problem, best.candidate, self._random), _MOST_NEIGHBOURS):
                 if until.left <= 0 or self._try(candidate, best.start):
                     break
             else:
-                return
+                break
+        return self.best is not first
 
     def _try(self, candidate: Candidate, heuristic: str) -> bool:
         """Schedule a candidate by a heuristic; return whether it is the best plan now."""
-        found = self._opened(candidate, 0)
+        found = self._opened(candidate, self._first_bounds[candidate.placement])
         if found is None:
             return False
-        with suppress(NoScheduleError):
-            found.schedule = schedule_of(found.instance, HEURISTICS[heuristic])
-            found.method = found.start = heuristic
-            self._offer(found)
+        self._schedule_by(found, heuristic)
+        self._offer(found)
         self._keep(found)
         return self.best is found
 
-    def _work_on(self, found: OpenCandidate) -> str:
-        """Let the method `best` work on a candidate for a while; return why a signal ended it, or ''."""
+    def _schedule_by(self, found: OpenCandidate, heuristic: str) -> None:
+        """Schedule a candidate by a heuristic, and keep the schedule if it is the cheapest so far."""
+        with suppress(NoScheduleError):
+            schedule = schedule_of(found.instance, HEURISTICS[heuristic])
+            if found.cost is None or cost(schedule) < found.cost:
+                found.schedule, found.method, found.start = schedule, heuristic, heuristic
+
+    def _work_on(self, found: OpenCandidate) -> None:
+        """Let the method `best` work on a candidate for a while."""
         seconds = self._slice * 2**found.rounds
         found.rounds += 1
-        run = find_method("best").load()
+        run = find_method(_SEARCH).load()
         result = run(
             found.instance, self.budget.within(seconds), found.schedule or "best", lambda entry: None
         )
@@ -202,11 +229,11 @@ class Search:
             found.bound, found.proof = result.bound, result.proof or found.proof
             self.proofs.add(found.proof)
         if result.cost is not None and result.cost < (found.cost or NEVER):
-            found.schedule, found.method = result.schedule, "best"
+            found.schedule, found.method = result.schedule, _SEARCH
             self._offer(found)
-        self.open = [other for other in self.open if not self._is_beaten(other)]
+        self.open = [other for other in self.open if not self._is_beaten(other.bound)]
+        self.reason = result.reason if was_stopped(result.reason) else ""
         self._note()
-        return result.reason if was_stopped(result.reason) else ""
 
     def _note(self) -> None:
         """Log the cost and the bound where one of them is better than before."""

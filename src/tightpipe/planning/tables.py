@@ -1,34 +1,28 @@
-"""A model and a configuration as arrays, from which compiled loops bound the cost of partitions.
-
-A *configuration* is a placement with its devices and chunks. It leaves open where the model is cut and which
-layers are recomputed.
-"""
+"""A model and a placement as arrays, from which compiled loops bound the cost of partitions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core.errors import InputError
 from ..core.instance import Objective
 from ..core.placement import Placement
 from ..kernels.arrays import Ints
 from .candidate import comm_matrix
-from .model import Layer
 from .problem import PlanningProblem
+from .recompute_options import RecomputeOptions
 
 NO_LIMIT = 2**62
-_MOST_OPTIONS = 4096  # for the recomputation of one stage
 
 
 class Tables(NamedTuple):
     """What the bound of a device's stages depends on, for L layers, S stages and p devices.
 
-    An *interval* is a run of consecutive layers, which may become a stage. An *option* of an interval is one
-    way to recompute some of its layers; those of the layers from `i` to `j - 1` have the numbers from
-    `first_option[i * (L + 1) + j]` up to, not including, the next entry of that array.
+    An *interval* is a run of consecutive layers, which may become a stage. `RecomputeOptions` says what its
+    options are, and how they are numbered.
     """
 
     forward: Ints  # (L + 1,) ticks of the F's of all layers before each one; the next ones likewise
@@ -50,86 +44,35 @@ class Tables(NamedTuple):
     chunks: int
 
 
-class Options:
-    """The ways to recompute the layers of each interval, without those that are worse in all respects."""
-
-    def __init__(self, problem: PlanningProblem, longest: int) -> None:
-        self.problem, self._known = problem, {}  # type: ignore[var-annotated]
-        self.sets: list[tuple[int, ...]] = []
-        count = len(problem.model.layers)
-        rows: list[tuple[int, int, int]] = []
-        first = [0]
-        for start in range(count + 1):
-            for end in range(count + 1):
-                if start < end <= start + longest:
-                    for numbers, layers in self._of(start, end):
-                        rows.append(numbers)
-                        self.sets.append(layers)
-                first.append(len(rows))
-        self.first = np.array(first, np.int64)
-        table = np.array(rows, np.int64).reshape(len(rows), 3)
-        self.extra, self.saved, self.transient = (np.ascontiguousarray(column) for column in table.T)
-
-    def _of(self, start: int, end: int) -> list[tuple[tuple[int, int, int], tuple[int, ...]]]:
-        """Return the numbers and the layers of each option: ticks, bytes saved, bytes taken for a while."""
-        plain = [((0, 0, 0), ())]
-        if not self.problem.space.recompute:
-            return plain  # type: ignore[return-value]
-        if end - start == 1:
-            before = plain
-        else:
-            before = self._known[start, end - 1]
-        layer = self.problem.model.layers[end - 1]
-        found = before if not layer.recomputable else _efficient(before, layer, end - 1)  # type: ignore[arg-type]
-        if len(found) > _MOST_OPTIONS:
-            rule = f"layers {start} to {end - 1} differ too much: at most {_MOST_OPTIONS} ways to recompute a stage"
-            raise InputError(rule, key="search.recompute", value="blocks")
-        self._known[start, end] = found
-        return found  # type: ignore[return-value]
-
-
-def _efficient(
-    before: list[tuple[tuple[int, int, int], tuple[int, ...]]], layer: Layer, index: int
-) -> list[tuple[tuple[int, int, int], tuple[int, ...]]]:
-    """Return the options with one more layer, recomputed or not, of which none is worse than another one.
-
-    Worse is an option that takes no fewer ticks, saves no more bytes and takes no fewer bytes for a while. Every
-    schedule of it is one of the other option as well, with less memory and shorter B's.
-    """
-    saved = layer.activation - layer.kept
-    again = [
-        ((ticks + layer.forward, bytes_ + saved, max(transient, saved)), (*layers, index))
-        for (ticks, bytes_, transient), layers in before
-    ]
-    kept: list[tuple[tuple[int, int, int], tuple[int, ...]]] = []
-    for option in sorted(before + again, key=lambda o: (o[0][0], -o[0][1], o[0][2])):
-        if not any(k[0][1] >= option[0][1] and k[0][2] <= option[0][2] for k in kept):
-            kept.append(option)
-    return kept
-
-
-def tables_of(problem: PlanningProblem, placement: Placement, options: Options) -> Tables:
-    """Return the arrays of a configuration with one route."""
+def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
+    """Return the arrays of a placement with one route."""
     layers, (route,) = problem.model.layers, placement.routes
     smallest = min(layer.output or 0 for layer in layers)
     comm = comm_matrix(problem, placement, [smallest] * placement.stages)
-    room = problem.cluster.memory_of(placement.devices)
-    reserve, per_parameter = problem.cluster.reserve, problem.cluster.bytes_per_parameter
+    room = (
+        problem.cluster.memory_of(placement.devices)
+        or (NO_LIMIT + problem.cluster.reserve,) * placement.devices
+    )
     return Tables(
-        *(_sums([getattr(layer, key) for layer in layers]) for key in ("forward", "backward", "weight")),
-        _sums([layer.activation for layer in layers]),
-        _sums([layer.weight_activation for layer in layers]),
-        _sums([layer.parameters for layer in layers]),
-        *(options.first, options.extra, options.saved, options.transient),
-        _sums([comm[a][b] for a, b in pairwise(route)]),
-        _sums([comm[b][a] for a, b in pairwise(route)]),
-        np.array([NO_LIMIT if room is None else size - reserve for size in room or (0,) * placement.devices]),
-        float(per_parameter),
-        problem.batch.microbatches,
-        problem.space.objective is Objective.MAKESPAN,
-        placement.stages_per_device,
+        forward=_sums(layer.forward for layer in layers),
+        backward=_sums(layer.backward for layer in layers),
+        weight=_sums(layer.weight for layer in layers),
+        held=_sums(layer.activation for layer in layers),
+        freed=_sums(layer.weight_activation for layer in layers),
+        parameters=_sums(layer.parameters for layer in layers),
+        first_option=options.first,
+        extra=options.extra,
+        saved=options.saved,
+        transient=options.transient,
+        hop=_sums(comm[a][b] for a, b in pairwise(route)),
+        back=_sums(comm[b][a] for a, b in pairwise(route)),
+        room=np.array([size - problem.cluster.reserve for size in room], np.int64),
+        static=float(problem.cluster.bytes_per_parameter),
+        microbatches=problem.batch.microbatches,
+        whole=problem.space.objective is Objective.MAKESPAN,
+        chunks=placement.stages_per_device,
     )
 
 
-def _sums(values: list[int]) -> Ints:
-    return np.concatenate(([0], np.cumsum(np.array(values, np.int64)))).astype(np.int64)
+def _sums(values: Iterable[int]) -> Ints:
+    return np.cumsum([0, *values], dtype=np.int64)

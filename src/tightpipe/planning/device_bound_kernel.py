@@ -1,0 +1,223 @@
+"""A bound of the cost by the stages of one device, whatever the stages of the other devices are."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from ..kernels.arrays import Ints
+from ..kernels.compiled import compiled
+from .tables import NO_LIMIT, Tables
+
+NEVER = 2**62
+"""A bound where there is no schedule."""
+
+
+@compiled
+def device_bound(
+    tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, heap: Ints
+) -> int:
+    """Return a bound of the cost by the stages of one device, `NEVER` where they do not fit.
+
+    Parameters
+    ----------
+    tables
+        The placement and the model.
+    device
+        The device.
+    stage, begin, end, option
+        Its stages, ascending, with their first layers, the layers after them, and how they are recomputed.
+    heap
+        Room for `8 * chunks` numbers.
+
+    Notes
+    -----
+    The bound is the largest of those by the arguments of `solver.bounds.formulas.ramps` and `chain`, of
+    `two_times` in the frame of device 0, and of memory times time. The stages of other devices count with the
+    ticks of their layers without recomputation, and messages with their shortest time, so that the bound
+    holds however the rest of the model is cut.
+
+    Memory times time: each microbatch holds what its F takes on the device at least from the start of that F,
+    over the F's and B's of all later stages, until its B ends, and the part that W frees while W runs as
+    well. Summed over stages and microbatches, these products of bytes and ticks are at most the limit of the
+    device times its span, which is at most the cost.
+    """
+    n, limit = tables.microbatches, tables.room[device]
+    work, held, extra = _load(tables, begin, end, option)
+    if limit < NO_LIMIT:
+        limit -= taken_apart(tables, begin, end, option)
+    if work >= NEVER or held > limit:
+        return NEVER
+    paths = _paths(tables, stage, begin, end, extra)
+    before = _most_forwards(tables, begin, end, option, limit, heap)
+    left = _most_held(tables, begin, end, option, limit, heap)
+    warm, cool = max(0, paths.until_b - before), max(0, paths.after_f - left)
+    idle = max(warm, cool) if n * held <= limit else warm + cool
+    found = max(paths.chain, n * work + idle + (paths.arrival if tables.whole else 0))
+    if 0 < limit < NO_LIMIT:
+        found = max(found, int(n * _held_ticks(tables, stage, begin, end, option) / limit * (1 - 1e-12)))
+    between = n * work - min(before, paths.until_b) - left
+    if not tables.whole and device != 0 and between > 0:
+        found = max(found, paths.arrival + paths.until_b + between + paths.until_end)
+    return int(found)
+
+
+@compiled
+def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, int, int]:
+    """Return the ticks and the bytes of one microbatch on a device, and the ticks that recomputation adds.
+
+    The ticks are `NEVER` where a stage has no F, B or W that takes time.
+    """
+    work, held, extra = 0, 0, 0
+    for i in range(tables.chunks):
+        f, b, w = durations(tables, begin[i], end[i], option[i])
+        if min(f, b, w) < 1:
+            return NEVER, 0, 0
+        work += f + b + w
+        held += _held(tables, begin[i], end[i], option[i])
+        extra += tables.extra[option[i]]
+    return work, held, extra
+
+
+class _Paths(NamedTuple):
+    """Ticks of paths of one microbatch from or to a device's lowest stage lo and its highest stage hi."""
+
+    arrival: int  # from the start of F at stage 0 to the start of F at lo
+    until_b: int  # from the start of F at lo to the start of B at hi
+    after_f: int  # from the end of F at hi to the end of the device's frame
+    until_end: int  # from the end of F at hi to the end of the frame of device 0
+    chain: int  # from the start of F at lo to the end of W at lo
+
+
+@compiled
+def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _Paths:
+    low, high, top = stage[0], stage[tables.chunks - 1], len(tables.hop) - 1
+    first, last, layers = begin[0], end[tables.chunks - 1], len(tables.forward) - 1
+    f_low = tables.forward[layers] - tables.forward[first] + tables.hop[top] - tables.hop[low]
+    f_high = tables.forward[layers] - tables.forward[last] + tables.hop[top] - tables.hop[high]
+    b_low = tables.backward[layers] - tables.backward[first] + tables.back[top] - tables.back[low] + extra
+    b_high = tables.backward[layers] - tables.backward[last] + tables.back[top] - tables.back[high]
+    b_all = tables.backward[layers] + tables.back[top] + extra
+    w_low = tables.weight[end[0]] - tables.weight[first]
+    until_end = f_high + b_all + max(1, tables.weight[1])
+    return _Paths(
+        tables.forward[first] + tables.hop[low],
+        f_low + b_high,
+        max(f_high + b_low + w_low, until_end if tables.whole else 0),
+        until_end,
+        f_low + b_low + w_low,
+    )
+
+
+@compiled
+def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, int, int]:
+    """Return the ticks of F, B and W of a stage."""
+    return (
+        tables.forward[end] - tables.forward[begin],
+        tables.backward[end] - tables.backward[begin] + tables.extra[option],
+        tables.weight[end] - tables.weight[begin],
+    )
+
+
+@compiled
+def _held(tables: Tables, begin: int, end: int, option: int) -> int:
+    return int(tables.held[end] - tables.held[begin] - tables.saved[option])
+
+
+@compiled
+def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints) -> float:
+    """Return the least sum, over the stages of a device, of bytes held by one microbatch times ticks."""
+    layers, top = len(tables.forward) - 1, len(tables.hop) - 1
+    summed, extra = 0.0, 0
+    for i in range(tables.chunks - 1, -1, -1):
+        extra += tables.extra[option[i]]
+        there = tables.forward[layers] - tables.forward[begin[i]] + tables.hop[top] - tables.hop[stage[i]]
+        again = tables.backward[layers] - tables.backward[begin[i]] + tables.back[top] - tables.back[stage[i]]
+        freed, w = (
+            tables.freed[end[i]] - tables.freed[begin[i]],
+            tables.weight[end[i]] - tables.weight[begin[i]],
+        )
+        held = _held(tables, begin[i], end[i], option[i])
+        summed += float(held) * (there + again + extra) + float(freed) * w
+    return summed
+
+
+@compiled
+def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
+    """Return the bytes of a device that no activation may take: static state and what recomputation takes."""
+    static, transient = 0, 0
+    for i in range(tables.chunks):
+        parameters = tables.parameters[end[i]] - tables.parameters[begin[i]]
+        static += ceil(parameters * tables.static * (1 - 1e-12))  # never above the exact number
+        transient = max(transient, tables.transient[option[i]])
+    return static + transient
+
+
+@compiled
+def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> int:
+    """Return how many bytes the device lacks to hold one microbatch of its stages, at least 0.
+
+    Where a stage has no F, B or W that takes time, it is no stage: the answer is `NEVER`.
+    """
+    needed = taken_apart(tables, begin, end, option)
+    for i in range(tables.chunks):
+        f, b, w = durations(tables, begin[i], end[i], option[i])
+        if f < 1 or b < 1 or w < 1:
+            return NEVER
+        needed += _held(tables, begin[i], end[i], option[i])
+    return int(max(0, needed - tables.room[device]))
+
+
+@compiled
+def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
+    """Return an upper bound on the ticks of F's that fit into the memory together (see `most_forwards`)."""
+    for i in range(tables.chunks):
+        heap[2 * i] = _held(tables, begin[i], end[i], option[i])
+        heap[2 * i + 1] = tables.forward[end[i]] - tables.forward[begin[i]]
+    return _most_work(heap, tables.chunks, tables.microbatches, limit)
+
+
+@compiled
+def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
+    """Return an upper bound on the ticks of B's and W's that are held together (see `most_held`).
+
+    Where a pending W is denser work than the B before it, the two steps of the concave hull are one.
+    """
+    steps = 0
+    for i in range(tables.chunks):
+        _, b, w = durations(tables, begin[i], end[i], option[i])
+        freed, held = (
+            tables.freed[end[i]] - tables.freed[begin[i]],
+            _held(tables, begin[i], end[i], option[i]),
+        )
+        if float(w) * held <= float(b + w) * freed:
+            heap[2 * steps], heap[2 * steps + 1] = held, b + w
+            steps += 1
+        else:
+            heap[2 * steps], heap[2 * steps + 1] = freed, w
+            heap[2 * steps + 2], heap[2 * steps + 3] = held - freed, b
+            steps += 2
+    return _most_work(heap, steps, tables.microbatches, limit)
+
+
+@compiled
+def _most_work(heap: Ints, steps: int, count: int, limit: int) -> int:
+    """Return an upper bound on the work of `count` each of some steps (memory, work) within the limit."""
+    if limit >= NO_LIMIT:
+        total = 0
+        for i in range(steps):
+            total += count * heap[2 * i + 1]
+        return total
+    room, work = float(limit), 0.0
+    for _ in range(steps):
+        best = -1
+        for i in range(steps):
+            memory, gain = heap[2 * i], heap[2 * i + 1]
+            if gain >= 0 and (best < 0 or float(gain) * heap[2 * best] > float(heap[2 * best + 1]) * memory):
+                best = i
+        memory, gain = heap[2 * best], heap[2 * best + 1]
+        taken = float(count) if memory == 0 else min(float(count), max(0.0, room) / memory)
+        room -= taken * memory
+        work += taken * gain
+        heap[2 * best + 1] = -1
+    return int(work * (1 + 1e-12) + 1e-6)

@@ -1,0 +1,130 @@
+"""Candidates from a list of all partitions, for placements of which no table is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import combinations, count, product
+from typing import NamedTuple
+
+import numpy as np
+
+from .candidate import Candidate
+from .configuration import Configuration
+from .device_bound_kernel import NEVER, device_bound, device_excess
+
+
+def all_cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
+    """Yield the cuts of every partition of so many layers into so many stages."""
+    return ((0, *inner, layers) for inner in combinations(range(1, layers), stages - 1))
+
+
+class _Way(NamedTuple):
+    """The recompute options of a device's stages, with the device's bound in ticks."""
+
+    bound: int
+    options: tuple[int, ...]
+
+
+class DeviceStages:
+    """The stages of one device, in arrays that are filled anew for each question about a partition."""
+
+    def __init__(self, configuration: Configuration, device: int) -> None:
+        self.tables, self.device = configuration.tables, device
+        self.side = configuration.layers + 1
+        self.stage = np.array(configuration.placement.stages_on(device), np.int64)
+        self.begin, self.end, self.option = (np.zeros_like(self.stage) for _ in range(3))
+        self.heap = np.zeros(8 * len(self.stage), np.int64)
+
+    def ways(self, cuts: tuple[int, ...]) -> list[_Way]:
+        """Return the recompute options of the device's stages that fit, with the least bound first."""
+        arrays = self.stage, self.begin, self.end, self.option, self.heap
+        found = (
+            _Way(device_bound(self.tables, self.device, *arrays), chosen) for chosen in self._choices(cuts)
+        )
+        return sorted(way for way in found if way.bound < NEVER)
+
+    def excess(self, cuts: tuple[int, ...]) -> int:
+        """Return the least that the device lacks to hold one microbatch of its stages, in bytes."""
+        return min(
+            device_excess(self.tables, self.device, self.begin, self.end, self.option)
+            for _ in self._choices(cuts)
+        )
+
+    def _choices(self, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Write each combination of the options of the device's stages into the arrays, and yield it."""
+        array = np.array(cuts, np.int64)
+        self.begin[:], self.end[:] = array[self.stage], array[self.stage + 1]
+        first = self.tables.first_option
+        intervals = self.begin * self.side + self.end
+        for chosen in product(*(range(int(first[i]), int(first[i + 1])) for i in intervals)):
+            self.option[:] = chosen
+            yield chosen
+
+
+class _Beginning(NamedTuple):
+    """A partition with what the first devices recompute. The least bound sorts first, then the longest."""
+
+    bound: int
+    left: int
+    number: int
+    cuts: tuple[int, ...]
+    chosen: tuple[tuple[int, ...], ...]
+
+
+class Listed:
+    """Candidates from a list of partitions, each of which is bounded before the first one is taken.
+
+    Parameters
+    ----------
+    configuration
+        The placement.
+    partitions
+        The cuts of each partition.
+    """
+
+    def __init__(self, configuration: Configuration, partitions: Iterable[tuple[int, ...]]) -> None:
+        self.configuration = configuration
+        self._devices = device_stages(configuration)
+        self._ways: dict[tuple[int, ...], list[list[_Way]]] = {}
+        self._number = count()
+        self._heap: list[_Beginning] = []
+        for cuts in partitions:
+            ways = [device.ways(cuts) for device in self._devices]
+            if all(ways):
+                self._ways[cuts] = ways
+                self._push(max(found[0].bound for found in ways), cuts, ())
+
+    @property
+    def bound(self) -> int:
+        """The least bound of a candidate that is still to come, in ticks."""
+        return self._heap[0].bound if self._heap else NEVER
+
+    def take(self) -> Candidate | None:
+        """Return the next candidate; None at the end."""
+        while self._heap:
+            bound, left, _, cuts, chosen = heappop(self._heap)
+            if not left:
+                return self.configuration.candidate(cuts, by_stage(self._devices, chosen))
+            for way in self._ways[cuts][len(chosen)]:
+                self._push(max(bound, way.bound), cuts, (*chosen, way.options))
+        return None
+
+    def _push(self, bound: int, cuts: tuple[int, ...], chosen: tuple[tuple[int, ...], ...]) -> None:
+        left = len(self._devices) - len(chosen)
+        heappush(self._heap, _Beginning(bound, left, next(self._number), cuts, chosen))
+
+
+def device_stages(configuration: Configuration) -> list[DeviceStages]:
+    """Return the stages of each device."""
+    return [DeviceStages(configuration, device) for device in range(configuration.placement.devices)]
+
+
+def by_stage(devices: list[DeviceStages], chosen: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the option of each stage, from those of each device's stages."""
+    pairs = [
+        (int(stage), option)
+        for device, options in zip(devices, chosen, strict=True)
+        for stage, option in zip(device.stage, options, strict=True)
+    ]
+    return tuple(option for _, option in sorted(pairs))

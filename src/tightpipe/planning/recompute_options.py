@@ -1,0 +1,106 @@
+"""The ways to recompute some layers of a stage, without those that are worse than another in all respects."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.errors import InputError
+from ..kernels.arrays import Ints
+from .model import Layer
+from .problem import PlanningProblem
+
+_MOST = 4096  # ways for one stage
+
+
+class Way(NamedTuple):
+    """Which layers of a stage are recomputed, and what that does.
+
+    B is longer by `extra` ticks and takes `transient` bytes for a while; F takes `saved` bytes less.
+    """
+
+    extra: int
+    saved: int
+    transient: int
+    layers: tuple[int, ...]
+
+
+_PLAIN = Way(0, 0, 0, ())
+
+
+class RecomputeOptions:
+    """The ways of every interval of layers, numbered one interval after another.
+
+    Parameters
+    ----------
+    problem
+        The model, and whether layers may be recomputed at all.
+    longest
+        Most layers of an interval.
+
+    Attributes
+    ----------
+    first
+        The ways of the layers `i` to `j - 1` of L have the numbers from `first[i * (L + 1) + j]` up to, not
+        including, the next entry.
+    extra, saved, transient, layers
+        Of each way, what `Way` says.
+
+    Raises
+    ------
+    InputError
+        If so many layers differ that a stage could be recomputed in too many ways.
+    """
+
+    def __init__(self, problem: PlanningProblem, longest: int) -> None:
+        count = len(problem.model.layers)
+        known: dict[tuple[int, int], list[Way]] = {}
+        ways, first = [], [0]
+        for start in range(count + 1):
+            for end in range(count + 1):
+                if start < end <= start + longest:
+                    shorter = known.get((start, end - 1), [_PLAIN])
+                    known[start, end] = _longer(problem, shorter, end - 1)
+                    ways += known[start, end]
+                first.append(len(ways))
+        self.first = np.array(first, np.int64)
+        self.extra, self.saved, self.transient = (
+            _column(ways, key) for key in ("extra", "saved", "transient")
+        )
+        self.layers = [way.layers for way in ways]
+
+
+def _column(ways: list[Way], key: str) -> Ints:
+    return np.array([getattr(way, key) for way in ways], np.int64)
+
+
+def _longer(problem: PlanningProblem, shorter: list[Way], index: int) -> list[Way]:
+    """Return the ways of an interval to which one more layer comes at its end."""
+    layer = problem.model.layers[index]
+    if not (problem.space.recompute and layer.recomputable):
+        return shorter
+    found = _efficient([*shorter, *(_again(way, layer, index) for way in shorter)])
+    if len(found) > _MOST:
+        rule = f"layers up to {index} differ too much: a stage could be recomputed in more than {_MOST} ways"
+        raise InputError(rule, key="search.recompute", value="blocks")
+    return found
+
+
+def _again(way: Way, layer: Layer, index: int) -> Way:
+    saved = layer.activation - layer.kept
+    longer, less = way.extra + layer.forward, way.saved + saved
+    return Way(longer, less, max(way.transient, saved), (*way.layers, index))
+
+
+def _efficient(ways: list[Way]) -> list[Way]:
+    """Return the ways of which none is worse than another one.
+
+    Worse is a way that takes no fewer ticks, saves no more bytes and takes no fewer bytes for a while. Every
+    schedule of it is one of the other way as well, with less memory and shorter B's.
+    """
+    kept: list[Way] = []
+    for way in sorted(ways, key=lambda way: (way.extra, -way.saved, way.transient)):
+        if not any(other.saved >= way.saved and other.transient <= way.transient for other in kept):
+            kept.append(way)
+    return kept
