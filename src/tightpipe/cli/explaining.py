@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
-from ..core.errors import InfeasibleError
-from ..core.instance_file import load_instance
+from ..core.allowance import Allowance
+from ..core.errors import InfeasibleError, InputError
+from ..core.instance_file import is_kind, load_instance, read_json
 from ..core.metrics import bubble, bubble_rate, cost
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..explain.two_times_proof import prove_by_two_times
@@ -13,6 +16,9 @@ from ..solver.bounds.formulas import best_bound
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import working
 from .common import cli, json_option, valid_schedule
+from .explaining_plans import explain_plan
+
+_SECONDS = 10.0  # for each change of a plan's problem
 
 
 @cli.command("explain")
@@ -21,17 +27,47 @@ from .common import cli, json_option, valid_schedule
     "--longest", type=click.IntRange(0), default=10, show_default=True, help="Idle intervals to list."
 )
 @click.option("--no-relax", is_flag=True, help="Do not compute what weaker constraints would give.")
+@click.option("--time-limit", type=float, help="Seconds per change of a plan's problem. [default: 10]")
+@click.option("--workers", type=int, help="Threads, for a plan. [default: all cores]")
 @json_option
-def _explain(schedule: str, longest: int, no_relax: bool, as_json: bool) -> None:
-    """Say where the schedule in the file SCHEDULE idles, what for, and what would help."""
+def _explain(
+    schedule: str,
+    longest: int,
+    no_relax: bool,
+    time_limit: float | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Say where the schedule in the file SCHEDULE idles, what for, and what would help.
+
+    SCHEDULE is a schedule file or a plan file. For a plan, what would help is asked of the whole plan: a
+    short search answers what more memory, more chunks, faster links or one layer elsewhere would give.
+    """
+    is_plan = is_kind(read_json(schedule), "plan")
+    _refuse_without_plan(is_plan, time_limit=time_limit, workers=workers)
     content = valid_schedule(schedule)
     with working("explaining"):
-        found = explain(content.schedule, content.method, relax=not no_relax)
-    if as_json:
+        found = explain(content.schedule, content.method, relax=not (no_relax or is_plan))
+    if is_plan:
+        allowance = Allowance(_SECONDS if time_limit is None else time_limit, workers)
+        show_schedule = partial(_show, found, longest)
+        explain_plan(schedule, found, None if no_relax else allowance, as_json, show_schedule)
+    elif as_json:
         show_json({"schedule": schedule, "method": content.method, **found.to_dict()})
-        return
-    numbers = f"cost {cost(content.schedule):,}, bubble {bubble(content.schedule):,}"
-    print(f"{numbers}, bubble rate {bubble_rate(content.schedule):.6f}; all times in ticks")
+    else:
+        _show(found, longest)
+
+
+def _refuse_without_plan(is_plan: bool, **options: float | None) -> None:
+    for key, value in options.items():
+        if value is not None and not is_plan:
+            raise InputError("goes with a plan file, not with a schedule file", key=key, value=value)
+
+
+def _show(found: Explanation, longest: int) -> None:
+    schedule = found.schedule
+    numbers = f"cost {cost(schedule):,}, bubble {bubble(schedule):,}"
+    print(f"{numbers}, bubble rate {bubble_rate(schedule):.6f}; all times in ticks")
     if found.uneven:
         print(found.uneven)
     _show_devices(found)

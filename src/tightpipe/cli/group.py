@@ -60,6 +60,10 @@ COMMANDS = {
         "planning",
         "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
     ),
+    "plan-frontier": (
+        "planning",
+        "Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.",
+    ),
     "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
     "profile": (
         "running",

@@ -1,4 +1,4 @@
-"""The command ``plan``."""
+"""The commands ``plan`` and ``plan-frontier``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import sys
 
 import click
 
+from ..core.allowance import Allowance
 from ..core.engine_version import engine_version
+from ..core.errors import InputError
 from ..core.files import check_writable
+from ..core.instance_file import read_data
 from ..core.interruption import exit_status, held_back, was_stopped
 from ..planning.plan import Plan
 from ..planning.plan_file import plan_to_dict, save_plan
@@ -15,11 +18,20 @@ from ..planning.problem_file import load_problem
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option, run_options, summary_beside
+from .comparing_plans import show_alternatives, show_frontier
 
 
 @cli.command("plan")
 @click.argument("model")
-@click.option("-o", "--output", metavar="PLAN", help="File to write; - for standard output.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PLAN",
+    help="File to write; - for standard output. With --alternatives a folder.",
+)
+@click.option(
+    "--alternatives", is_flag=True, help="Compare schedule families, each with its own best plan, in a table."
+)
 @run_options(60.0)
 @json_option
 @click.pass_context
@@ -27,6 +39,7 @@ def _plan(
     context: click.Context,
     model: str,
     output: str | None,
+    alternatives: bool,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -36,7 +49,13 @@ def _plan(
 
     The answer is the best plan found, with a bound: no plan in the search space of MODEL is faster. Ended by
     a signal, it is the best plan so far. The exit status is 1 where nothing fits the memory.
+
+    With --alternatives, --time-limit is for each row of the table. The folder of -o keeps the plan of each
+    row and the table as CSV, Markdown, LaTeX and figure; the same command continues where it was ended.
     """
+    if alternatives:
+        show_alternatives(model, output, Allowance(time_limit, workers, seed), as_json)
+        return
     from ..planning.planner import plan  # imported here because the solvers take long to load
 
     problem = load_problem(model)
@@ -66,3 +85,45 @@ def _show(plan: Plan, output: str | None, as_json: bool) -> None:
         print(f"tightpipe: {plan.status}: {plan.reason}", file=sys.stderr)
     else:
         print(plan)
+
+
+@cli.command("plan-frontier")
+@click.argument("model")
+@click.option("--memory", metavar="SIZES", help="Memory sizes of a device, e.g. 40GB,60GB,80GB.")
+@click.option("--devices", metavar="NUMBERS", help="Numbers of devices of a pipeline, e.g. 2,4,8.")
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="Where plans and reports go.")
+@run_options(60.0)
+@json_option
+def _plan_frontier(
+    model: str,
+    memory: str | None,
+    devices: str | None,
+    output: str,
+    time_limit: float,
+    workers: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.
+
+    With --devices, the number of GPUs stays that of MODEL, its devices times its data-parallel size, and so
+    does the number of microbatches of all pipelines. --time-limit is for each point. The folder keeps the
+    plan of each point and the table as CSV, Markdown, LaTeX and figure; the same command continues where it
+    was ended.
+    """
+    from ..planning.plan_frontier import device_points, memory_points
+
+    allowance = Allowance(time_limit, workers, seed)
+    load_problem(model)  # an error in the file itself names the file
+    if (memory is None) == (devices is None):
+        raise InputError("give either --memory or --devices, along which the frontier goes")
+    data = read_data(model)
+    if memory is not None:
+        points, axis = memory_points(data, _items(memory)), "memory"
+    else:
+        points, axis = device_points(data, _items(str(devices))), "devices"
+    show_frontier(points, axis, output, allowance, as_json)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")]

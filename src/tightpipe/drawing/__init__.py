@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .bubble_chart import draw_bubble_rates
     from .frontier import draw_frontier
     from .gantt import draw_gantt
+    from .plan_chart import draw_plans
     from .proven_band import draw_proven_band
     from .scaling import draw_time_to_gap
     from .share_chart import draw_shares
@@ -22,6 +23,7 @@ __all__ = [
     "draw_frontier",
     "draw_gantt",
     "draw_gap_over_time",
+    "draw_plans",
     "draw_proven_band",
     "draw_shares",
     "draw_text",
@@ -34,6 +36,7 @@ _FIGURES = {
     "draw_frontier": ".frontier",
     "draw_gantt": ".gantt",
     "draw_gap_over_time": ".anytime",
+    "draw_plans": ".plan_chart",
     "draw_proven_band": ".proven_band",
     "draw_shares": ".share_chart",
     "draw_time_to_gap": ".scaling",

@@ -17,11 +17,11 @@ from .engine_note import engine_of
 from .marks import marker_look, proof_handles
 from .output import draw_to
 from .palette import Look
+from .panels import label_places
 
 _HEIGHT = 2.7  # inches
 _GROUP = 0.8  # width of the band of a setting, where settings are 1 apart
 _LONG_NAME = 16  # characters; five names that are longer do not fit side by side
-_MOST_LEVEL_CHARACTERS = 85  # if the names of the settings have more characters together, they are slanted
 
 
 Row = Mapping[str, Any]
@@ -97,14 +97,7 @@ def _look(look: Look) -> dict[str, Any]:
 
 
 def _label(axes: Axes, settings: Sequence[str]) -> None:
-    slanted = sum(len(s) + 2 for s in settings) > _MOST_LEVEL_CHARACTERS
-    axes.set_xticks(range(len(settings)), settings)
-    if slanted:
-        axes.tick_params(axis="x", labelrotation=30)
-        for text in axes.get_xticklabels():
-            text.set(ha="right", rotation_mode="anchor")
-    axes.set_xlim(-0.5, len(settings) - 0.5)
-    axes.tick_params(axis="x", length=0)
+    label_places(axes, settings)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("bubble rate")

@@ -53,9 +53,12 @@ def nested_sizes(count: int) -> list[float]:
     return [_LARGEST_MARKER - step * index for index in range(count)]
 
 
-def proof_handles() -> list[Patch]:
-    """Return legend entries for the band in which the optimum lies and for the area proven impossible."""
+def proof_handles(side: str = "below") -> list[Patch]:
+    """Return legend entries for the band in which the optimum lies and for the area proven impossible.
+
+    `side` is where that area lies: below the bound, or above it where more is better.
+    """
     return [
         Patch(facecolor=palette.UNDECIDED, label="the optimum lies here"),
-        Patch(facecolor=palette.PROVEN, label="proven impossible (below the bound)"),
+        Patch(facecolor=palette.PROVEN, label=f"proven impossible ({side} the bound)"),
     ]

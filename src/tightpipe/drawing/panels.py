@@ -13,6 +13,7 @@ from . import style
 Point = Mapping[str, Any]
 _HEIGHT = 2.6  # inches; height of a row of panels
 _MOST_IN_A_ROW = 3
+_MOST_LEVEL_CHARACTERS = 85  # if the names of the places have more characters together, they are slanted
 
 
 def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
@@ -35,6 +36,17 @@ def label_y(axes: Sequence[Axes], text: str) -> None:
     for panel in axes:
         if panel.get_subplotspec().is_first_col():  # type: ignore[union-attr]
             panel.set_ylabel(text)
+
+
+def label_places(axes: Axes, names: Sequence[str]) -> None:
+    """Write the names of places, which are 1 apart from 0 on, below the x axis of a page-wide figure."""
+    axes.set_xticks(range(len(names)), names)
+    if sum(len(name) + 2 for name in names) > _MOST_LEVEL_CHARACTERS:
+        axes.tick_params(axis="x", labelrotation=30)
+        for text in axes.get_xticklabels():
+            text.set(ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.tick_params(axis="x", length=0)
 
 
 def distinct(points: Sequence[Point], key: str) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise, product
 from random import Random
 
 from .candidate import Candidate
@@ -28,15 +28,32 @@ def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -
             yield _candidate(candidate, cuts, recomputed)
 
 
+def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
+    """Yield each candidate in which one stage has a layer less and another one a layer more.
+
+    The stages between the two keep their numbers of layers. Layers that were recomputed still are.
+    """
+    again = {layer for layers in candidate.recomputed for layer in layers}
+    inner = range(1, len(candidate.cuts) - 1)
+    for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):
+        cuts = _shifted(candidate.cuts, first, last, step)
+        if cuts:
+            yield _candidate(candidate, cuts, again)
+
+
 def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
     """Return the cuts after some consecutive ones have moved; the same ones where a stage would be empty."""
     inner = range(1, len(cuts) - 1)
     if not inner:
         return cuts
     first, last = sorted(random.choices(inner, k=2))
-    step = random.choice((-1, 1))
+    return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
+
+
+def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
+    """Return the cuts after those from `first` to `last` have moved; none where a stage would be empty."""
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
-    return moved if all(a < b for a, b in pairwise(moved)) else cuts
+    return moved if all(a < b for a, b in pairwise(moved)) else ()
 
 
 def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:

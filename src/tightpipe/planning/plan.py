@@ -113,3 +113,15 @@ class Plan:
         """Tokens of all data-parallel pipelines per second; None if a microbatch's tokens are not known."""
         rate, tokens = self.microbatches_per_second, self.problem.batch.tokens
         return None if rate is None or tokens is None else rate * tokens
+
+
+def no_plan(
+    problem: PlanningProblem,
+    reason: str,
+    *,
+    status: Status = Status.INFEASIBLE,
+    seconds: float = 0.0,
+    considered: int = 0,
+) -> Plan:
+    """Return the answer that there is no plan, with the reason in one line for people."""
+    return Plan(problem, status, None, None, "", None, None, seconds, considered, (), reason)

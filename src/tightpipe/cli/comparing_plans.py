@@ -1,0 +1,206 @@
+"""The parts of commands that compare plans: alternatives to a plan, and frontiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ..core.allowance import Allowance
+from ..core.engine_version import engine_version
+from ..core.errors import NoScheduleError
+from ..core.files import write_text
+from ..core.interruption import held_back
+from ..core.progress import Progress
+from ..experiments.latex_table import write_latex
+from ..planning.plan import Plan
+from ..planning.plan_folder import PlanFolder
+from ..planning.plan_table import Row, csv_text, failures, latex_table, markdown, shown
+from ..planning.problem_file import load_problem
+from ..terminal.console import show_json, show_table
+from ..terminal.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from ..planning.plan_frontier import Point
+
+_COLUMNS = (
+    "bubble = (step - largest work) / step; imbalance: largest work of a device / mean work - 1; memory: the "
+    "largest share of its memory that a device uses; layers and recomputed: of each stage, in sequence."
+)
+_ALTERNATIVES = (
+    "Every row has the same devices, memory and batch. Split: best is the best partition and recomputation "
+    "that was found for the family; uniform has equally many blocks on each stage. Step us: microseconds of "
+    "a step; bound us: no plan in this placement is faster, whatever the schedule; of the fastest: the "
+    f"throughput as a share of the fastest row's; {_COLUMNS}"
+)
+_FRONTIER = (
+    "Each row is the best plan that was found. Step us: microseconds of a step; bound us: no plan is faster; "
+    f"gap = (step - bound) / step; {_COLUMNS}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How plans are reported.
+
+    Parameters
+    ----------
+    name
+        Name of the files, without suffix.
+    rows
+        The rows of the table, at least one.
+    meaning
+        What its columns mean.
+    draw
+        Function that draws the figure to a path.
+    """
+
+    name: str
+    rows: list[Row]
+    meaning: str
+    draw: Callable[[str], None]
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Asked = TypeVar("_Asked", bound=_Named)
+
+
+def collect(
+    count: int,
+    allowance: Allowance,
+    search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
+) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
+    """Return what `count` searches have found, and the signal that has ended them early, if one has.
+
+    Parameters
+    ----------
+    count
+        Number of searches.
+    allowance
+        What each of them may take.
+    search
+        Function that is called with the progress bar's `begin`, and yields what was asked, with its plan.
+    """
+    found: list[tuple[_Asked, Plan]] = []
+    each = allowance.time_limit
+    with progress_bar(count, each and each * count) as bar:
+        try:
+            for asked, plan in search(bar.begin):
+                found.append((asked, plan))
+                text = "no plan" if plan.cost is None else f"{plan.cost} us per step"
+                bar.finish(f"{asked.name}: {text}", each and each * (count - len(found)))
+        except KeyboardInterrupt as stop:
+            return found, stop
+    return found, None
+
+
+def report_plans(
+    report: Report, folder: PlanFolder | None, as_json: bool, stop: KeyboardInterrupt | None
+) -> None:
+    """Write a report into a folder, if there is one, and show its table.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If `stop` says that a signal has ended the searches.
+    NoScheduleError
+        If no row has a plan.
+    """
+    if folder is not None:
+        with held_back():
+            _write(report, folder)
+    if as_json:
+        where = None if folder is None else str(folder.path)
+        show_json({"rows": report.rows, "engine": engine_version(), "output": where})
+    else:
+        show_table(*shown(report.rows))
+        for line in failures(report.rows):
+            print(f"no plan: {line}")
+    if stop is not None:
+        raise stop
+    if all(row["step_time"] is None for row in report.rows):
+        raise NoScheduleError("no row has a plan")
+
+
+def _write(report: Report, folder: PlanFolder) -> None:
+    stem = str(folder.path / report.name)
+    write_text(f"{stem}.csv", csv_text(report.rows))
+    write_text(f"{stem}.md", markdown(report.rows, report.meaning))
+    write_latex(latex_table(report.rows, report.meaning), f"{stem}.tex")
+    for suffix in ("png", "pdf"):
+        report.draw(f"{stem}.{suffix}")
+
+
+def show_alternatives(model: str, output: str | None, allowance: Allowance, as_json: bool) -> None:
+    """Show a model file's alternatives, and keep plans and reports in the folder `output` if there is one.
+
+    Raises
+    ------
+    InputError
+        If the file is no model file, or the folder is not one for these plans.
+    KeyboardInterrupt
+        If a signal ends the searches; what was found by then is shown before.
+    NoScheduleError
+        If no row has a plan.
+    """
+    # imported here because the solvers take long to load
+    from ..planning.alternatives import alternatives, alternatives_rows, questions
+    from ..planning.plan_figures import draw_alternatives
+
+    asked = questions(load_problem(model))
+    folder = None if output is None else PlanFolder(output, allowance)
+    found, stop = collect(len(asked), allowance, lambda begin: alternatives(asked, allowance, folder, begin))
+    if stop is not None and not found:
+        raise stop
+    report = Report(
+        "alternatives", alternatives_rows(found), _ALTERNATIVES, lambda path: draw_alternatives(found, path)
+    )
+    report_plans(report, folder, as_json, stop)
+
+
+def show_frontier(
+    points: Sequence[Point], axis: str, output: str, allowance: Allowance, as_json: bool
+) -> None:
+    """Show the plans of a frontier's points, and keep plans and reports in the folder `output`.
+
+    Parameters
+    ----------
+    points
+        The points.
+    axis
+        What differs between them: ``memory`` or ``devices``.
+    output, allowance, as_json
+        The folder, what each search may take, and whether to print JSON.
+
+    Raises
+    ------
+    InputError
+        If the folder is not one for these plans.
+    KeyboardInterrupt
+        If a signal ends the searches; what was found by then is shown before.
+    NoScheduleError
+        If no point has a plan.
+    """
+    from ..planning.adopted import with_shared_bounds
+    from ..planning.plan_figures import draw_device_frontier, draw_memory_frontier
+    from ..planning.plan_frontier import file_of, frontier, frontier_rows
+
+    by_memory = axis == "memory"
+    folder = PlanFolder(output, allowance)
+    found, stop = collect(
+        len(points), allowance, lambda begin: frontier(points, allowance, folder, begin, growing=by_memory)
+    )
+    if stop is not None and not found:
+        raise stop
+    if by_memory:
+        plans = with_shared_bounds([plan for _, plan in found])
+        found = list(zip((point for point, _ in found), plans, strict=True))
+    for point, plan in found:
+        folder.put(file_of(point), plan)
+    draw = draw_memory_frontier if by_memory else draw_device_frontier
+    report = Report("frontier", frontier_rows(axis, found), _FRONTIER, lambda path: draw(found, path))
+    report_plans(report, folder, as_json, stop)

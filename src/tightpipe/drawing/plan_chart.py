@@ -1,0 +1,103 @@
+"""A chart of plans side by side: what each reached, and what is proven that none can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from . import palette, style
+from .engine_note import engine_of
+from .marks import legend, marker_look, proof_handles
+from .output import draw_to
+from .palette import Look
+from .panels import Point, distinct, having, label_places
+
+_HEIGHT = 2.7  # inches
+_WIDTH = 0.8  # of the band of a place, where places are 1 apart
+_HEADROOM = 1.08  # of the y axis above all that is drawn, where what is proven impossible lies above
+
+
+def draw_plans(
+    points: Sequence[Point], path: str | Path, *, x_label: str, y_label: str, higher: bool = False
+) -> None:
+    """Draw the plans of each place, with the proven bound behind them, and write the figure.
+
+    The best possible value of a place lies in the band between its bound and its best plan.
+
+    Parameters
+    ----------
+    points
+        At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
+        `bound`, which no value of the place is better than (None if nothing is proven). Places are drawn in
+        the sequence in which they first appear. The picture names their `engine`, if they have this key.
+    path
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+    x_label, y_label
+        Labels of the axes.
+    higher
+        Whether a higher value is better, as a throughput is; else a lower one is better, as a time is.
+
+    Raises
+    ------
+    InputError
+        If the suffix is not known, or the file cannot be written.
+    """
+    draw_to(path, lambda: _draw(points, x_label, y_label, higher), engine_of(points))
+
+
+def _draw(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> Figure:
+    places, names = distinct(points, "place"), distinct(points, "series")
+    figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
+    looks = palette.series(names)
+    numbers = [p[key] for p in points for key in ("value", "bound") if p[key] is not None]
+    top = _HEADROOM * max(numbers, default=1.0)
+    for x, place in enumerate(places):
+        here = having(points, place=place)
+        _draw_proven(axes, x, here, top, higher)
+        for name in names:
+            _draw_values(axes, x, having(here, series=name), looks[name])
+    _label(axes, places, x_label, y_label)
+    axes.set_ylim(0, top)
+    legend(figure, [Line2D([], [], label=name, **_marks(looks[name])) for name in names])
+    legend(figure, proof_handles("above" if higher else "below"), "outside lower center")
+    return figure
+
+
+def _draw_proven(axes: Axes, x: int, points: Sequence[Point], top: float, higher: bool) -> None:
+    """Draw the part of a place that no plan can reach, and the band between it and the best plan."""
+    bounds = [p["bound"] for p in points if p["bound"] is not None]
+    if not bounds:
+        return
+    bound = min(bounds) if higher else max(bounds)
+    found = [p["value"] for p in points if p["value"] is not None]
+    best = (max if higher else min)(found, default=0.0 if higher else top)
+    low, high = sorted((bound, best))
+    wall = (bound, top) if higher else (0.0, bound)
+    common: dict[str, Any] = {"linewidth": 0, "zorder": 1}
+    axes.bar(x, high - low, _WIDTH, bottom=low, color=palette.UNDECIDED, **common)
+    axes.bar(x, wall[1] - wall[0], _WIDTH, bottom=wall[0], color=palette.PROVEN, **common)
+    axes.hlines(bound, x - _WIDTH / 2, x + _WIDTH / 2, color=palette.INK, linewidth=1.0, zorder=2)
+
+
+def _draw_values(axes: Axes, x: int, points: Sequence[Point], look: Look) -> None:
+    values = [p["value"] for p in points if p["value"] is not None]
+    if values:  # for an empty line, matplotlib would still make room for markers
+        axes.plot([x] * len(values), values, **_marks(look))
+
+
+def _marks(look: Look) -> dict[str, Any]:
+    return {**marker_look(look), "linestyle": "none", "zorder": 3, "clip_on": False}
+
+
+def _label(axes: Axes, places: Sequence[str], x_label: str, y_label: str) -> None:
+    label_places(axes, places)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.yaxis.set_major_formatter(FuncFormatter(style.thousands))
+    axes.grid(axis="y", zorder=0)

@@ -1,0 +1,104 @@
+"""Alternatives to a plan: every schedule family at equal memory, each with its own best partition.
+
+Beside the best partition and recomputation of a family stands its uniform split, so that the table tells how
+much of the difference comes from the cut and how much from the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..core.allowance import Allowance
+from ..core.progress import Progress
+from .families import Family, families_of
+from .plan import Plan
+from .plan_folder import PlanFolder, kept_plan
+from .plan_table import Row, plan_row
+from .planner import plan as find_plan
+from .problem import PlanningProblem
+from .uniform_split import uniform_plan
+
+
+class Split(StrEnum):
+    """How the layers are cut into stages."""
+
+    BEST = "best"  #: as the search for the family's best plan has found it
+    UNIFORM = "uniform"  #: equally many blocks on each stage
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row of the table, before its answer: a family and how its layers are cut."""
+
+    family: Family
+    split: Split
+
+    @property
+    def name(self) -> str:
+        """The name of the row, e.g. ``1f1b linear uniform``."""
+        return f"{self.family.method} {self.family.placement} {self.split}"
+
+    def answer(self, allowance: Allowance, progress: Progress) -> Plan:
+        """Search for the plan; `tightpipe.plan` and `uniform_plan` say what is raised."""
+        if self.split is Split.UNIFORM:
+            return uniform_plan(self.family, allowance)
+        options = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
+        return find_plan(self.family.problem, progress=progress, **options)  # type: ignore[arg-type]
+
+
+Alternative = tuple[Question, Plan]
+
+
+def questions(problem: PlanningProblem) -> list[Question]:
+    """Return the rows of the table of alternatives to a problem's plan."""
+    return [Question(family, split) for family in families_of(problem) for split in Split]
+
+
+def alternatives(
+    asked: Sequence[Question],
+    allowance: Allowance,
+    folder: PlanFolder | None,
+    begin: Callable[[str], Progress],
+) -> Iterator[Alternative]:
+    """Yield each row with its plan, as soon as it is found.
+
+    Parameters
+    ----------
+    asked
+        The rows.
+    allowance
+        What the search for each row may take.
+    folder
+        Where the plans are kept, and taken from if they are there; None to keep none.
+    begin
+        Function that is called with the name of each row, and returns what is told of the search's progress.
+
+    Raises
+    ------
+    InputError
+        If a plan in the folder cannot be read or written.
+    KeyboardInterrupt
+        If a signal ends a search; its row is not yielded.
+    """
+    for question in asked:
+        watch = begin(question.name)
+        file = question.name.replace(" ", "-")
+
+        def find(question: Question = question, watch: Progress = watch) -> Plan:
+            return question.answer(allowance, watch)
+
+        yield question, kept_plan(folder, file, question.family.problem, find)
+
+
+def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
+    """Return the rows as data; `of_the_fastest` is their throughput as a share of the fastest row's."""
+    fastest = min((plan.cost for _, plan in found if plan.cost is not None), default=None)
+    rows = []
+    for question, plan in found:
+        share = None if plan.cost is None or fastest is None else fastest / plan.cost
+        head = {"family": question.family.method, "split": str(question.split)}
+        placement = {"placement": question.family.placement}  # which a row without a plan has as well
+        rows.append({**head, **plan_row(plan), **placement, "of_the_fastest": share})
+    return rows

@@ -1,0 +1,120 @@
+"""A folder keeps each plan of a comparison in a file of its own, as soon as it is found.
+
+The same question asked again takes the plans that are there, so that what was interrupted goes on where it
+stopped. All plans of a folder were found under the same conditions, which it keeps beside them. Where no plan
+was found there is no file, and the search is made again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from ..core.allowance import Allowance
+from ..core.engine_version import engine_version
+from ..core.errors import InputError
+from ..core.files import write_text
+from ..core.instance_file import read_json
+from ..core.interruption import held_back, raise_again
+from .plan import Plan, no_plan
+from .plan_file import load_plan, save_plan
+from .problem import PlanningProblem
+
+_CONDITIONS = "conditions.json"
+
+
+class PlanFolder:
+    """A folder for plans.
+
+    Parameters
+    ----------
+    path
+        The folder; it is made if it is not there.
+    allowance
+        What each search may take: its time limit, threads and seed.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be made or written, or if its plans were found under other conditions.
+    """
+
+    def __init__(self, path: str | Path, allowance: Allowance) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
+        self._agree(_conditions(allowance))
+
+    def _agree(self, conditions: dict[str, object]) -> None:
+        """Write the conditions into a new folder, or check that they are those of its plans."""
+        file = self.path / _CONDITIONS
+        if not file.exists():
+            write_text(file, json.dumps(conditions) + "\n")
+            return
+        there = read_json(file)
+        for key, value in conditions.items():
+            kept = there.get(key) if isinstance(there, dict) else None
+            if kept != value:
+                rule = f"the plans of this folder were found with {kept!r}; give another folder"
+                raise InputError(rule, key=key, value=value, source=str(file))
+
+    def file(self, name: str) -> Path:
+        """Return the file of the plan of this name."""
+        return self.path / f"{name}.json"
+
+    def get(self, name: str, problem: PlanningProblem) -> Plan | None:
+        """Return the plan that is kept under a name; None if there is none, or one of another problem.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read or is no plan file.
+        """
+        if not self.file(name).exists():
+            return None
+        found = load_plan(self.file(name))
+        return found if found.problem == problem else None
+
+    def put(self, name: str, plan: Plan) -> None:
+        """Keep a plan under a name, in place of an earlier one; do nothing if there is no schedule."""
+        if plan.schedule is not None:
+            with held_back():
+                save_plan(plan, self.file(name))
+
+
+def _conditions(allowance: Allowance) -> dict[str, object]:
+    limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
+    return {"engine": engine_version(), **limits}
+
+
+def kept_plan(
+    folder: PlanFolder | None, name: str, problem: PlanningProblem, find: Callable[[], Plan]
+) -> Plan:
+    """Return the plan that a folder keeps under a name, or else find it and keep it.
+
+    Parameters
+    ----------
+    folder
+        The folder; None to keep nothing.
+    name
+        Name of the plan in the folder.
+    problem
+        What was asked.
+    find
+        Function that finds the plan. If a signal ends it early, its plan is not kept, and the exception of
+        the signal is raised. An `InputError` of it says why there is no plan.
+    """
+    there = None if folder is None else folder.get(name, problem)
+    if there is not None:
+        return there
+    try:
+        found = find()
+    except InputError as error:
+        return no_plan(problem, str(error))
+    raise_again(found.reason)
+    if folder is not None:
+        folder.put(name, found)
+    return found

@@ -1,0 +1,174 @@
+"""Frontiers: the best plans of one model over the memory of a device, or over the length of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.allowance import Allowance
+from ..core.errors import InputError
+from ..core.integers import check_int
+from ..core.progress import Progress
+from .adopted import adopted
+from .plan import Plan
+from .plan_folder import PlanFolder, kept_plan
+from .plan_table import Row, plan_row
+from .planner import plan
+from .problem import PlanningProblem
+from .problem_file import problem_from_dict
+from .units import parse_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a frontier, before its plan is found.
+
+    Parameters
+    ----------
+    name
+        Its place on the axis, e.g. ``60 GB``.
+    problem
+        The planning problem with this value.
+    """
+
+    name: str
+    problem: PlanningProblem
+
+
+def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
+    """Return a point for each memory of a device, the smallest first.
+
+    Parameters
+    ----------
+    data
+        The content of a model file, whose memory is replaced.
+    sizes
+        Amounts of memory as in a model file, e.g. ``60 GB``, or bytes.
+
+    Raises
+    ------
+    InputError
+        If a size is no amount of memory or stands twice, or if the content is no planning problem.
+    """
+    amounts = {parse_bytes("memory", int(size) if size.isdecimal() else size, 1): size for size in sizes}
+    _refuse_twice("memory", sizes, list(amounts.values()))
+    return [
+        Point(size, _problem(f"with memory {size}", _changed(data, "cluster", memory=amount)))
+        for amount, size in sorted(amounts.items())
+    ]
+
+
+def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]:
+    """Return a point for each number of devices of a pipeline, the smallest first.
+
+    The number of GPUs stays the same, which is that of the devices times the data-parallel size: half as many
+    devices are twice as many pipelines, of which each takes half of the microbatches.
+
+    Parameters
+    ----------
+    data
+        The content of a model file with one number of devices.
+    counts
+        Numbers of devices.
+
+    Raises
+    ------
+    InputError
+        If a number does not divide that of the GPUs or stands twice, the microbatches cannot be shared evenly
+        between the pipelines, or the content is no planning problem with these devices.
+    """
+    asked = problem_from_dict(data)
+    numbers = [check_int("devices", int(c) if c.isdecimal() else c, 1) for c in counts]
+    _refuse_twice("devices", numbers, list(dict.fromkeys(numbers)))
+    return [Point(str(number), _on_devices(data, asked, number)) for number in sorted(numbers)]
+
+
+def _on_devices(data: Mapping[str, Any], asked: PlanningProblem, devices: int) -> PlanningProblem:
+    if len(asked.cluster.devices) > 1:
+        rule = "must be one number, which times data_parallel is the number of GPUs"
+        raise InputError(rule, key="cluster.devices", value=list(asked.cluster.devices))
+    pipelines, rest = divmod(asked.cluster.devices[0] * asked.batch.data_parallel, devices)
+    if rest:
+        rule = f"must divide the number of GPUs, {devices * pipelines + rest} (devices x data_parallel)"
+        raise InputError(rule, key="devices", value=devices)
+    all_microbatches = asked.batch.microbatches * asked.batch.data_parallel
+    if all_microbatches % pipelines:
+        rule = f"makes {pipelines} pipelines, which cannot share {all_microbatches} microbatches evenly"
+        raise InputError(rule, key="devices", value=devices)
+    changed = _changed(data, "cluster", devices=devices)
+    batch = {"microbatches": all_microbatches // pipelines, "data_parallel": pipelines}
+    return _problem(f"on {devices} devices", _changed(changed, "batch", **batch))
+
+
+def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
+    """Return the problem of a point; an error says at which point the file does not fit."""
+    try:
+        return problem_from_dict(data)
+    except InputError as error:
+        raise error.at(where) from None
+
+
+def _changed(data: Mapping[str, Any], table: str, **entries: Any) -> dict[str, Any]:
+    return {**data, table: {**data[table], **entries}}
+
+
+def _refuse_twice(key: str, given: Sequence[Any], distinct: Sequence[Any]) -> None:
+    if len(given) > len(distinct):
+        raise InputError("must have each value once", key=key, value=",".join(map(str, given)))
+
+
+def frontier(
+    points: Sequence[Point],
+    allowance: Allowance,
+    folder: PlanFolder,
+    begin: Callable[[str], Progress],
+    *,
+    growing: bool,
+) -> Iterator[tuple[Point, Plan]]:
+    """Yield each point with its plan, as soon as it is found and kept.
+
+    Parameters
+    ----------
+    points
+        The points.
+    allowance
+        What the search for each point may take.
+    folder
+        Where the plans are kept, and taken from if they are there.
+    begin
+        Function that is called with the name of each point, and returns what is told of its progress.
+    growing
+        Whether the plans of a point are also plans of the next one, as those of less memory are.
+
+    Raises
+    ------
+    InputError
+        If a plan in the folder cannot be read or written.
+    KeyboardInterrupt
+        If a signal ends a search; its plan is not yielded.
+    """
+    before: Plan | None = None
+    options = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
+    for point in points:
+        watch = begin(point.name)
+
+        def find(point: Point = point, watch: Progress = watch, before: Plan | None = before) -> Plan:
+            return adopted(plan(point.problem, progress=watch, **options), before)  # type: ignore[arg-type]
+
+        found = kept_plan(folder, file_of(point), point.problem, find)
+        yield point, found
+        before = found if growing else None
+
+
+def file_of(point: Point) -> str:
+    """Return the name of a point's plan in its folder."""
+    return f"plan-{point.name.replace(' ', '')}"
+
+
+def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
+    """Return the rows of the table; `axis` is the head of the column with the points' names."""
+    return [
+        {axis: point.name, "pipelines": plan.problem.batch.data_parallel, **plan_row(plan)}
+        for point, plan in found
+    ]

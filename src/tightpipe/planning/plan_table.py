@@ -1,0 +1,138 @@
+"""Plans side by side in a table: as CSV with all figures, and as Markdown and LaTeX for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.metrics import bubble_rate, busy_times, imbalance
+from ..experiments.latex_table import LatexTable
+from .plan import Plan
+
+Row = dict[str, Any]
+"""What is known of one plan, by column; None where nothing is."""
+
+_DASH = "-"
+
+
+def plan_row(plan: Plan) -> Row:
+    """Return the figures of a plan.
+
+    Times are in ticks, which are microseconds. `layers` has the number of layers of each stage and
+    `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is the
+    largest share of its memory that a device uses.
+    """
+    candidate, schedule = plan.candidate, plan.schedule
+    chosen = candidate and candidate.placement
+    return {
+        "placement": chosen and chosen.name,
+        "devices": chosen and chosen.devices,
+        "chunks": chosen and chosen.stages_per_device,
+        "method": plan.method or None,
+        "step_time": plan.cost,
+        "bound": plan.bound,
+        "gap": plan.gap,
+        "microbatches_per_second": plan.microbatches_per_second,
+        "tokens_per_second": plan.tokens_per_second,
+        "of_the_fastest": None,
+        "bubble_rate": schedule and bubble_rate(schedule),
+        "imbalance": schedule and imbalance(busy_times(schedule)),
+        "memory_share": _memory_share(plan),
+        "layers": candidate and " ".join(str(end - first) for first, end in candidate.stages),
+        "recomputed": candidate and " ".join(str(len(layers)) for layers in candidate.recomputed),
+        "status": str(plan.status),
+        "reason": _reason(plan),
+    }
+
+
+def _memory_share(plan: Plan) -> float | None:
+    shares = [device.peak / device.limit for device in plan.memory or () if device.limit]
+    return max(shares, default=None)
+
+
+def _reason(plan: Plan) -> str | None:
+    if plan.schedule is None and not plan.reason:
+        return "no schedule was found that fits the memory"
+    return plan.reason or None
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Return rows, of which there is at least one, as the content of a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _ticks(value: int) -> str:
+    return f"{value:,}"
+
+
+_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "step_time": ("step us", _ticks),
+    "bound": ("bound us", _ticks),
+    "gap": ("gap", _percent),
+    "tokens_per_second": ("tokens/s", lambda value: f"{value:,.0f}"),
+    "microbatches_per_second": ("microbatches/s", lambda value: f"{value:.3f}"),
+    "of_the_fastest": ("of the fastest", _percent),
+    "bubble_rate": ("bubble", _percent),
+    "imbalance": ("imbalance", _percent),
+    "memory_share": ("memory", _percent),
+}
+"""Heads and formats of the columns that people read as something else than their text."""
+_LEFT_OUT = ("status", "reason")
+_LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
+"""Columns that are flush left."""
+
+
+def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of the table for people, without the columns that would be empty.
+
+    Where the tokens of a microbatch are known, throughput is given in tokens alone.
+    """
+    known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    columns = [name for name in known if name not in _LEFT_OUT]
+    if "tokens_per_second" in columns:
+        columns.remove("microbatches_per_second")
+    head = [_COLUMNS[name][0] if name in _COLUMNS else name for name in columns]
+    return head, [[_text(name, row[name]) for name in columns] for row in rows]
+
+
+def _text(column: str, value: Any) -> str:
+    if value is None:
+        return _DASH
+    return _COLUMNS[column][1](value) if column in _COLUMNS else str(value)
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each row without a plan, with the texts of its first two columns and the reason."""
+    return [
+        f"{' '.join(str(value) for value in list(row.values())[:2])}: {row['reason']}"
+        for row in rows
+        if row["step_time"] is None
+    ]
+
+
+def markdown(rows: Sequence[Row], meaning: str) -> str:
+    """Return a page with the table, what its columns mean, and why there are rows without a plan."""
+    from tabulate import tabulate  # imported here because most commands need no table
+
+    head, body = shown(rows)
+    aligned = ["left" if name in _LEFT else "right" for name in head]
+    table = tabulate(body, head, "github", disable_numparse=True, colalign=aligned)
+    notes = [f"- {line}" for line in failures(rows)]
+    return "\n".join([table, "", meaning, *(["", "Without a plan:", "", *notes] if notes else []), ""])
+
+
+def latex_table(rows: Sequence[Row], caption: str) -> LatexTable:
+    """Return the table for a paper."""
+    head, body = shown(rows)
+    texts = next(i for i, name in enumerate([*head, ""]) if name not in _LEFT)
+    return LatexTable(head, body, [], texts, caption)

@@ -1,0 +1,134 @@
+"""The uniform split, which Megatron-LM makes by default: equally many blocks on every stage.
+
+The embedding goes with the first block and the head with the last one, however long they take. It is the
+baseline against which a plan is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from time import perf_counter
+
+from ..core.allowance import Allowance
+from ..core.errors import InputError
+from ..core.placement import Placement
+from ..core.result import Result, Status
+from ..export.model_split import EMBEDDING, HEAD, part_of
+from ..solving.solve import solve
+from .candidate import Candidate, held_apart, instance_of, numbers_of
+from .families import Family
+from .model import Model
+from .plan import Plan, no_plan
+from .problem import PlanningProblem
+
+
+def uniform_plan(family: Family, allowance: Allowance) -> Plan:
+    """Return the plan of a family with the uniform split.
+
+    Of several numbers of devices or chunks, it is the fastest. If layers may be recomputed, it recomputes the
+    same number of blocks on every stage, the first ones, and as few as the memory allows. The plan has no
+    bound, since nothing else was looked at.
+
+    Raises
+    ------
+    InputError
+        If the model has fewer blocks than there are stages.
+    """
+    begun = perf_counter()
+    answers = [_on(family, placement, allowance) for placement in _placements(family.problem)]
+    plans = [answer for answer in answers if isinstance(answer, Plan)]
+    if plans:
+        return min(plans, key=lambda plan: plan.cost or 0)
+    seconds, reason = perf_counter() - begun, str(answers[-1])
+    return no_plan(family.problem, reason, status=Status.UNKNOWN, seconds=seconds)
+
+
+def _on(family: Family, placement: Placement, allowance: Allowance) -> Plan | str:
+    """Return the plan on a placement, or why there is none even with as much recomputation as possible."""
+    reason = ""
+    for candidate in uniform_candidates(family.problem, placement):
+        reason = _lack(family.problem, candidate)
+        if reason:
+            continue
+        result = _solved(family, candidate, allowance)
+        if result.schedule is not None:
+            return _plan(family, candidate, result)
+        reason = result.reason
+    return reason
+
+
+def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
+    """Yield the uniform split with none, one, two and so on of the blocks of each stage recomputed.
+
+    Raises
+    ------
+    InputError
+        As in `uniform_cuts`.
+    """
+    cuts, layers = uniform_cuts(problem.model, placement.stages), problem.model.layers
+    able = [[i for i in range(*stage) if layers[i].recomputable] for stage in pairwise(cuts)]
+    most = max(map(len, able)) if problem.space.recompute else 0
+    for count in range(most + 1):
+        yield Candidate(placement, cuts, tuple(tuple(stage[:count]) for stage in able))
+
+
+def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
+    """Return the cuts that put equally many blocks on each stage, or one more on the first stages.
+
+    The embedding and the head are known by the names that frameworks give them; whatever lies between is a
+    block.
+
+    Raises
+    ------
+    InputError
+        If there are fewer blocks than stages.
+    """
+    count = len(model.layers)
+    inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
+    first, end = (inner[0], inner[-1] + 1) if inner else (0, count)
+    each, more = divmod(end - first, stages)
+    if not each:
+        rule = f"has {end - first} blocks, fewer than the {stages} stages of a uniform split"
+        raise InputError(rule, key="layers", value=count)
+    return (0, *(first + each * s + min(s, more) for s in range(1, stages)), count)
+
+
+def _placements(problem: PlanningProblem) -> list[Placement]:
+    (name,) = problem.space.placements
+    return [
+        Placement(name, devices, chunks)
+        for devices in problem.cluster.devices
+        for chunks in problem.space.chunks or (None,)
+    ]
+
+
+def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
+    """Return which device lacks how many bytes to hold one microbatch; empty if none does."""
+    stages, placement = numbers_of(problem, candidate), candidate.placement
+    sizes = problem.cluster.memory_of(placement.devices)
+    if sizes is None:
+        return ""
+    apart = held_apart(problem, placement, stages)
+    held = [sum(stages[s].held for s in placement.stages_on(d)) for d in range(placement.devices)]
+    lack = [a + h - size for a, h, size in zip(apart, held, sizes, strict=True)]
+    if max(lack) <= 0:
+        return ""
+    return f"device {lack.index(max(lack))} lacks {max(lack)} bytes to hold one microbatch"
+
+
+def _solved(family: Family, candidate: Candidate, allowance: Allowance) -> Result:
+    return solve(
+        instance_of(family.problem, candidate),
+        family.method,
+        time_limit=allowance.time_limit,
+        workers=allowance.workers,
+        seed=allowance.seed,
+    )
+
+
+def _plan(family: Family, candidate: Candidate, result: Result) -> Plan:
+    return Plan(
+        *(family.problem, Status.FEASIBLE, candidate, result.schedule, result.method, None, None),
+        *(result.seconds, 1, (), result.reason),
+    )

@@ -1,0 +1,229 @@
+"""What a change of the problem would give: more memory, more chunks, faster links, one layer elsewhere.
+
+Each question is answered by a short search for a plan of the changed problem. So there are two numbers: no
+plan of the changed problem is faster than the bound, and the plan that was found takes so long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tightpipe.solver.bounds.formulas import best_bound
+
+from ..core.allowance import Allowance
+from ..core.budget import Budget
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.interruption import raise_again
+from ..core.metrics import cost
+from ..core.placement import Placement
+from ..core.progress import Progress
+from ..core.schedule import Schedule
+from ..solving.solve import solve
+from ..solving.starts import warm_starts
+from .adopted import adopted
+from .candidate import Candidate, instance_of
+from .cluster import Cluster, Network
+from .neighbours import layers_moved
+from .plan import Plan
+from .planner import plan
+from .problem import PlanningProblem
+
+_MORE_MEMORY = 10**9  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A changed problem and what it would give.
+
+    Parameters
+    ----------
+    change
+        What is changed, in words.
+    bound
+        No plan of the changed problem has a step of fewer ticks; None where nothing is proven.
+    cost
+        Ticks of a step in the plan that was found; None where none was found.
+    saved
+        Ticks that a step takes less than in the plan as it is; negative where the found plan is slower.
+    reason
+        Why there is no answer; empty where there is one.
+    """
+
+    change: str
+    bound: int | None
+    cost: int | None
+    saved: int | None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data for JSON."""
+        return {key: getattr(self, key) for key in ("change", "bound", "cost", "saved", "reason")}
+
+
+_Answer = Callable[[Plan, Allowance, Progress], WhatIf]
+_Bounded = tuple[int, int, Instance]  # a bound in ticks, a number that breaks ties, and the instance
+
+
+def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) -> Iterator[WhatIf]:
+    """Yield what each change of a plan's problem would give, as soon as it is found; first, no change.
+
+    Parameters
+    ----------
+    now
+        A plan with a schedule.
+    allowance
+        What the search for each answer may take.
+    begin
+        Function that is called with each change, and returns what is told of the search's progress.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If a signal ends a search; its answer is not yielded.
+    """
+    yield WhatIf("as it is", now.bound, now.cost, 0)
+    for change, answer in _ANSWERS.items():
+        try:
+            yield replace(answer(now, allowance, begin(change)), change=change)
+        except InputError as error:
+            yield WhatIf(change, None, None, None, error.rule)
+
+
+def _planned(now: Plan, changed: PlanningProblem, allowance: Allowance, progress: Progress) -> WhatIf:
+    """Return what a short search finds for a changed problem, or the plan as it is where that is better."""
+    found = plan(
+        changed,
+        time_limit=allowance.time_limit,
+        workers=allowance.workers,
+        seed=allowance.seed,
+        progress=progress,
+    )
+    raise_again(found.reason)
+    found = adopted(found, now)
+    return _told(now, found.bound, found.cost, found.reason)
+
+
+def _told(now: Plan, bound: int | None, found: int | None, reason: str) -> WhatIf:
+    saved = None if found is None or now.cost is None else now.cost - found
+    return WhatIf("", bound, found, saved, reason if found is None else "")
+
+
+def _more_memory(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
+    cluster = now.problem.cluster
+    if cluster.memory is None:
+        raise InputError("the cluster has no memory limit")
+    sizes = cluster.memory
+    more = sizes + _MORE_MEMORY if isinstance(sizes, int) else tuple(size + _MORE_MEMORY for size in sizes)
+    changed = replace(now.problem, cluster=replace(cluster, memory=more))
+    return _planned(now, changed, allowance, progress)
+
+
+def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
+    """Ask for the next larger number of chunks; more chunks of `linear` are a `loop`, and of `v` a `wave`."""
+    placement = _candidate(now).placement
+    name = {"linear": "loop", "v": "wave"}.get(placement.name, placement.name)
+    chunks = _next_chunks(name, placement)
+    space = replace(now.problem.space, placements=(name,), chunks=(chunks,))
+    cluster = replace(now.problem.cluster, devices=(placement.devices,))
+    return _planned(now, replace(now.problem, space=space, cluster=cluster), allowance, progress)
+
+
+def _next_chunks(name: str, placement: Placement) -> int:
+    first = placement.stages_per_device + 1
+    for chunks in (first, first + 1):
+        with suppress(InputError):  # a wave has an even number
+            Placement(name, placement.devices, chunks)
+            return chunks
+    raise InputError(f"placement {name} takes no more chunks than {placement.stages_per_device}")
+
+
+def _half_comm(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
+    cluster = now.problem.cluster
+    if not any(map(any, _instance(now).costs.comm)):  # type: ignore[arg-type]  # expanded at birth
+        raise InputError("messages take no time")
+    return _planned(now, replace(now.problem, cluster=_with_half_comm(cluster)), allowance, progress)
+
+
+def _with_half_comm(cluster: Cluster) -> Cluster:
+    """Return the cluster with half the time for each message; times in ticks are rounded down."""
+    comm = cluster.comm
+    if isinstance(comm, Network):
+        return replace(
+            cluster,
+            comm=replace(
+                comm,
+                latency=comm.latency / 2,
+                bandwidth=comm.bandwidth * 2,
+                node_latency=comm.node_latency / 2,
+                node_bandwidth=comm.node_bandwidth * 2,
+            ),
+        )
+    half = comm // 2 if isinstance(comm, int) else tuple(tuple(ticks // 2 for ticks in row) for row in comm)
+    return replace(cluster, comm=half)
+
+
+def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
+    """Look at every plan with one layer on another stage: heuristics for all, and `best` for the best one."""
+    budget = allowance.begin()
+    moved = _bounded(now, budget)
+    if not moved:
+        raise InputError("no other partition with one layer moved fits the memory")
+    start = _best_start(moved, budget.part(0.5))
+    if start is None:
+        return _told(now, moved[0][0], None, "no schedule was found in time")
+    result = solve(
+        start.instance,
+        time_limit=None if budget.endless else budget.left,
+        workers=allowance.workers,
+        seed=allowance.seed,
+        warm_start=start,
+    )
+    raise_again(result.reason)
+    return _told(now, moved[0][0], result.cost, "")
+
+
+def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
+    """Return the cheapest schedule of the heuristics for any instance, those of small bounds first."""
+    best: Schedule | None = None
+    for bound, _, instance in moved:
+        if budget.left <= 0 or (best is not None and bound >= cost(best)):
+            break
+        schedules = [best, *(schedule for _, schedule in warm_starts(instance)[:1])]
+        best = min((found for found in schedules if found is not None), key=cost, default=None)
+    return best
+
+
+def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
+    """Return the instances of all plans with a layer moved that fit the memory, the smallest bound first."""
+    found = []
+    for number, candidate in enumerate(layers_moved(_candidate(now))):
+        with suppress(InputError):  # a stage may be left without an F, B or W that takes time
+            instance = instance_of(now.problem, candidate)
+            if instance.infeasibility() is None:
+                found.append((best_bound(instance).value, number, instance))
+        if budget.left <= 0:
+            raise InputError("there are too many ways to move a layer for the time limit")
+    return sorted(found, key=lambda entry: entry[:2])
+
+
+def _candidate(now: Plan) -> Candidate:
+    assert now.candidate is not None
+    return now.candidate
+
+
+def _instance(now: Plan) -> Instance:
+    assert now.instance is not None
+    return now.instance
+
+
+_ANSWERS: dict[str, _Answer] = {
+    "1 GB more memory per device": _more_memory,
+    "more chunks": _more_chunks,
+    "half the communication": _half_comm,
+    "one layer moved": _layer_moved,
+}
+"""The changes in words, in the sequence in which they are looked at."""
