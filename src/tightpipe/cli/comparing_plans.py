@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from ..planning.plan_frontier import Point
 
 _COLUMNS = (
-    "bubble = (step - largest work) / step; imbalance: largest work of a device / mean work - 1; memory: the "
-    "largest share of its memory that a device uses; layers and recomputed: of each stage, in sequence."
+    "bubble = (step - largest work) / step; imbalance: largest work of a device / mean work - 1; memory "
+    "used: the largest share of its memory that a device uses; layers and recomputed: of each stage, in "
+    "sequence."
 )
 _ALTERNATIVES = (
     "Every row has the same devices, memory and batch. Split: best is the best partition and recomputation "

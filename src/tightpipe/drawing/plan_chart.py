@@ -20,7 +20,8 @@ from .panels import Point, distinct, having, label_places
 
 _HEIGHT = 2.7  # inches
 _WIDTH = 0.8  # of the band of a place, where places are 1 apart
-_HEADROOM = 1.08  # of the y axis above all that is drawn, where what is proven impossible lies above
+_ROOM = 0.3  # of the y axis below and above all numbers, as a share of the range that they span
+_LEAST_ROOM = 0.02  # the same as a share of the largest number, where all are nearly equal
 
 
 def draw_plans(
@@ -56,30 +57,38 @@ def _draw(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> 
     figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     looks = palette.series(names)
-    numbers = [p[key] for p in points for key in ("value", "bound") if p[key] is not None]
-    top = _HEADROOM * max(numbers, default=1.0)
+    bottom, top = _range([p[key] for p in points for key in ("value", "bound") if p[key] is not None])
     for x, place in enumerate(places):
         here = having(points, place=place)
-        _draw_proven(axes, x, here, top, higher)
+        _draw_proven(axes, x, here, (bottom, top), higher)
         for name in names:
             _draw_values(axes, x, having(here, series=name), looks[name])
     _label(axes, places, x_label, y_label)
-    axes.set_ylim(0, top)
+    axes.set_ylim(bottom, top)
     legend(figure, [Line2D([], [], label=name, **_marks(looks[name])) for name in names])
     legend(figure, proof_handles("above" if higher else "below"), "outside lower center")
     return figure
 
 
-def _draw_proven(axes: Axes, x: int, points: Sequence[Point], top: float, higher: bool) -> None:
+def _range(numbers: Sequence[float]) -> tuple[float, float]:
+    """Return where the y axis begins and ends: with room around the numbers, at 0 only if they are near it."""
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    room = max(_ROOM * (high - low), _LEAST_ROOM * high)
+    return max(0.0, low - room), high + room
+
+
+def _draw_proven(
+    axes: Axes, x: int, points: Sequence[Point], ends: tuple[float, float], higher: bool
+) -> None:
     """Draw the part of a place that no plan can reach, and the band between it and the best plan."""
     bounds = [p["bound"] for p in points if p["bound"] is not None]
     if not bounds:
         return
     bound = min(bounds) if higher else max(bounds)
     found = [p["value"] for p in points if p["value"] is not None]
-    best = (max if higher else min)(found, default=0.0 if higher else top)
+    best = (max if higher else min)(found, default=ends[0] if higher else ends[1])
     low, high = sorted((bound, best))
-    wall = (bound, top) if higher else (0.0, bound)
+    wall = (bound, ends[1]) if higher else (ends[0], bound)
     common: dict[str, Any] = {"linewidth": 0, "zorder": 1}
     axes.bar(x, high - low, _WIDTH, bottom=low, color=palette.UNDECIDED, **common)
     axes.bar(x, wall[1] - wall[0], _WIDTH, bottom=wall[0], color=palette.PROVEN, **common)

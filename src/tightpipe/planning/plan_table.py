@@ -84,7 +84,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "of_the_fastest": ("of the fastest", _percent),
     "bubble_rate": ("bubble", _percent),
     "imbalance": ("imbalance", _percent),
-    "memory_share": ("memory", _percent),
+    "memory_share": ("memory used", _percent),
 }
 """Heads and formats of the columns that people read as something else than their text."""
 _LEFT_OUT = ("status", "reason")
