@@ -70,7 +70,7 @@ def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardIn
 
 
 def _show_limits(met: list[Limit]) -> None:
-    print("\nWhat limits the plan: the time of the slowest device, and the memory of the fullest one")
+    print("\nWhat limits the plan, each on the device where it is the most")
     show_table(["limit", "device", "ticks or bytes", "of", "share"], [
         [limit.name, limit.device, _ticks(limit.amount), _ticks(limit.of), f"{limit.share:.1%}"]
         for limit in met

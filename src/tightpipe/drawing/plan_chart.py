@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def draw_plans(
     ----------
     points
         At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
-        `bound`, which no value of the place is better than (None if nothing is proven). Places are drawn in
-        the sequence in which they first appear. The picture names their `engine`, if they have this key.
+        `bound`, which no value of the place is better than: None if nothing is proven, and infinite, or 0 if
+        higher is better, if there is no plan at all. Places are drawn in the sequence in which they first
+        appear. The picture names their `engine`, if they have this key.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label, y_label
@@ -57,7 +59,9 @@ def _draw(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> 
     figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     looks = palette.series(names)
-    bottom, top = _range([p[key] for p in points for key in ("value", "bound") if p[key] is not None])
+    bottom, top = _range(
+        [p[key] for p in points for key in ("value", "bound") if p[key] not in (None, 0, inf)]
+    )
     for x, place in enumerate(places):
         here = having(points, place=place)
         _draw_proven(axes, x, here, (bottom, top), higher)
@@ -71,7 +75,7 @@ def _draw(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> 
 
 
 def _range(numbers: Sequence[float]) -> tuple[float, float]:
-    """Return where the y axis begins and ends: with room around the numbers, at 0 only if they are near it."""
+    """Return where the y axis begins and ends: with room around the numbers, and not below 0."""
     low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     room = max(_ROOM * (high - low), _LEAST_ROOM * high)
     return max(0.0, low - room), high + room
@@ -84,7 +88,7 @@ def _draw_proven(
     bounds = [p["bound"] for p in points if p["bound"] is not None]
     if not bounds:
         return
-    bound = min(bounds) if higher else max(bounds)
+    bound = min(max(min(bounds) if higher else max(bounds), ends[0]), ends[1])
     found = [p["value"] for p in points if p["value"] is not None]
     best = (max if higher else min)(found, default=ends[0] if higher else ends[1])
     low, high = sorted((bound, best))

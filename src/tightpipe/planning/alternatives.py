@@ -98,7 +98,7 @@ def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
     rows = []
     for question, plan in found:
         share = None if plan.cost is None or fastest is None else fastest / plan.cost
-        head = {"family": question.family.method, "split": str(question.split)}
+        family = {"family": question.family.method, "split": str(question.split)}
         placement = {"placement": question.family.placement}  # which a row without a plan has as well
-        rows.append({**head, **plan_row(plan), **placement, "of_the_fastest": share})
+        rows.append({**family, **plan_row(question.name, plan), **placement, "of_the_fastest": share})
     return rows

@@ -1,27 +1,25 @@
-"""What limits a plan: where the time of the slowest device goes, and the memory of the fullest one."""
+"""What limits a plan: computation, warm-up and cool-down, messages or memory, and of which device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..explain import DeviceTime, Explanation, Phase, Reason
 from .plan import Plan
 
-_MESSAGES = (Reason.COMMUNICATION, Reason.LINK)
-
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Something that a step's time or a device's memory goes to.
+    """Something that a step's time or a device's memory goes to, on the device where it is the most.
 
     Parameters
     ----------
     name
         What it is, e.g. ``computation``.
     device
-        The device: for times the slowest one, for memory the fullest one.
+        The device.
     amount
         Ticks of a step, or bytes.
     of
@@ -44,11 +42,9 @@ class Limit:
 
 
 def limits(plan: Plan, explained: Explanation) -> list[Limit]:
-    """Return what limits a plan, times before memory, each from the largest share on.
+    """Return what limits a plan, the largest share first; memory only if the cluster has a limit.
 
-    The slowest device is the one whose time is the cost of a step; of several, the one that computes longest.
-    Its computation and its idle time in warm-up, steady state and cool-down together are the step. The idle
-    time for messages and that because memory is full are parts of these.
+    The times of one device may overlap: it may wait for memory in its warm-up.
 
     Parameters
     ----------
@@ -57,20 +53,30 @@ def limits(plan: Plan, explained: Explanation) -> list[Limit]:
     explained
         The explanation of its schedule.
     """
-    slowest = max(explained.devices, key=lambda device: (device.charged, device.busy))
-    times = [Limit(name, slowest.device, ticks, plan.cost or 1) for name, ticks in _times(slowest)]
+    found = [
+        max((Limit(name, d.device, ticks(d), plan.cost or 1) for d in explained.devices), key=_share)
+        for name, ticks in _TIMES.items()
+    ]
     used = [
         Limit("memory", device, memory.peak, memory.limit)
         for device, memory in enumerate(plan.memory or ())
         if memory.limit
     ]
-    fullest = sorted(used, key=lambda limit: -limit.share)[:1]
-    return [*sorted(times, key=lambda limit: -limit.share), *fullest]
+    return sorted([*found, *sorted(used, key=_share)[-1:]], key=_share, reverse=True)
 
 
-def _times(device: DeviceTime) -> Iterator[tuple[str, int]]:
-    yield "computation", device.busy
-    yield "idle in warm-up and cool-down", sum(device.by_phase[p] for p in (Phase.WARM_UP, Phase.COOL_DOWN))
-    yield "idle in between", device.by_phase[Phase.STEADY]
-    yield "idle for messages", sum(device.by_reason[reason] for reason in _MESSAGES)
-    yield "idle as memory is full", device.by_reason[Reason.MEMORY]
+def _share(limit: Limit) -> float:
+    return limit.share
+
+
+_TIMES: dict[str, Callable[[DeviceTime], int]] = {
+    "computation": lambda device: device.busy,
+    "idle in warm-up and cool-down": lambda device: (
+        device.by_phase[Phase.WARM_UP] + device.by_phase[Phase.COOL_DOWN]
+    ),
+    "idle for messages": lambda device: (
+        device.by_reason[Reason.COMMUNICATION] + device.by_reason[Reason.LINK]
+    ),
+    "idle as memory is full": lambda device: device.by_reason[Reason.MEMORY],
+}
+"""What the time of a device may go to, with a function that returns its ticks."""

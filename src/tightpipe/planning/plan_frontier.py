@@ -167,8 +167,11 @@ def file_of(point: Point) -> str:
 
 
 def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
-    """Return the rows of the table; `axis` is the head of the column with the points' names."""
-    return [
-        {axis: point.name, "pipelines": plan.problem.batch.data_parallel, **plan_row(plan)}
-        for point, plan in found
-    ]
+    """Return the rows of the table, whose first column is `axis` with the names of the points."""
+    rows = []
+    for point, plan in found:
+        place = {axis: point.name}  # also at the end: a row without a plan has no number of devices
+        rows.append(
+            {**place, "pipelines": plan.problem.batch.data_parallel, **plan_row(point.name, plan), **place}
+        )
+    return rows

@@ -17,8 +17,8 @@ Row = dict[str, Any]
 _DASH = "-"
 
 
-def plan_row(plan: Plan) -> Row:
-    """Return the figures of a plan.
+def plan_row(name: str, plan: Plan) -> Row:
+    """Return the figures of a plan, with a name for the row.
 
     Times are in ticks, which are microseconds. `layers` has the number of layers of each stage and
     `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is the
@@ -27,6 +27,7 @@ def plan_row(plan: Plan) -> Row:
     candidate, schedule = plan.candidate, plan.schedule
     chosen = candidate and candidate.placement
     return {
+        "name": name,
         "placement": chosen and chosen.name,
         "devices": chosen and chosen.devices,
         "chunks": chosen and chosen.stages_per_device,
@@ -87,7 +88,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "memory_share": ("memory used", _percent),
 }
 """Heads and formats of the columns that people read as something else than their text."""
-_LEFT_OUT = ("status", "reason")
+_LEFT_OUT = ("name", "status", "reason")
 _LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
 """Columns that are flush left."""
 
@@ -112,12 +113,8 @@ def _text(column: str, value: Any) -> str:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each row without a plan, with the texts of its first two columns and the reason."""
-    return [
-        f"{' '.join(str(value) for value in list(row.values())[:2])}: {row['reason']}"
-        for row in rows
-        if row["step_time"] is None
-    ]
+    """Return a line for each row without a plan, with its name and the reason."""
+    return [f"{row['name']}: {row['reason']}" for row in rows if row["step_time"] is None]
 
 
 def markdown(rows: Sequence[Row], meaning: str) -> str:
