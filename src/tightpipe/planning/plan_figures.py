@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from .. import drawing
 from ..core.engine_version import engine_version
+from ..core.result import Status
 from ..drawing.panels import Point as Drawn
 from .alternatives import Alternative, Split
 from .plan import Plan
@@ -18,13 +20,12 @@ _MS = 1000  # ticks of a millisecond
 def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
     """Draw the step times of the best and of the uniform split of each family, with its bound."""
     points = [
-        {
-            "place": f"{question.family.method} {question.family.placement}",
-            "series": f"{question.split} split",
-            "value": None if plan.cost is None else plan.cost / _MS,
-            "bound": None if plan.bound is None or question.split is Split.UNIFORM else plan.bound / _MS,
-            "engine": engine_version(),
-        }
+        _point(
+            f"{question.family.method} {question.family.placement}",
+            f"{question.split} split",
+            _milliseconds(plan.cost),
+            None if question.split is Split.UNIFORM else _least_milliseconds(plan),
+        )
         for question, plan in found
     ]
     drawing.draw_plans(points, path, x_label="", y_label="step time in ms")
@@ -33,7 +34,7 @@ def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
 def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
     """Draw the step time of the plan for each memory of a device, with its bound."""
     points = [
-        _point(point.name, plan.cost and plan.cost / _MS, plan.bound and plan.bound / _MS)
+        _point(point.name, "plan", _milliseconds(plan.cost), _least_milliseconds(plan))
         for point, plan in found
     ]
     drawing.draw_plans(points, path, x_label="memory of a device", y_label="step time in ms")
@@ -41,17 +42,34 @@ def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) 
 
 def draw_device_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
     """Draw the throughput of the plan for each number of devices of a pipeline, with its bound."""
-    in_tokens = found[0][1].problem.batch.tokens is not None
-    points = [_point(point.name, _rate(plan, plan.cost), _rate(plan, plan.bound)) for point, plan in found]
-    y_label = f"{'tokens' if in_tokens else 'microbatches'} per second"
-    drawing.draw_plans(points, path, x_label="devices of a pipeline", y_label=y_label, higher=True)
+    points = [
+        _point(point.name, "plan", _rate(plan, plan.cost), _highest_rate(plan)) for point, plan in found
+    ]
+    unit = "microbatches" if found[0][1].problem.batch.tokens is None else "tokens"
+    x_label, y_label = "devices of a pipeline", f"{unit} per second"
+    drawing.draw_plans(points, path, x_label=x_label, y_label=y_label, higher=True)
+
+
+def _milliseconds(ticks: int | None) -> float | None:
+    return None if ticks is None else ticks / _MS
+
+
+def _least_milliseconds(plan: Plan) -> float | None:
+    """Return the bound in milliseconds, infinite where it is proven that nothing fits."""
+    return inf if plan.status is Status.INFEASIBLE else _milliseconds(plan.bound)
 
 
 def _rate(plan: Plan, ticks: int | None) -> float | None:
     """Return the throughput of all pipelines per second if a step takes so many ticks."""
     batch = plan.problem.batch
-    return ticks and batch.microbatches * batch.data_parallel * (batch.tokens or 1) * 1e6 / ticks
+    amount = batch.microbatches * batch.data_parallel * (batch.tokens or 1)
+    return None if ticks is None else amount * 1e6 / ticks
 
 
-def _point(place: str, value: float | None, bound: float | None) -> Drawn:
-    return {"place": place, "series": "plan", "value": value, "bound": bound, "engine": engine_version()}
+def _highest_rate(plan: Plan) -> float | None:
+    """Return the throughput that no plan exceeds, 0 where it is proven that nothing fits."""
+    return 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)
+
+
+def _point(place: str, series: str, value: float | None, bound: float | None) -> Drawn:
+    return {"place": place, "series": series, "value": value, "bound": bound, "engine": engine_version()}

@@ -170,8 +170,8 @@ def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
     """Return the rows of the table, whose first column is `axis` with the names of the points."""
     rows = []
     for point, plan in found:
-        place = {axis: point.name}  # also at the end: a row without a plan has no number of devices
-        rows.append(
-            {**place, "pipelines": plan.problem.batch.data_parallel, **plan_row(point.name, plan), **place}
-        )
+        row = plan_row(point.name, plan)
+        # the place comes last as well, because a row without a plan has no number of devices
+        place, pipelines = {axis: point.name}, {"pipelines": plan.problem.batch.data_parallel}
+        rows.append({**place, **pipelines, **row, **place})
     return rows
