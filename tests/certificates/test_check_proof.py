@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates.proofs import Proven, content_of, proven_optima
+from certificates.proofs import Proven, content_of, proven_by_three_times, proven_optima
 from core.test_validate import BREAKS
 from schedules import schedules_of
 from small_instances import small_instance
@@ -128,6 +128,7 @@ def _numbers(part: Any) -> Iterator[tuple[Any, Any]]:
 def test_no_mutation_proves_something_false() -> None:
     rng, outcomes = random.Random(7), {"accepted": 0, "rejected": 0, "bad input": 0}
     proofs = [proven for proven in proven_optima() if 0 < len(proven.content["proof"]["steps"]) < _SHORT]
+    proofs += [proven_by_three_times()] * (len(proofs) // 5)
     for _ in range(MUTATIONS):
         proven = rng.choice(proofs)
         changed = mutated(proven.content, rng)
@@ -196,6 +197,12 @@ BROKEN = {
     "all work in no time": [["overload", 1, 0, NONE, 0, ALL]],
     "two times in the wrong sequence": [["overload", 0, 900, ALL, -900, NONE]],
     "time enough": [["overload", 0, -900, NONE, 900, ALL]],
+    "progress with time enough": [["progress", 0, [-900, 0, 900], [NONE, NONE, ALL], [1, 1]]],
+    "progress with times in the wrong sequence": [["progress", 0, [900, -900], [ALL, NONE], [1]]],
+    "progress that goes back": [["progress", 0, [-900, 900], [NONE, ALL], [-1]]],
+    "progress without any weight": [["progress", 0, [-900, 900], [NONE, ALL], [0]]],
+    "progress at one time": [["progress", 0, [0], [NONE], []]],
+    "progress in no time that is not shown": [["progress", 1, [-9, -9], [NONE, ALL], [1]]],
 }
 
 
@@ -218,6 +225,32 @@ def test_most_steps_of_a_trimmed_proof_are_needed() -> None:
             except CheckError:
                 needed += 1
     assert needed > 2 * spare
+
+
+def test_three_times_prove_what_two_do_not() -> None:
+    proven = proven_by_three_times()
+    steps = proven.content["proof"]["steps"]
+    assert steps[-1][0] == "progress"
+    assert check(proven.content) == f"verified: no schedule costs less than {proven.optimum}"
+    assert solve(proven.instance, "cpsat", workers=1).cost == proven.optimum
+    name, device, times, counts, weights = steps[-1]
+    for broken in (
+        [name, device, times[:2], counts[:2], weights[:1]],
+        [name, device, times, counts, [weights[0], 0]],
+        [name, device, times, counts, weights[::-1]],
+        [name, device, times, counts[::-1], weights],
+        [name, device, [times[0] + 1, *times[1:]], counts, weights],
+        [name, device, [times[0], times[1] - 1, times[2]], counts, weights],
+        [name, device, [*times[:2], times[2] - 1], counts, weights],
+        [name, 1 - device, times, counts, weights],
+    ):
+        with pytest.raises(CheckError):
+            check({**proven.content, "proof": {**proven.content["proof"], "steps": [*steps[:-1], broken]}})
+    for k in range(len(steps)):
+        with pytest.raises(CheckError):
+            check(
+                {**proven.content, "proof": {**proven.content["proof"], "steps": steps[:k] + steps[k + 1 :]}}
+            )
 
 
 def test_whom_to_trust_is_no_proof() -> None:
@@ -244,6 +277,15 @@ WRONG = {
     "true": (lambda d: d["proof"]["steps"].insert(0, ["arrive", True]), "steps: .* is True"),
     "arguments": (lambda d: d["proof"]["steps"].insert(0, ["arrive"]), "steps: .* must have 1 arguments"),
     "steps": (lambda d: d["proof"].update(steps=7), "steps: must be a list"),
+    "times": (lambda d: d["proof"]["steps"].insert(0, ["progress", 0, [1], [NONE], [1]]), "up to 16 times"),
+    "many": (
+        lambda d: d["proof"]["steps"].insert(0, ["progress", 0, [0] * 17, [NONE] * 17, [1] * 16]),
+        "progress: up to 16 times, counts for each, and weights between them",
+    ),
+    "weights": (
+        lambda d: d["proof"]["steps"].insert(0, ["progress", 0, [-9, 0], [NONE, NONE], [[1, 1]]]),
+        "weights: must have 5 entries, has 2",
+    ),
     "counts": (lambda d: d["proof"]["steps"].insert(0, ["overload", 0, 0, [], 1, []]), "counts: one row"),
     "inner": (lambda d: d["proof"]["steps"].insert(0, ["suppose", 0, 4, 3]), "steps: must be a list"),
     "anchor": (lambda d: d["proof"].update(anchor=2), "anchor: must be an integer from 0 to 1, is 2"),

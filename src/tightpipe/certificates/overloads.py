@@ -16,7 +16,7 @@ def overload_step(windows: Windows, device: int) -> Step | None:
     best, step = 0, None
     ahead: tuple[int, int, Counts] | None = None  # the most work until a time, less that time
     for t in _times(windows, device):
-        counts = _counts(windows, device, t)
+        counts = counts_at(windows, device, t)
         try:
             least, most = _work(windows, device, t, counts)
         except RefutedError:  # no counts are possible at all
@@ -38,7 +38,7 @@ def three_times_step(windows: Windows, device: int) -> Step | None:
     t1 = min(windows.early[queue.first] for queue in own if queue.kind == "B")
     t2, t3 = (_ended(windows, device, kind) for kind in "FB")
     times = sorted((t1, t2, t3))
-    counts = [_counts(windows, device, t) for t in times]
+    counts = [counts_at(windows, device, t) for t in times]
     for share in _shares(windows, device):
         weights = [
             [share.denominator] * len(own),
@@ -63,21 +63,18 @@ def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, i
 def _ended(windows: Windows, device: int, kind: str) -> int:
     """Return the time by which all items of a kind have surely ended on a device."""
     own = [windows.queues[q] for q in windows.on[device]]
-    return max(windows.late[queue.end - 1] + queue.time for queue in own if queue.kind == kind)
+    return max(int(windows.late[queue.end - 1] + queue.time) for queue in own if queue.kind == kind)
 
 
 def _shares(windows: Windows, device: int) -> list[Fraction]:
     """Return the shares with which a W counts as much for its memory as its B and it do together."""
     problem, shares = windows.problem, set[Fraction]()
     for _, s in problem.held[device]:
-        b, w, held, pending = (
-            problem.time["B"][s],
-            problem.time["W"][s],
-            problem.delta["F"][s],
-            -problem.delta["W"][s],
+        (_, b, w), (_, b_frees, w_frees) = (
+            [table[k][s] for k in "FBW"] for table in (problem.time, problem.delta)
         )
-        if pending > 0:
-            shares.add(1 - Fraction(w * (held - pending), b * pending))
+        if w_frees:
+            shares.add(1 - Fraction(w * b_frees, b * w_frees))
     return sorted({Fraction(1), *(share for share in shares if 0 < share < 1)})
 
 
@@ -91,7 +88,7 @@ def _times(windows: Windows, device: int) -> list[int]:
     return sorted(found)
 
 
-def _counts(windows: Windows, device: int, t: int) -> Counts:
+def counts_at(windows: Windows, device: int, t: int) -> Counts:
     """Return the counts that `Windows.least` takes, for each queue of the device.
 
     Each count is shown by one item. Where windows along a queue are not in sequence, the first item counts
