@@ -265,6 +265,11 @@ def test_operations_that_overlap_are_refused() -> None:
         check(argued(["walk", 0], bound=300, instance=paired))
 
 
+def nested(depth: int) -> list[Any]:
+    """Suppositions within suppositions, none of which is refuted at once."""
+    return [["suppose", 0, 4, nested(depth - 1)]] if depth else []
+
+
 WRONG = {
     "bound": (lambda d: d.update(bound="246"), "bound: must be an integer from 1 to .*, is '246'"),
     "format": (lambda d: d.update(format="tightpipe-proof-2"), "format: this checker reads"),
@@ -288,6 +293,10 @@ WRONG = {
     ),
     "counts": (lambda d: d["proof"]["steps"].insert(0, ["overload", 0, 0, [], 1, []]), "counts: one row"),
     "inner": (lambda d: d["proof"]["steps"].insert(0, ["suppose", 0, 4, 3]), "steps: must be a list"),
+    "deep": (
+        lambda d: d["proof"].update(steps=nested(check_proof.MOST_DEPTH + 1)),
+        "steps: too much work or depth",
+    ),
     "anchor": (lambda d: d["proof"].update(anchor=2), "anchor: must be an integer from 0 to 1, is 2"),
     "instance": (lambda d: d["instance"].update(devices=0), "devices: must be an integer from 1 to 1024"),
     "huge": (lambda d: d["instance"].update(microbatches=10**6), "instance: more than 1000000 operations"),
@@ -331,6 +340,36 @@ def test_a_large_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest
     path.write_bytes(gzip.compress(b" " * 10**7))
     with pytest.raises(InputError, match="more than 1000 bytes"):
         check_proof.read(str(path))
+
+
+def test_a_file_of_a_gigabyte_needs_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    with path.open("wb") as file:
+        file.truncate(2**30)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LIMITED, str(CHECKER), str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert f"more than {check_proof.MOST_BYTES} bytes" in done.stderr
+
+
+LIMITED = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("step", [["walk", 0], ["arrive", 0], ["fill", 0, 1], ["suppose", 1, 0, []]], ids=str)
+def test_the_work_of_a_file_is_limited(step: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [step] * 1000
+    with pytest.raises(CheckError, match="no contradiction"):
+        check(argued(*steps))
+    monkeypatch.setattr(check_proof, "MOST_EFFORT", 1000)
+    with pytest.raises(InputError, match="steps: too much work or depth"):
+        check(argued(*steps))
 
 
 def entries(schedule: Schedule) -> Any:

@@ -28,8 +28,8 @@ from typing import Any
 FORMAT = "tightpipe-proof-1"
 KEYS = {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = ("placement", "chunks", "comm", "memory", "objective", "overlapped", "link_occupancy", "flush")
-LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 10**7, 2**26
-MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 2 * 10**8, 100, 16
+LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 10**7, 2**25
+MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 2 * 10**7, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
 # The rules of a proof with the kinds of their arguments: items, queues, devices, ranks, times, structures.
