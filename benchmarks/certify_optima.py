@@ -96,19 +96,17 @@ def measure(case: Case, seconds: float) -> Measured:
 
 def kind_of(certificate: Certificate) -> str:
     """Return what a proof rests on: its strongest steps; of a bound without one, what stands in the way."""
-    costs = certificate.instance.costs
     if certificate.trusted:
-        return _TRUSTED + (
-            ", operations overlap" if costs.overlapped else ", links are busy" if costs.link_occupancy else ""
-        )
+        costs = certificate.instance.costs
+        overlaps = "operations overlap" if costs.overlapped else ""
+        return f"{_TRUSTED}: {overlaps or ('links are busy' if costs.link_occupancy else 'out of time')}"
     steps = certificate.proof["steps"]
     inner = [step for _, _, _, inside in _named("suppose", steps) for step in inside]
     if _named("suppose", inner):
         return "cases within cases"
     if inner or _named("suppose", steps):
         return "suppositions"
-    strongest = [name for name in ("fluid", "overload") if _named(name, steps)]
-    return strongest[0] if strongest else "windows"
+    return next((name for name in ("progress", "overload") if _named(name, steps)), "windows")
 
 
 def _named(name: str, steps: list[list[Any]]) -> list[list[Any]]:
