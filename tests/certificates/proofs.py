@@ -9,7 +9,7 @@ from typing import Any
 
 from small_instances import known_optima, small_instance
 
-from tightpipe import Instance, certify
+from tightpipe import Instance, Memory, certify
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,19 @@ def content_of(instance: Instance, bound: int) -> dict[str, Any]:
     certificate = certify(instance, bound, time_limit=60)
     assert not certificate.trusted
     return dict(json.loads(json.dumps(certificate.to_dict())))
+
+
+LONG_BACKWARDS = Instance.uniform(
+    devices=2, microbatches=3, forward=4, backward=16, weight=3, comm=1, memory=Memory(2, -1, -1, 10)
+)
+LONG_OPTIMUM = 155
+"""In ticks. The bound of three times proves it, and that of two times only 138."""
+
+
+@cache
+def proven_by_three_times() -> Proven:
+    """Return an instance whose proof rests on three times."""
+    return Proven(LONG_BACKWARDS, LONG_OPTIMUM, content_of(LONG_BACKWARDS, LONG_OPTIMUM))
 
 
 @cache

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates.proofs import Proven, content_of, proven_optima
+from certificates.proofs import Proven, content_of, proven_by_three_times, proven_optima
 from core.test_validate import BREAKS
 from schedules import schedules_of
 from small_instances import small_instance
@@ -128,6 +128,7 @@ def _numbers(part: Any) -> Iterator[tuple[Any, Any]]:
 def test_no_mutation_proves_something_false() -> None:
     rng, outcomes = random.Random(7), {"accepted": 0, "rejected": 0, "bad input": 0}
     proofs = [proven for proven in proven_optima() if 0 < len(proven.content["proof"]["steps"]) < _SHORT]
+    proofs += [proven_by_three_times()] * (len(proofs) // 5)
     for _ in range(MUTATIONS):
         proven = rng.choice(proofs)
         changed = mutated(proven.content, rng)
@@ -196,6 +197,12 @@ BROKEN = {
     "all work in no time": [["overload", 1, 0, NONE, 0, ALL]],
     "two times in the wrong sequence": [["overload", 0, 900, ALL, -900, NONE]],
     "time enough": [["overload", 0, -900, NONE, 900, ALL]],
+    "progress with time enough": [["progress", 0, [-900, 0, 900], [NONE, NONE, ALL], [1, 1]]],
+    "progress with times in the wrong sequence": [["progress", 0, [900, -900], [ALL, NONE], [1]]],
+    "progress that goes back": [["progress", 0, [-900, 900], [NONE, ALL], [-1]]],
+    "progress without any weight": [["progress", 0, [-900, 900], [NONE, ALL], [0]]],
+    "progress at one time": [["progress", 0, [0], [NONE], []]],
+    "progress in no time that is not shown": [["progress", 1, [-9, -9], [NONE, ALL], [1]]],
 }
 
 
@@ -220,6 +227,32 @@ def test_most_steps_of_a_trimmed_proof_are_needed() -> None:
     assert needed > 2 * spare
 
 
+def test_three_times_prove_what_two_do_not() -> None:
+    proven = proven_by_three_times()
+    steps = proven.content["proof"]["steps"]
+    assert steps[-1][0] == "progress"
+    assert check(proven.content) == f"verified: no schedule costs less than {proven.optimum}"
+    assert solve(proven.instance, "cpsat", workers=1).cost == proven.optimum
+    name, device, times, counts, weights = steps[-1]
+    for broken in (
+        [name, device, times[:2], counts[:2], weights[:1]],
+        [name, device, times, counts, [weights[0], 0]],
+        [name, device, times, counts, weights[::-1]],
+        [name, device, times, counts[::-1], weights],
+        [name, device, [times[0] + 1, *times[1:]], counts, weights],
+        [name, device, [times[0], times[1] - 1, times[2]], counts, weights],
+        [name, device, [*times[:2], times[2] - 1], counts, weights],
+        [name, 1 - device, times, counts, weights],
+    ):
+        with pytest.raises(CheckError):
+            check({**proven.content, "proof": {**proven.content["proof"], "steps": [*steps[:-1], broken]}})
+    for k in range(len(steps)):
+        with pytest.raises(CheckError):
+            check(
+                {**proven.content, "proof": {**proven.content["proof"], "steps": steps[:k] + steps[k + 1 :]}}
+            )
+
+
 def test_whom_to_trust_is_no_proof() -> None:
     with pytest.raises(CheckError, match="246 rests on 'cp-sat', which has no proof here"):
         check(argued(kind="trusted", by="cp-sat"))
@@ -230,6 +263,11 @@ def test_operations_that_overlap_are_refused() -> None:
     assert certify(paired, 300, time_limit=1).trusted
     with pytest.raises(CheckError, match="operations that overlap"):
         check(argued(["walk", 0], bound=300, instance=paired))
+
+
+def nested(depth: int) -> list[Any]:
+    """Suppositions within suppositions, none of which is refuted at once."""
+    return [["suppose", 0, 4, nested(depth - 1)]] if depth else []
 
 
 WRONG = {
@@ -244,8 +282,21 @@ WRONG = {
     "true": (lambda d: d["proof"]["steps"].insert(0, ["arrive", True]), "steps: .* is True"),
     "arguments": (lambda d: d["proof"]["steps"].insert(0, ["arrive"]), "steps: .* must have 1 arguments"),
     "steps": (lambda d: d["proof"].update(steps=7), "steps: must be a list"),
+    "times": (lambda d: d["proof"]["steps"].insert(0, ["progress", 0, [1], [NONE], [1]]), "up to 16 times"),
+    "many": (
+        lambda d: d["proof"]["steps"].insert(0, ["progress", 0, [0] * 17, [NONE] * 17, [1] * 16]),
+        "progress: up to 16 times, counts for each, and weights between them",
+    ),
+    "weights": (
+        lambda d: d["proof"]["steps"].insert(0, ["progress", 0, [-9, 0], [NONE, NONE], [[1, 1]]]),
+        "weights: must have 5 entries, has 2",
+    ),
     "counts": (lambda d: d["proof"]["steps"].insert(0, ["overload", 0, 0, [], 1, []]), "counts: one row"),
     "inner": (lambda d: d["proof"]["steps"].insert(0, ["suppose", 0, 4, 3]), "steps: must be a list"),
+    "deep": (
+        lambda d: d["proof"].update(steps=nested(check_proof.MOST_DEPTH + 1)),
+        "steps: too much work or depth",
+    ),
     "anchor": (lambda d: d["proof"].update(anchor=2), "anchor: must be an integer from 0 to 1, is 2"),
     "instance": (lambda d: d["instance"].update(devices=0), "devices: must be an integer from 1 to 1024"),
     "huge": (lambda d: d["instance"].update(microbatches=10**6), "instance: more than 1000000 operations"),
@@ -289,6 +340,36 @@ def test_a_large_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest
     path.write_bytes(gzip.compress(b" " * 10**7))
     with pytest.raises(InputError, match="more than 1000 bytes"):
         check_proof.read(str(path))
+
+
+def test_a_file_of_a_gigabyte_needs_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    with path.open("wb") as file:
+        file.truncate(2**30)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LIMITED, str(CHECKER), str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert f"more than {check_proof.MOST_BYTES} bytes" in done.stderr
+
+
+LIMITED = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("step", [["walk", 0], ["arrive", 0], ["fill", 0, 1], ["suppose", 1, 0, []]], ids=str)
+def test_the_work_of_a_file_is_limited(step: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [step] * 1000
+    with pytest.raises(CheckError, match="no contradiction"):
+        check(argued(*steps))
+    monkeypatch.setattr(check_proof, "MOST_EFFORT", 1000)
+    with pytest.raises(InputError, match="steps: too much work or depth"):
+        check(argued(*steps))
 
 
 def entries(schedule: Schedule) -> Any:

@@ -12,7 +12,7 @@ from small_instances import small_instance
 from tightpipe import Instance, Schedule
 from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError
 from tightpipe.certificates.derivation import Derivation
-from tightpipe.certificates.overloads import overload_step
+from tightpipe.certificates.overloads import counts_at, overload_step, three_times_step
 from tightpipe.core.instance_file import instance_to_dict
 from tightpipe.core.metrics import cost
 from tightpipe.solver.queues import queues_of, starts_of
@@ -29,6 +29,8 @@ def random_step(windows: Derivation, rng: random.Random) -> list[Any]:
     if name == "overload":
         times = sorted(rng.randint(windows.frame_early[device], max(windows.late)) for _ in range(2))
         return [name, device, times[0], counts(windows, device, rng), times[1], counts(windows, device, rng)]
+    if name == "progress":
+        return [name, device, *progress(windows, device, rng)]
     values: dict[str, Any] = {
         "q": lambda: rng.choice(windows.on[device]),
         "r": lambda: rng.randrange(windows.problem.per_route),
@@ -38,6 +40,14 @@ def random_step(windows: Derivation, rng: random.Random) -> list[Any]:
     if name == "suppose":
         values["s"] = lambda: [random_step(windows, rng) for _ in range(3)]
     return [name, *(values[kind]() for kind in RULES[name])]
+
+
+def progress(windows: Derivation, device: int, rng: random.Random) -> tuple[list[int], Any, Any]:
+    """Random times and weights with counts that are shown, so that nothing else is wrong with the step."""
+    lengths = rng.randint(2, 4), len(windows.on[device])
+    times = sorted(rng.randint(windows.frame_early[device], max(windows.late)) for _ in range(lengths[0]))
+    weights = [[rng.randint(-2, 3) for _ in range(lengths[1])] for _ in times[1:]]
+    return times, [counts_at(windows, device, t) for t in times], weights
 
 
 def counts(windows: Derivation, device: int, rng: random.Random) -> list[list[int]]:
@@ -91,7 +101,9 @@ def test_no_step_loses_a_schedule(seed: int) -> None:
         derive(windows, rng)
     except RefutedError:
         pytest.fail(f"no schedule of cost {target} is left, and there is one")
-    assert [overload_step(windows, device) for device in range(instance.devices)] == [None] * instance.devices
+    for device in range(instance.devices):
+        assert overload_step(windows, device) is None
+        assert three_times_step(windows, device) is None
     for schedule in schedules:
         if cost(schedule) <= target:
             assert_inside(windows, instance, schedule)

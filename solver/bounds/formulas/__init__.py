@@ -7,7 +7,7 @@ from tightpipe.core.result import Bound
 
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
-from .three_times import three_times_bound
+from .three_times import three_times, three_times_bound
 from .two_times import TwoTimes, two_times, two_times_bound
 from .work import work_bound
 
@@ -41,6 +41,7 @@ __all__ = [
     "chain_bound",
     "cooldown_bound",
     "ramps_bound",
+    "three_times",
     "three_times_bound",
     "two_times",
     "two_times_bound",

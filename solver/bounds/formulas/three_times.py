@@ -45,18 +45,23 @@ def three_times_bound(instance: Instance) -> Bound:
     left at t2 there.
     """
     begun = perf_counter()
-    first_b = shortest(instance, until_first_backward)
-    last_f = shortest(instance, after_last_forward)
-    before, left = most_before(instance, first_b), _most_left(instance, last_f)
-    work = np.array([instance.work(device) for device in range(instance.devices)])
-    between = work[None, :] - before - left
-    costs = np.where(between > 0, np.maximum(work[None, :], first_b + between + last_f), work[None, :])
+    costs = three_times(instance)
     value, worker = int(costs.max()), int(costs.max(axis=0).argmax())
+    work = instance.work(worker)
     argument = (
-        f"device {worker} works {work[worker]} ticks, and with less than {value} in all, too many of them "
+        f"device {worker} works {work} ticks, and with less than {value} in all, too many of them "
         f"would have to lie between its first B and last F, as the B's after it have to end in time"
     )
     return Bound(value, "three times", argument, perf_counter() - begun)
+
+
+def three_times(instance: Instance) -> Ints:
+    """Return the least cost that follows for each frame and worker, in ticks, shape (frames, workers)."""
+    first_b = shortest(instance, until_first_backward)
+    last_f = shortest(instance, after_last_forward)
+    work = np.array([instance.work(device) for device in range(instance.devices)])[None, :]
+    between = work - most_before(instance, first_b) - _most_left(instance, last_f)
+    return np.where(between > 0, np.maximum(work, first_b + between + last_f), work)
 
 
 def _most_left(instance: Instance, last_f: Ints) -> Ints:

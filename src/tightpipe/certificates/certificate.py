@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..core.budget import UNLIMITED, Budget
 from ..core.files import write_text
 from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
 from ..core.result import Proof
-from ..solver.bounds.formulas import two_times
+from ..solver.bounds.formulas import three_times, two_times
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
 from .derivation import Step
-from .overloads import overload_step
+from .overloads import overload_step, three_times_step
 from .refuting import Refuter, UnprovenError
 from .trimming import trimmed
 
@@ -63,6 +66,15 @@ class Certificate:
         write_text(path, json.dumps(self.to_dict(), separators=(",", ":")) + "\n")
 
 
+@dataclass(frozen=True, slots=True)
+class _Formula:
+    """The frame and the worker for which a formula proves most, and what finds the last step of its proof."""
+
+    anchor: int
+    worker: int
+    last_step: Callable[[Windows, int], Step | None]
+
+
 def certify(
     instance: Instance, bound: int, *, proof: Proof | None = None, time_limit: float = _SECONDS
 ) -> Certificate:
@@ -81,9 +93,9 @@ def certify(
 
     Notes
     -----
-    The search for a proof is a new one, whatever proved the bound. At first it tries the two times of
-    `docs/theorem.md`, a proof of three steps. Then it refutes the target ``bound - 1`` by the rules of
-    `solver.windows`, by suppositions that fail, and at last by branching on orders.
+    The search for a proof is a new one, whatever proved the bound. At first it tries the two and the three
+    times of `docs/theorem.md`, proofs of three to five steps. Then it refutes the target ``bound - 1`` by
+    the rules of `solver.windows`, by suppositions that fail, and at last by branching on orders.
     """
     try:
         steps, anchor = _steps(instance, bound - 1, UNLIMITED.within(time_limit))
@@ -99,25 +111,33 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # messages that wait only help
     problem = Problem(instance_to_dict(free))
-    times = two_times(free)
-    anchor = times.frame or 0
-    steps = _two_walks(problem, target, anchor, times.worker)
-    if steps is None:
-        anchor = instance.placement.routes[0][0]
-        steps = Refuter(free, problem, target, budget).steps()
-    return trimmed(problem, target, anchor, steps), anchor
+    for formula in _formulas(free):
+        steps = _two_walks(problem, target, formula)
+        if steps is not None:
+            return trimmed(problem, target, formula.anchor, steps), formula.anchor
+    anchor = instance.placement.routes[0][0]
+    return trimmed(problem, target, anchor, Refuter(free, problem, target, budget).steps()), anchor
 
 
-def _two_walks(problem: Problem, target: int, anchor: int, worker: int) -> list[Step] | None:
-    """Return the proof of the two times: the first and the last microbatch's path, and the worker's work."""
+def _formulas(instance: Instance) -> Iterator[_Formula]:
+    """Yield the formulas that have a proof of a few steps."""
+    two = two_times(instance)
+    yield _Formula(two.frame or 0, two.worker, overload_step)
+    three = three_times(instance)
+    frame, worker = np.unravel_index(three.argmax(), three.shape)
+    yield _Formula(int(frame), int(worker), three_times_step)
+
+
+def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:
+    """Return the proof of a formula: the first and the last microbatch's path, and the worker's work."""
     steps: list[Step] = []
     try:
-        windows = Windows(problem, target, anchor)
+        windows = Windows(problem, target, formula.anchor)
         steps += [*_last_weights(windows), ["walk", 0], ["walk", problem.per_route - 1]]
         windows.run(steps)
     except RefutedError:
         return steps
-    last = overload_step(windows, worker)
+    last = formula.last_step(windows, formula.worker)
     return None if last is None else [*steps, last]
 
 

@@ -21,12 +21,21 @@ import sys
 import zlib
 from collections import namedtuple
 from contextlib import suppress
+from itertools import product
 from reprlib import repr as shown  # a short one
 from typing import Any
 
 FORMAT = "tightpipe-proof-1"
 KEYS = {"F": "forward", "B": "backward", "W": "weight"}
-LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 4 * 10**7, 2**26
+OPTIONAL = ("placement", "chunks", "comm", "memory", "objective", "overlapped", "link_occupancy", "flush")
+LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 10**7, 2**25
+MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 2 * 10**7, 100, 16
+# Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
+Queue = namedtuple("Queue", "device kind members place count time delta first end")
+# The rules of a proof with the kinds of their arguments: items, queues, devices, ranks, times, structures.
+RULES = {"arrive": "i", "depart": "i", "walk": "r", "preceded": "is", "followed": "is", "frame": "i"}
+RULES |= {"order": "ii", "chain": "iii", "memory": "iq", "pool": "iqq", "fill": "iq", "suppose": "iis"}
+RULES |= {"overload": "dtsts", "progress": "dsss"}
 
 
 class InputError(Exception):
@@ -49,7 +58,7 @@ def require(condition: object, text: str, error: type[Exception] = InputError) -
 
 def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
     """Return an integer of a file, which has to lie in a range."""
-    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    good = type(value) is int and low <= value <= high
     require(good, f"{name}: must be an integer from {low} to {high}, is {shown(value)}")
     return int(value)
 
@@ -73,9 +82,7 @@ class Problem:
     """An instance: its routes, times, memory and objective."""
 
     def __init__(self, data: Any) -> None:
-        optional = ("placement", "chunks", "comm", "memory", "objective", "overlapped", "link_occupancy")
-        required = ("devices", "microbatches", *KEYS.values())
-        data = table(data, "instance", required, (*optional, "iterations", "flush"))
+        data = table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL, "iterations"))
         self.devices = p = integer(data["devices"], "devices", 1, 1024)
         self.microbatches = n = integer(data["microbatches"], "microbatches", 1, MOST_OPERATIONS)
         self.routes = routes_of(data, p)
@@ -107,9 +114,8 @@ class Problem:
         block = n // self.iterations  # its parts take one route after another
         self.route = [self.routes[m % block * len(self.routes) // block] for m in range(n)]
         self.held: list[list[tuple[int, int]]] = [[] for _ in range(p)]  # route and stage, for each device
-        for r, route in enumerate(self.routes):
-            for s, d in enumerate(route):
-                self.held[d].append((r, s))
+        for r, s in product(range(len(self.routes)), range(self.stages)):
+            self.held[self.routes[r][s]].append((r, s))
 
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
@@ -123,10 +129,8 @@ def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
     good = {"v": chunks == 2, "wave": chunks % 2 == 0, "bidirectional": chunks == 1 and p % 2 == 0}
     require(good.get(name, True), f"chunks: the placement {name} of {p} devices has no {chunks} per device")
     there, back = list(range(p)), list(reversed(range(p)))
-    if name == "bidirectional":
-        return [there, back]
     down = {"linear": [s // chunks for s in range(p * chunks)], "loop": there * chunks}
-    return [down.get(name, (there + back) * (chunks // 2))]
+    return [there, back] if name == "bidirectional" else [down.get(name, (there + back) * (chunks // 2))]
 
 
 def cost_of(problem: Problem, devices: Any) -> int:
@@ -141,9 +145,8 @@ def cost_of(problem: Problem, devices: Any) -> int:
         check_device(problem, d, slots, times)
     require(len(times) == 3 * problem.stages * problem.microbatches, "operations are missing", CheckError)
     check_dependencies(problem, times)
-    if problem.makespan:
-        return max(end for _, end in spans) - min(start for start, _ in spans)
-    return max(end - start for start, end in spans)
+    starts, ends = zip(*spans, strict=True)
+    return max(ends) - min(starts) if problem.makespan else max(end - start for start, end in spans)
 
 
 def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
@@ -203,10 +206,6 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
             require(start >= due, f"a message from {here} to {there} is late at {start}", CheckError)
 
 
-# Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
-Queue = namedtuple("Queue", "device kind members count time delta first end")
-
-
 class Windows:
     """What holds in every schedule of cost at most a target T, as far as the steps of a proof have shown.
 
@@ -225,23 +224,22 @@ class Windows:
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
         require(problem.together is None, "windows do not hold with operations that overlap", CheckError)
-        self.problem, self.depth = problem, 0
-        self.trail: list[tuple[list[int], int, int]] = []
-        self.queues: list[Any] = []
+        self.problem, self.depth, self.effort = problem, 0, 0
+        self.trail, self.queues = list[tuple[list[int], int, int]](), list[Any]()
         self.on = [self.add_queues(d) for d in range(problem.devices)]
         self.link_queues()
         self.queue = [q for q, queue in enumerate(self.queues) for _ in range(queue.count)]
-        self.local = [self.on[queue.device].index(q) for q, queue in enumerate(self.queues)]
+        self.rank = [rank for queue in self.queues for rank in range(queue.count)]
         self.width = max(map(len, self.on))
         require(len(self.queue) * self.width <= MOST_ORDERS, "instance: too large for this checker")
+        self.local = [self.on[queue.device].index(q) for q, queue in enumerate(self.queues)]
         self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
         # Of two devices, one runs a microbatch between two operations of the other, so their frames meet.
         self.frame_late = [0 if problem.makespan or d == anchor else target for d in range(problem.devices)]
         self.frame_early = [-time for time in self.frame_late]
-        frames = [self.frame_late[self.queues[q].device] for q in self.queue]
-        self.early = [-latest for latest in frames]
+        self.early = [self.frame_early[self.queues[q].device] for q in self.queue]
         self.ticks = [self.queues[q].time for q in self.queue]
-        self.late = [latest + target - ticks for latest, ticks in zip(frames, self.ticks, strict=True)]
+        self.late = [target - ticks - early for ticks, early in zip(self.ticks, self.early, strict=True)]
         self.low, self.high = [0] * (self.width * len(self.queue)), [0] * (self.width * len(self.queue))
         for q, queue in enumerate(self.queues):
             for k, r in enumerate(self.on[queue.device]):
@@ -255,51 +253,47 @@ class Windows:
     def add_queues(self, d: int) -> list[int]:
         """Add the queues of a device: F's, B's, and W's, where alike ones share a queue."""
         problem, before = self.problem, len(self.queues)
-        alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for r, s in problem.held[d]:
-            alike.setdefault((problem.time["W"][s], problem.delta["W"][s]), []).append((r, s))
-        queues = [(kind, [member]) for kind in "FB" for member in problem.held[d]]
-        for kind, members in [*queues, *(("W", members) for members in alike.values())]:
+        alike: dict[Any, list[tuple[int, int]]] = {}
+        for kind, (r, s) in product("FBW", problem.held[d]):
+            name = (problem.time[kind][s], problem.delta[kind][s]) if kind == "W" else (r, s)
+            alike.setdefault((kind, name), []).append((r, s))
+        for (kind, _), members in alike.items():
             first, count, s = self.queues[-1].end if self.queues else 0, len(members), members[0][1]
             count *= problem.per_route
             about = (problem.time[kind][s], problem.delta[kind][s], first, first + count)
-            self.queues.append(Queue(d, kind, members, count, *about))
+            self.queues.append(Queue(d, kind, members, self.place(kind, s), count, *about))
         return list(range(before, len(self.queues)))
+
+    def place(self, kind: str, s: int) -> int:
+        """Return where an operation stands on the path of a microbatch: F's and B's at every other place."""
+        return 2 * (s if kind == "F" else 2 * self.problem.stages - 1 - s) + (kind == "W")
 
     def link_queues(self) -> None:
         """Find which queue each one waits for, item by item, with the least ticks between starts."""
-        at = {(queue.kind, *member): q for q, queue in enumerate(self.queues) for member in queue.members}
-        self.leaders: list[list[tuple[int, int]]] = [[] for _ in self.queues]
-        self.followers: list[list[tuple[int, int]]] = [[] for _ in self.queues]
-        self.sources = [[at["B", r, s] for r, s in queue.members] for queue in self.queues]
+        at = {(r, self.place(u.kind, s)): q for q, u in enumerate(self.queues) for r, s in u.members}
+        self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
+        self.sources = [[at[r, self.place("B", s)] for r, s in queue.members] for queue in self.queues]
         for q, queue in enumerate(self.queues):
-            (r, s), last = queue.members[0], self.problem.stages - 1
-            before = ("F", r, s - 1) if queue.kind == "F" else ("B", r, s + (queue.kind == "B"))
-            before = ("F", r, s) if before == ("B", r, last + 1) else before
-            if len(queue.members) == 1 and before in at:
-                leader = self.queues[at[before]]
+            before = at.get((queue.members[0][0], queue.place - (1 if queue.kind == "W" else 2)))
+            if len(queue.members) == 1 and before is not None:
+                leader = self.queues[before]
                 lag = leader.time + self.problem.comm[leader.device][queue.device]
-                self.leaders[q].append((at[before], lag))
-                self.followers[at[before]].append((q, lag))
-
-    def place(self, q: int) -> float:
-        """Return the place of a queue's operations on the path of a microbatch."""
-        kind, s = self.queues[q].kind, self.queues[q].members[0][1]
-        return float(s if kind == "F" else 2 * self.problem.stages - 1 - s + (kind == "W") / 2)
+                self.leaders[q].append((before, lag))
+                self.followers[before].append((q, lag))
 
     def leads(self, q: int, r: int) -> bool:
         """Return whether the k-th item of a queue precedes that of another one, as both lie on one path."""
         one, two = self.queues[q], self.queues[r]
         same = one.members[0][0] == two.members[0][0] and len(two.members) == 1 and one.kind != "W"
-        return q == r or (same and self.place(q) < self.place(r))
+        return q == r or (same and one.place < two.place)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
         """Raise a lower or lower an upper value; the old one goes on the trail under a supposition."""
-        for values, value, better in ((lower, least, least > lower[at]), (upper, most, most < upper[at])):
-            if better:
-                if self.depth:
-                    self.trail.append((values, at, values[at]))
-                values[at] = value
+        self.effort += 1
+        for values, value in ((lower, max(least, lower[at])), (upper, min(most, upper[at]))):
+            if self.depth and value != values[at]:
+                self.trail.append((values, at, values[at]))
+            values[at] = value
         require(lower[at] <= upper[at], "values cross", RefutedError)
 
     def start(self, i: int, least: int = -FAR, most: int = FAR) -> None:
@@ -313,8 +307,6 @@ class Windows:
         require(a != b, f"item {a} cannot precede itself", CheckError)
         require(one is not two or a < b, "a queue runs backwards", RefutedError)
         k, own = self.local[self.queue[a]], self.local[self.queue[b]]
-        if one is two:
-            return
         for at in range(self.width * b + k, self.width * two.end + k, self.width):
             if self.low[at] > a - one.first:
                 break
@@ -342,19 +334,17 @@ class Windows:
 
     def arrive(self, i: int) -> None:
         """An item starts no earlier than the item it waits for, its time and its message allow."""
-        q = self.queue[i]
-        for leader, lag in self.leaders[q]:
-            self.start(i, least=self.early[self.queues[leader].first + i - self.queues[q].first] + lag)
+        for leader, lag in self.leaders[self.queue[i]]:
+            self.start(i, least=self.early[self.queues[leader].first + self.rank[i]] + lag)
 
     def depart(self, i: int) -> None:
         """An item starts early enough for the items that wait for it."""
-        q = self.queue[i]
-        for follower, lag in self.followers[q]:
-            self.start(i, most=self.late[self.queues[follower].first + i - self.queues[q].first] - lag)
+        for follower, lag in self.followers[self.queue[i]]:
+            self.start(i, most=self.late[self.queues[follower].first + self.rank[i]] - lag)
 
     def walk(self, rank: int) -> None:
         """Apply `arrive` and `depart` to the items of one rank, along the paths of their microbatches."""
-        path = sorted(range(len(self.queues)), key=self.place)
+        path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
         for rule, queues in ((self.arrive, path), (self.depart, path[::-1])):
             for q in queues:
                 rule(self.queues[q].first + rank)
@@ -371,15 +361,14 @@ class Windows:
         rows = [(self.queues[q], high, r) for q, _, high, r in self.cut(i, ranks) if high < r]
         require(rows, f"item {i} has no follower there", CheckError)
         end = max(self.late[queue.first + r - 1] + queue.time for queue, _, r in rows)
-        work = sum(queue.time * (r - high) for queue, high, r in rows)
-        self.start(i, most=end - work - self.ticks[i])
+        self.start(i, most=end - self.ticks[i] - sum(queue.time * (r - high) for queue, high, r in rows))
 
     def cut(self, i: int, ranks: Any) -> list[tuple[int, int, int, int]]:
         """Return (queue, low, high, rank) for each queue of an item's device, where one rank is given."""
-        on, orders = self.on[self.queues[self.queue[i]].device], self.orders(i)
-        require(isinstance(ranks, list) and len(ranks) == len(on), "ranks: one per queue")
-        most = [self.queues[q].count for q in on]
-        return [(q, *orders[q], integer(r, "rank", 0, m)) for q, r, m in zip(on, ranks, most, strict=True)]
+        orders = self.orders(i)
+        require(isinstance(ranks, list) and len(ranks) == len(orders), "ranks: one per queue")
+        rows = zip(orders.items(), ranks, strict=True)
+        return [(q, *known, integer(r, "rank", 0, self.queues[q].count)) for (q, known), r in rows]
 
     def frame(self, i: int) -> None:
         """Between the start of the frame and an item lie its predecessors, and idle time within the limit."""
@@ -408,9 +397,8 @@ class Windows:
     def chain(self, a: int, b: int, c: int) -> None:
         """Item a precedes c where it surely precedes b, and b precedes c."""
         for one, two in ((a, b), (b, c)):
-            rank = one - self.queues[self.queue[one]].first
             low, _ = self.orders(two).get(self.queue[one], (0, 0))
-            require(low > rank, f"item {one} may follow item {two}", CheckError)
+            require(low > self.rank[one], f"item {one} may follow item {two}", CheckError)
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
@@ -470,62 +458,78 @@ class Windows:
 
     def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
         """No schedule lets a device work more between two times than they are apart."""
-        work = self.worked(d, t2, second)[0] - self.worked(d, t1, first)[1]
-        require(t1 <= t2 < t1 + work, f"device {d} has time for {work} ticks from {t1} to {t2}", CheckError)
+        self.progress(d, [t1, t2], [first, second], [1])
+
+    def progress(self, d: int, times: Any, counts: Any, weights: Any) -> None:
+        """No schedule lets a device's queues progress as much between given times as they have to.
+
+        A queue has progressed by the ticks for which its items have run. Between two times all queues of the
+        device together progress by at most the ticks between them, and none goes back. So with a weight for
+        each queue, their progress is at most the largest weight, or 0, for each of these ticks. The sum of
+        that over all pairs of neighbouring times bounds a sum over the times, in which a queue counts with
+        its weight before a time less its weight after it. The least of each term has to sum to more.
+        """
+        good = all(isinstance(part, list) for part in (times, counts, weights))
+        good = good and len(times) == len(counts) == len(weights) + 1 <= MOST_TIMES
+        require(good, f"progress: up to {MOST_TIMES} times, counts for each, and weights between them")
+        width, room, need = len(self.on[d]), 0, 0
+        times = listed(times, len(times), "times", -LARGEST)
+        rows = [listed(row, width, "weights", -LARGEST) for row in (0, *weights, 0)]
+        for past, t, about, old, new in zip(times[:1] + times, times, counts, rows, rows[1:], strict=False):
+            require(past <= t, f"tick {past} is not before {t}", CheckError)
+            room += (t - past) * max(0, *old)
+            need += self.least(d, t, about, [before - after for before, after in zip(old, new, strict=True)])
+        require(need > room, f"device {d} has {room - need} ticks to spare after tick {times[0]}", CheckError)
         raise RefutedError
 
-    def worked(self, d: int, t: int, counts: Any) -> tuple[int, int]:
-        """Return the least and the most that a device has worked by a time.
+    def least(self, d: int, t: int, counts: Any, factors: list[int]) -> int:
+        """Return the least sum of a factor for each queue times the ticks that it has progressed by a time.
 
         Four counts for each queue say how many items have surely ended by t, can have ended, have surely
-        begun before t, and can have begun; one item's window shows each. At most one operation runs at t. It
-        counts in the least not at all, in the most in full. F's that have begun hold their memory, only B's
+        begun before t, and can have begun; one item's window shows each. At most one operation runs at t, and
+        has progressed by none or all of its ticks at worst. F's that have begun hold their memory, only B's
         and W's that have ended have freed theirs, and every W that has begun follows a B that has ended. Of
-        queues of a kind, the shortest or longest time and the memory that frees most bound all of them.
+        queues of a kind, the least product and the memory that frees most bound all of them.
         """
         require(isinstance(counts, list) and len(counts) == len(self.on[d]), "counts: one row per queue")
         rows = {}
         for q, row in zip(self.on[d], counts, strict=True):
             first, count, time = self.queues[q].first, self.queues[q].count, self.queues[q].time
-            ended, may_end, begun, may_begin = rows[q] = listed(row, 4, "counts", 0, count)
-            good = (
-                (not ended or self.late[first + ended - 1] + time <= t)
-                and (may_end == count or self.early[first + may_end] + time > t)
-                and (not begun or self.late[first + begun - 1] < t)
-                and (may_begin == count or self.early[first + may_begin] >= t)
-            )
-            require(good, f"counts: those of queue {q} are not shown at tick {t}", CheckError)
-        found = [pair for running in (None, *rows) for pair in self.choices(d, rows, running)]
+            rows[q] = listed(row, 4, "counts", 0, count)
+            for (sure, may), until in ((rows[q][:2], t - time), (rows[q][2:], t - 1)):
+                good = not sure or self.late[first + sure - 1] <= until
+                good = good and (may == count or self.early[first + may] > until)
+                require(good, f"counts: those of queue {q} are not shown at tick {t}", CheckError)
+        each = {q: factor * self.queues[q].time for q, factor in zip(rows, factors, strict=True)}
+        found = [value for running in (None, *rows) for value in self.choices(d, rows, running, each)]
         require(found, "no counts are possible", RefutedError)
-        return min(least for least, _ in found), max(most for _, most in found)
+        return min(found)
 
-    def choices(self, d: int, rows: dict[int, list[int]], running: int | None) -> list[tuple[int, int]]:
-        """Return the least and the most work for each number of ended B's, while a queue runs."""
-        now = None if running is None else self.queues[running]
-        ranges = []
-        for q, (ended, may_end, begun, may_begin) in rows.items():
-            if q == running:
-                begun, may_end = begun - 1, min(may_end, may_begin - 1)
-            ranges.append((self.queues[q], max(ended, begun), may_end))
+    def choices(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> list[int]:
+        """Return the least sum for each number of ended B's, while a queue runs, given what an item adds."""
+        runs, held = ("", 0) if running is None else (self.queues[running].kind, self.queues[running].delta)
+        ranges = [
+            (q, max(ended, begun - (q == running)), min(may_end, may_begin - (q == running)))
+            for q, (ended, may_end, begun, may_begin) in rows.items()
+        ]
         if any(low > high for _, low, high in ranges):
             return []
-        of = {kind: [entry for entry in ranges if entry[0].kind == kind] for kind in "FBW"}
+        of = {kind: [entry for entry in ranges if self.queues[entry[0]].kind == kind] for kind in "FBW"}
         base = {kind: sum(low for _, low, _ in of[kind]) for kind in "FBW"}
         spare = {kind: sum(high - low for _, low, high in of[kind]) for kind in "FBW"}
-        free = {kind: min(queue.delta for queue, _, _ in of[kind]) for kind in "FBW"}
-        times = {kind: [queue.time for queue, _, _ in of[kind]] for kind in "FBW"}
-        work = sum(low * queue.time for queue, low, _ in ranges)
-        used = sum(low * queue.delta for queue, low, _ in ranges)
-        used, found = used + (now.delta if now and now.kind == "F" else 0), []
+        free = {kind: min(self.queues[q].delta for q, _, _ in of[kind]) for kind in "FBW"}
+        cost = {kind: min(each[q] for q, _, _ in of[kind]) for kind in "FBW"}
+        used = sum(low * self.queues[q].delta for q, low, _ in ranges) + (held if runs == "F" else 0)
+        sure = sum(low * each[q] for q, low, _ in ranges) + min(0, each.get(running, 0))
+        self.effort, found = self.effort + spare["B"] + 1, []
         for b in range(spare["B"] + 1):
             room = self.problem.limit[d] - used - b * free["B"]
-            w = min(spare["W"], base["B"] + b - base["W"] - bool(now and now.kind == "W"))
+            w = min(spare["W"], base["B"] + b - base["W"] - (runs == "W"))
             need = -(room // -free["W"]) if room < 0 and free["W"] else 0
             if need <= w and room - need * free["W"] >= 0:
                 f = min(spare["F"], (room - w * free["W"]) // free["F"]) if free["F"] else spare["F"]
-                most = b * max(times["B"]) + w * max(times["W"]) + f * max(times["F"])
-                least = b * min(times["B"]) + need * min(times["W"])
-                found.append((work + least, work + most + (now.time if now else 0)))
+                more = b * cost["B"] + min(need * cost["W"], w * cost["W"]) + min(0, f * cost["F"])
+                found.append(sure + more)
         return found
 
     def run(self, steps: Any) -> None:
@@ -536,18 +540,14 @@ class Windows:
         for step in steps:
             good = isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES
             require(good, f"steps: unknown step {shown(step)}")
+            self.effort += self.width
+            require(self.effort < MOST_EFFORT and self.depth < MOST_DEPTH, "steps: too much work or depth")
             shape = RULES[step[0]]
             require(len(step) == len(shape) + 1, f"steps: {shown(step)} must have {len(shape)} arguments")
             for kind, value in zip(shape, step[1:], strict=True):
                 if kind != "s":
                     integer(value, f"steps: {shown(step)}", -LARGEST if kind == "t" else 0, most[kind])
             getattr(self, step[0])(*step[1:])
-
-
-# The arguments of each rule: items, queues, devices, ranks, times, and structures.
-RULES = {"arrive": "i", "depart": "i", "walk": "r", "preceded": "is", "followed": "is", "frame": "i"}
-RULES |= {"order": "ii", "chain": "iii", "memory": "iq", "pool": "iqq", "fill": "iq", "suppose": "iis"}
-RULES |= {"overload": "dtsts"}
 
 
 def read(path: str) -> Any:

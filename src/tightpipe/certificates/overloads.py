@@ -1,20 +1,24 @@
-"""Find two times between which a device would have to work longer than they are apart."""
+"""Find times between which a device would have to work longer than they are apart."""
 
 from __future__ import annotations
 
-from .check_proof import RefutedError, Windows
+from contextlib import suppress
+from fractions import Fraction
+
+from .check_proof import CheckError, RefutedError, Windows
 
 Counts = list[list[int]]
+Step = list[object]
 
 
-def overload_step(windows: Windows, device: int) -> list[object] | None:
+def overload_step(windows: Windows, device: int) -> Step | None:
     """Return the step `overload` with the largest excess of a device, None if there is none."""
     best, step = 0, None
     ahead: tuple[int, int, Counts] | None = None  # the most work until a time, less that time
     for t in _times(windows, device):
-        counts = _counts(windows, device, t)
+        counts = counts_at(windows, device, t)
         try:
-            least, most = windows.worked(device, t, counts)
+            least, most = _work(windows, device, t, counts)
         except RefutedError:  # no counts are possible at all
             return ["overload", device, t, counts, t, counts]
         if ahead is not None and least - t - ahead[0] > best:
@@ -22,6 +26,56 @@ def overload_step(windows: Windows, device: int) -> list[object] | None:
         if ahead is None or most - t < ahead[0]:
             ahead = most - t, t, counts
     return step
+
+
+def three_times_step(windows: Windows, device: int) -> Step | None:
+    """Return the step `progress` about the three times of `docs/theorem.md`, None if it contradicts nothing.
+
+    B's may run from the first time on, F's have ended by the second and B's by the third. All work counts
+    between the first two, and a share of that of the B's between the last two.
+    """
+    own = [windows.queues[q] for q in windows.on[device]]
+    t1 = min(windows.early[queue.first] for queue in own if queue.kind == "B")
+    t2, t3 = (_ended(windows, device, kind) for kind in "FB")
+    times = sorted((t1, t2, t3))
+    counts = [counts_at(windows, device, t) for t in times]
+    for share in _shares(windows, device):
+        weights = [
+            [share.denominator] * len(own),
+            [share.numerator if queue.kind == "B" else 0 for queue in own],
+        ]
+        with suppress(CheckError):
+            try:
+                windows.progress(device, times, counts, weights)
+            except RefutedError:
+                return ["progress", device, times, counts, weights]
+    return None
+
+
+def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, int]:
+    """Return the least and the most ticks that a device has worked by a time."""
+    return (
+        windows.least(device, t, counts, [1] * len(counts)),
+        -windows.least(device, t, counts, [-1] * len(counts)),
+    )
+
+
+def _ended(windows: Windows, device: int, kind: str) -> int:
+    """Return the time by which all items of a kind have surely ended on a device."""
+    own = [windows.queues[q] for q in windows.on[device]]
+    return max(int(windows.late[queue.end - 1] + queue.time) for queue in own if queue.kind == kind)
+
+
+def _shares(windows: Windows, device: int) -> list[Fraction]:
+    """Return the shares with which a W counts as much for its memory as its B and it do together."""
+    problem, shares = windows.problem, set[Fraction]()
+    for _, s in problem.held[device]:
+        (_, b, w), (_, b_frees, w_frees) = (
+            [table[k][s] for k in "FBW"] for table in (problem.time, problem.delta)
+        )
+        if w_frees:
+            shares.add(1 - Fraction(w * b_frees, b * w_frees))
+    return sorted({Fraction(1), *(share for share in shares if 0 < share < 1)})
 
 
 def _times(windows: Windows, device: int) -> list[int]:
@@ -34,8 +88,8 @@ def _times(windows: Windows, device: int) -> list[int]:
     return sorted(found)
 
 
-def _counts(windows: Windows, device: int, t: int) -> Counts:
-    """Return the counts that `Windows.worked` takes, for each queue of the device.
+def counts_at(windows: Windows, device: int, t: int) -> Counts:
+    """Return the counts that `Windows.least` takes, for each queue of the device.
 
     Each count is shown by one item. Where windows along a queue are not in sequence, the first item counts
     that starts late enough, and the last one that starts early enough.

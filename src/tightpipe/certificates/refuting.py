@@ -91,6 +91,8 @@ class Refuter:
         """Apply the rules to all items on the agenda."""
         possible, state.counter[RECORDING] = True, 1
         while state.counter[LENGTH] > 0 and possible:
+            if self.budget.left <= 0:
+                raise UnprovenError
             item = int(state.agenda[state.counter[HEAD]])
             state.counter[RECORDED] = 0
             possible = propagate(self.arrays, state, 1)

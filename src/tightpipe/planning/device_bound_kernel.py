@@ -37,10 +37,7 @@ def device_bound(
     ticks of their layers without recomputation, and messages with their shortest time, so that the bound
     holds however the rest of the model is cut.
 
-    Memory times time: each microbatch holds what its F takes on the device at least from the start of that F,
-    over the F's and B's of all later stages, until its B ends, and the part that W frees while W runs as
-    well. Summed over stages and microbatches, these products of bytes and ticks are at most the limit of the
-    device times its span, which is at most the cost.
+    `memory_time` has the argument of memory times time.
     """
     n, limit = tables.microbatches, tables.room[device]
     work, held, extra = _load(tables, begin, end, option)
@@ -54,8 +51,8 @@ def device_bound(
     warm, cool = max(0, paths.until_b - before), max(0, paths.after_f - left)
     idle = max(warm, cool) if n * held <= limit else warm + cool
     found = max(paths.chain, n * work + idle + (paths.arrival if tables.whole else 0))
-    if 0 < limit < NO_LIMIT:
-        found = max(found, int(n * _held_ticks(tables, stage, begin, end, option) / limit * (1 - 1e-12)))
+    if limit < NO_LIMIT:
+        found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held)))
     between = n * work - min(before, paths.until_b) - left
     if not tables.whole and device != 0 and between > 0:
         found = max(found, paths.arrival + paths.until_b + between + paths.until_end)
@@ -122,6 +119,45 @@ def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, i
 @compiled
 def _held(tables: Tables, begin: int, end: int, option: int) -> int:
     return int(tables.held[end] - tables.held[begin] - tables.saved[option])
+
+
+@compiled
+def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int) -> int:
+    """Return a bound of the cost by the bytes times ticks that microbatches hold on a device.
+
+    Parameters
+    ----------
+    tables, stage, begin, end, option
+        See `device_bound`.
+    most
+        The most bytes that the device ever holds: its limit, or what all microbatches hold together.
+
+    Notes
+    -----
+    A microbatch holds what its F takes on the device at least from the start of that F, over the F's and B's
+    of all later stages, until its B ends, and the part that W frees while W runs as well. The sum of these
+    products of bytes and ticks over stages and microbatches is the integral of the memory over the span of
+    the device, which is at most the cost.
+
+    That integral falls short of `most` times the span at both ends. The first F's fill the memory: F's run
+    one after another and take their bytes when they start, so t ticks after its first start the device holds
+    at most one stage's bytes and r t bytes more, where r is the largest ratio of bytes to ticks of an F. The
+    area between that line and `most` is a triangle. In the same way the last B's and W's empty the memory,
+    each of which frees its bytes at its end. All F's take long enough to fill the memory at that rate and all
+    B's and W's to empty it, so that the two triangles lie apart in time.
+    """
+    fills, empties, first, last = 0.0, 0.0, 0, 0
+    for i in range(tables.chunks):
+        f, b, w = durations(tables, begin[i], end[i], option[i])
+        held = _held(tables, begin[i], end[i], option[i])
+        by_w = tables.freed[end[i]] - tables.freed[begin[i]]
+        fills, first = max(fills, held / f), max(first, held)
+        empties, last = max(empties, (held - by_w) / b, by_w / w), max(last, held - by_w, by_w)
+    if most <= 0 or fills <= 0.0 or empties <= 0.0:
+        return 0
+    short = float(max(0, most - first)) ** 2 / (2 * fills) + float(max(0, most - last)) ** 2 / (2 * empties)
+    held_ticks = tables.microbatches * _held_ticks(tables, stage, begin, end, option)
+    return int((held_ticks + short) / most * (1 - 1e-12))
 
 
 @compiled

@@ -9,6 +9,7 @@ from ..core.metrics import cost
 from ..core.result import Proof
 from ..core.schedule import Schedule
 from .candidate import Candidate
+from .device_bound_kernel import NEVER
 
 
 @dataclass(slots=True)
@@ -23,8 +24,8 @@ class OpenCandidate:
         No schedule of the instance costs less, in ticks; and what that rests on.
     schedule, method
         The cheapest schedule so far and the method that found it; None where none was found.
-    start
-        The heuristic whose schedule was the cheapest of all heuristics.
+    heuristic, heuristic_cost
+        The heuristic whose schedule was the cheapest of all heuristics, and its cost in ticks.
     rounds
         How often a solver has worked on the instance.
     """
@@ -35,7 +36,8 @@ class OpenCandidate:
     proof: Proof
     schedule: Schedule | None = None
     method: str = ""
-    start: str = ""
+    heuristic: str = ""
+    heuristic_cost: int = NEVER
     rounds: int = 0
 
     @property

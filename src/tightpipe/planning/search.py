@@ -39,7 +39,7 @@ _FIRST_SLICE = 0.01  # of the time limit; each further round of a candidate gets
 _SHORTEST_SLICE = 0.2  # seconds
 _UNLIMITED_SLICE = 5.0  # seconds, where there is no time limit
 _VARYING = 0.5  # of the time that solvers took, for neighbours
-_CHANGE = 0.001  # of the cost; each round makes a candidate so much less attractive
+_CHANGE = 0.004  # of the cost; each round makes a candidate so much less attractive
 _MOST_NEIGHBOURS = 200  # of one plan in a turn; where there are few of them, they repeat
 
 
@@ -67,6 +67,7 @@ class Search:
         self._seen: set[Candidate] = set()
         self._random = Random(budget.seed)
         self.best: OpenCandidate | None = None
+        self._climber: OpenCandidate | None = None  # whose schedule by heuristics is the cheapest
         self.considered = 0
         self.log: list[LogEntry] = []
         self.proofs = {Proof.FORMULA}
@@ -156,6 +157,8 @@ class Search:
 
     def _offer(self, found: OpenCandidate) -> None:
         """Make a candidate the best plan if it is cheaper, and drop those that it beats."""
+        if self._climber is None or found.heuristic_cost < self._climber.heuristic_cost:
+            self._climber = found
         if found.cost is not None and (self.best is None or found.cost < cost(self._schedule)):
             self.best = found
             self.open = [other for other in self.open if not self._is_beaten(other.bound)]
@@ -181,41 +184,42 @@ class Search:
         return self._searches and found is not None and found.bound <= bound
 
     def _improve(self) -> bool:
-        """Let a solver work on one of the cheapest schedules; return False if there is none."""
+        """Let a solver work on one of the most promising candidates; return False if there is none."""
         known = [found for found in self.open if found.schedule is not None]
         if not (known and self._searches) or self.reason or self.budget.left <= 0:
             return False
-        self._work_on(min(known, key=lambda found: (found.cost or NEVER) * (1 + _CHANGE * found.rounds)))
+        self._work_on(min(known, key=lambda found: found.heuristic_cost * (1 + _CHANGE * found.rounds)))
         return True
 
     def _vary(self, seconds: float) -> bool:
-        """Schedule neighbours of the best plan for a while; return whether one of them is better."""
-        until, first = self.budget.within(max(self._slice, seconds)), self.best
-        while self.best is not None and not (until.left <= 0 or self.reason or self.closed):
-            best = self.best
-            for candidate in islice(neighbours(self.problem, best.candidate, self._random), _MOST_NEIGHBOURS):
-                if until.left <= 0 or self._try(candidate, best.start):
+        """Schedule neighbours of the candidate that is best for heuristics; return whether one is better."""
+        until, first = self.budget.within(max(self._slice, seconds)), self._climber
+        while self._climber is not None and not (until.left <= 0 or self.reason or self.closed):
+            here = self._climber
+            for candidate in islice(neighbours(self.problem, here.candidate, self._random), _MOST_NEIGHBOURS):
+                if until.left <= 0 or self._try(candidate, here.heuristic):
                     break
             else:
                 break
-        return self.best is not first
+        return self._climber is not first
 
     def _try(self, candidate: Candidate, heuristic: str) -> bool:
-        """Schedule a candidate by a heuristic; return whether it is the best plan now."""
+        """Schedule a candidate by a heuristic; return whether it is the best for heuristics now."""
         found = self._opened(candidate, self._first_bounds[candidate.placement])
         if found is None:
             return False
         self._schedule_by(found, heuristic)
         self._offer(found)
         self._keep(found)
-        return self.best is found
+        return self._climber is found
 
     def _schedule_by(self, found: OpenCandidate, heuristic: str) -> None:
         """Schedule a candidate by a heuristic, and keep the schedule if it is the cheapest so far."""
         with suppress(NoScheduleError):
             schedule = schedule_of(found.instance, HEURISTICS[heuristic])
-            if found.cost is None or cost(schedule) < found.cost:
-                found.schedule, found.method, found.start = schedule, heuristic, heuristic
+            if cost(schedule) < found.heuristic_cost:
+                found.heuristic, found.heuristic_cost = heuristic, cost(schedule)
+                found.schedule, found.method = schedule, heuristic
 
     def _work_on(self, found: OpenCandidate) -> None:
         """Let the method `best` work on a candidate for a while."""
