@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from ..core.allowance import Allowance
 from ..core.progress import Progress
+from .adopted import adopted
 from .families import Family, families_of
 from .plan import Plan
 from .plan_folder import PlanFolder, kept_plan
@@ -24,8 +25,8 @@ from .uniform_split import uniform_plan
 class Split(StrEnum):
     """How the layers are cut into stages."""
 
-    BEST = "best"  #: as the search for the family's best plan has found it
     UNIFORM = "uniform"  #: equally many blocks on each stage
+    BEST = "best"  #: the best partition and recomputation that were found, the uniform one included
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def alternatives(
     Parameters
     ----------
     asked
-        The rows.
+        The rows, for each family first the one with the uniform split.
     allowance
         What the search for each row may take.
     folder
@@ -82,14 +83,18 @@ def alternatives(
     KeyboardInterrupt
         If a signal ends a search; its row is not yielded.
     """
+    uniform: dict[Family, Plan] = {}
     for question in asked:
-        watch = begin(question.name)
-        file = question.name.replace(" ", "-")
+        family, watch = question.family, begin(question.name)
 
-        def find(question: Question = question, watch: Progress = watch) -> Plan:
-            return question.answer(allowance, watch)
+        def find(
+            question: Question = question, watch: Progress = watch, other: Plan | None = uniform.get(family)
+        ) -> Plan:
+            return adopted(question.answer(allowance, watch), other)
 
-        yield question, kept_plan(folder, file, question.family.problem, find)
+        found = kept_plan(folder, question.name.replace(" ", "-"), family.problem, find)
+        yield question, found
+        uniform.setdefault(family, found)
 
 
 def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:

@@ -14,7 +14,7 @@ from .adopted import adopted
 from .plan import Plan
 from .plan_folder import PlanFolder, kept_plan
 from .plan_table import Row, plan_row
-from .planner import plan
+from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
 from .units import parse_bytes
@@ -154,7 +154,7 @@ def frontier(
         watch = begin(point.name)
 
         def find(point: Point = point, watch: Progress = watch, before: Plan | None = before) -> Plan:
-            return adopted(plan(point.problem, progress=watch, **options), before)  # type: ignore[arg-type]
+            return adopted(find_plan(point.problem, progress=watch, **options), before)  # type: ignore[arg-type]
 
         found = kept_plan(folder, file_of(point), point.problem, find)
         yield point, found

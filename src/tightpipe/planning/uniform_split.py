@@ -67,7 +67,8 @@ def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterat
         As in `uniform_cuts`.
     """
     cuts, layers = uniform_cuts(problem.model, placement.stages), problem.model.layers
-    able = [[i for i in range(*stage) if layers[i].recomputable] for stage in pairwise(cuts)]
+    blocks = [i for i in _blocks(problem.model) if layers[i].recomputable]
+    able = [[i for i in blocks if first <= i < end] for first, end in pairwise(cuts)]
     most = max(map(len, able)) if problem.space.recompute else 0
     for count in range(most + 1):
         yield Candidate(placement, cuts, tuple(tuple(stage[:count]) for stage in able))
@@ -84,14 +85,18 @@ def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
     InputError
         If there are fewer blocks than stages.
     """
-    count = len(model.layers)
-    inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
-    first, end = (inner[0], inner[-1] + 1) if inner else (0, count)
-    each, more = divmod(end - first, stages)
+    blocks, count = _blocks(model), len(model.layers)
+    each, more = divmod(len(blocks), stages)
     if not each:
-        rule = f"has {end - first} blocks, fewer than the {stages} stages of a uniform split"
+        rule = f"has {len(blocks)} blocks, fewer than the {stages} stages of a uniform split"
         raise InputError(rule, key="layers", value=count)
-    return (0, *(first + each * s + min(s, more) for s in range(1, stages)), count)
+    return (0, *(blocks.start + each * s + min(s, more) for s in range(1, stages)), count)
+
+
+def _blocks(model: Model) -> range:
+    """Return the indices of the blocks; of a model that has none by its names, those of all layers."""
+    inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
+    return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:

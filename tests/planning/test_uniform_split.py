@@ -1,0 +1,79 @@
+"""The uniform split: equally many blocks on each stage, and as few of them recomputed as the memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
+
+from tightpipe import InputError, Placement
+from tightpipe.core.allowance import Allowance
+from tightpipe.planning import Layer, Model, PlanningProblem
+from tightpipe.planning.families import Family
+from tightpipe.planning.uniform_split import uniform_candidates, uniform_cuts, uniform_plan
+
+MOE = Layer("moe", 20, 21, 19)
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "cuts"),
+    [
+        (LAYERS, 4, (0, 3, 5, 7, 10)),
+        (LAYERS, 3, (0, 4, 7, 10)),
+        (LAYERS, 1, (0, 10)),
+        ((BLOCK,) * 6, 3, (0, 2, 4, 6)),
+        ((EMBEDDING, BLOCK, MOE, MOE, BLOCK, HEAD), 2, (0, 3, 6)),
+        ((EMBEDDING, BLOCK, BLOCK, Layer("final norm", 1, 1, 1), HEAD), 2, (0, 2, 5)),
+        ((EMBEDDING, HEAD), 2, (0, 1, 2)),
+    ],
+)
+def test_each_stage_has_equally_many_blocks(
+    layers: tuple[Layer, ...], stages: int, cuts: tuple[int, ...]
+) -> None:
+    assert uniform_cuts(Model(layers), stages) == cuts
+
+
+def test_fewer_blocks_than_stages_are_refused() -> None:
+    with pytest.raises(InputError, match="has 8 blocks, fewer than the 9 stages"):
+        uniform_cuts(Model(LAYERS), 9)
+
+
+def test_every_stage_recomputes_equally_many_of_its_first_blocks() -> None:
+    found = list(uniform_candidates(problem(), Placement("v", 2)))
+    assert [c.recomputed for c in found] == [
+        ((), (), (), ()),
+        ((1,), (3,), (5,), (7,)),
+        ((1, 2), (3, 4), (5, 6), (7, 8)),
+    ]
+    off = problem(space=replace(SPACE, recompute=False))
+    assert [c.recomputed for c in uniform_candidates(off, Placement("v", 2))] == [((), (), (), ())]
+
+
+def family(method: str, asked: PlanningProblem, placement: str = "v") -> Family:
+    space = replace(asked.space, placements=(placement,), chunks=None)
+    cluster = replace(asked.cluster, devices=(2,))
+    return Family(method, placement, replace(asked, space=space, cluster=cluster))
+
+
+def test_recomputation_begins_where_the_memory_ends() -> None:
+    tight = problem(cluster=replace(CLUSTER, memory=1800))
+    roomy = uniform_plan(family("v-half", problem()), Allowance(1))
+    forced = uniform_plan(family("v-half", tight), Allowance(1))
+    assert roomy.candidate is not None
+    assert forced.candidate is not None
+    assert sum(map(len, roomy.candidate.recomputed)) == 0
+    assert sum(map(len, forced.candidate.recomputed)) > 0
+    assert forced.peak_memory is not None
+    assert max(forced.peak_memory) <= 1800
+    assert forced.bound is None
+
+
+def test_the_device_that_lacks_memory_is_named() -> None:
+    # device 1 holds 4 blocks: 3 x 400 bytes of parameters, 70 in reserve, and of each block's activation
+    # the 8 bytes that stay, and 22 for a while
+    small = problem(cluster=replace(CLUSTER, memory=1300))
+    found = uniform_plan(family("1f1b", small, "linear"), Allowance(1))
+    assert found.schedule is None
+    static, held = 3 * (4 * 100 + 60), 4 * 8 + 20
+    assert found.reason == f"device 1 lacks {static + held + 70 + 22 - 1300} bytes to hold one microbatch"
