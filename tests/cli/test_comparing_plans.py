@@ -11,7 +11,7 @@ import pytest
 from command_line import Done, call, write
 from plans import CLUSTER, LAYERS, no_plan, plan, problem
 
-from tightpipe import load_plan, save_plan
+from tightpipe import Status, load_plan, save_plan
 from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_frontier
 from tightpipe.planning.problem_file import problem_to_dict
 
@@ -52,7 +52,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[PlanningProblem]:
 
     def search(problem: PlanningProblem, **_: object) -> Plan:
         asked.append(problem)
-        made = replace(plan(problem), bound=1)
+        made = replace(plan(problem), bound=1, status=Status.FEASIBLE)
         return replace(made, reason="interrupted") if len(asked) == 3 else made
 
     monkeypatch.setattr(plan_frontier, "find_plan", search)

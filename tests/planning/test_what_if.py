@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
@@ -87,18 +87,18 @@ def test_half_of_a_network_is_half_its_latency_and_twice_its_bandwidth() -> None
 def test_all_ways_to_move_a_layer() -> None:
     cuts = (0, 2, 3, 6, 10)
     candidate = Candidate(Placement("v", 2), cuts, ((0, 1), (2,), (5,), (6, 9)))
-    sizes = [(2, 1, 3, 4)]
+    sizes = (2, 1, 3, 4)
     expected = set()
     for inner in combinations(range(1, 10), 3):
         other = (0, *inner, 10)
-        change = sorted(b - a - n for (a, b), n in zip(zip(other, other[1:]), sizes[0]))  # noqa: B905
+        change = sorted(b - a - size for (a, b), size in zip(pairwise(other), sizes, strict=True))
         if change == [-1, 0, 0, 1]:
             expected.add(other)
     moved = list(layers_moved(candidate))
     assert {c.cuts for c in moved} == expected
     assert len(moved) == len(expected)
     for other in moved:
-        assert sorted(sum(other.recomputed, ())) == [0, 1, 2, 5, 6, 9]
+        assert sorted(layer for layers in other.recomputed for layer in layers) == [0, 1, 2, 5, 6, 9]
         for (first, end), layers in zip(other.stages, other.recomputed, strict=True):
             assert all(first <= layer < end for layer in layers)
 
