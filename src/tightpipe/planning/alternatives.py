@@ -86,10 +86,9 @@ def alternatives(
     uniform: dict[Family, Plan] = {}
     for question in asked:
         family, watch = question.family, begin(question.name)
+        other = uniform.get(family)
 
-        def find(
-            question: Question = question, watch: Progress = watch, other: Plan | None = uniform.get(family)
-        ) -> Plan:
+        def find(question: Question = question, watch: Progress = watch, other: Plan | None = other) -> Plan:
             return adopted(question.answer(allowance, watch), other)
 
         found = kept_plan(folder, question.name.replace(" ", "-"), family.problem, find)
