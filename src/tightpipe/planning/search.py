@@ -33,6 +33,7 @@ from .neighbours import neighbours
 from .open_candidate import OpenCandidate
 from .partitions import Partitions
 from .problem import PlanningProblem
+from .seeds import seeds
 
 _SEARCH = "best"  # the method that works on a candidate after the heuristics
 _FIRST_SLICE = 0.01  # of the time limit; each further round of a candidate gets twice as long
@@ -108,29 +109,23 @@ class Search:
         return self.best.schedule
 
     def _look_at_each(self) -> None:
-        """Look at one candidate of each configuration, those with the least bounds first."""
-        for source in sorted(self.sources, key=lambda source: source.bound):
-            if self.budget.left > 0:
-                self._look_at(source)
-                self._note()
+        """Look at one candidate of each configuration, the least bound first, and then at their seeds."""
+        first = [self._look_at(source) for source in sorted(self.sources, key=lambda source: source.bound)]
+        for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
+            for seed in seeds(self.problem, found.candidate):
+                if self.budget.left > 0:
+                    self._try(seed, self._heuristics)
 
-    def _look_at(self, source: Partitions) -> None:
-        """Take the next candidate of a configuration, and schedule it by the heuristics."""
+    def _look_at(self, source: Partitions) -> OpenCandidate | None:
+        """Take the next candidate of a configuration, if there is one and time for it, and schedule it."""
         bound = source.bound
-        candidate = source.take()
+        candidate = source.take() if self.budget.left > 0 else None
         if candidate is None:
             self.sources.remove(source)
             self.ended.append(source)
-            return
+            return None
         self._first_bounds.setdefault(candidate.placement, bound)
-        found = self._opened(candidate, bound)
-        if found is None:
-            return
-        for heuristic in self._heuristics:
-            if found.instance.placement.name in HEURISTICS[heuristic].placements:
-                self._schedule_by(found, heuristic)
-        self._offer(found)
-        self._keep(found)
+        return self._try(candidate, self._heuristics, bound)
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
         """Return a candidate with its bound, or None if it was seen before or turns out not to fit."""
@@ -146,10 +141,6 @@ class Search:
         self.considered += 1
         formula = best_bound(instance)
         return OpenCandidate(candidate, instance, max(bound, formula.value), formula.proof)
-
-    def _keep(self, found: OpenCandidate) -> None:
-        if not self._is_beaten(found.bound):
-            self.open.append(found)
 
     def _is_beaten(self, bound: int) -> bool:
         """Return whether nothing with this bound, in ticks, can be cheaper than the best plan."""
@@ -197,21 +188,28 @@ class Search:
         while self._climber is not None and not (until.left <= 0 or self.reason or self.closed):
             here = self._climber
             for candidate in islice(neighbours(self.problem, here.candidate, self._random), _MOST_NEIGHBOURS):
-                if until.left <= 0 or self._try(candidate, here.heuristic):
+                if until.left <= 0:
+                    break
+                self._try(candidate, [here.heuristic])
+                if self._climber is not here:
                     break
             else:
                 break
         return self._climber is not first
 
-    def _try(self, candidate: Candidate, heuristic: str) -> bool:
-        """Schedule a candidate by a heuristic; return whether it is the best for heuristics now."""
-        found = self._opened(candidate, self._first_bounds[candidate.placement])
-        if found is None:
-            return False
-        self._schedule_by(found, heuristic)
+    def _try(self, candidate: Candidate, heuristics: list[str], bound: int = 0) -> OpenCandidate | None:
+        """Schedule a candidate by heuristics, unless it was seen, does not fit or cannot be cheapest."""
+        found = self._opened(candidate, max(bound, self._first_bounds[candidate.placement]))
+        if found is None or self._is_beaten(found.bound):
+            return None
+        for heuristic in heuristics:
+            if candidate.placement.name in HEURISTICS[heuristic].placements:
+                self._schedule_by(found, heuristic)
         self._offer(found)
-        self._keep(found)
-        return self._climber is found
+        if not self._is_beaten(found.bound):
+            self.open.append(found)
+        self._note()
+        return found
 
     def _schedule_by(self, found: OpenCandidate, heuristic: str) -> None:
         """Schedule a candidate by a heuristic, and keep the schedule if it is the cheapest so far."""

@@ -70,12 +70,18 @@ def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
 
 
 def _least_sum(configuration: Configuration) -> int:
-    """Return n times the least ticks of any set of layers that are at least the mean work of a device."""
-    tables = configuration.tables
-    layers = np.diff(tables.forward + tables.backward + tables.weight).tolist()
+    """Return n times the least ticks that the device with the most work can have for one microbatch."""
+    tables, devices = configuration.tables, configuration.placement.devices
+    layers = sorted(np.diff(tables.forward + tables.backward + tables.weight).tolist(), reverse=True)
+    least = max(-(-sum(layers) // devices), _crowded(layers, devices))
     sums = 1  # bit k is set if some layers take k ticks together
     for ticks in layers:
         sums |= sums << ticks
-    mean = -(-sum(layers) // configuration.placement.devices)
-    above = sums >> mean
-    return int(tables.microbatches * (mean + (above & -above).bit_length() - 1))
+    above = sums >> least
+    return int(tables.microbatches * (least + (above & -above).bit_length() - 1))
+
+
+def _crowded(layers: list[int], devices: int) -> int:
+    """Return a bound of the most ticks of a device: of k p + 1 layers, some of p devices has k + 1."""
+    fewest = range((len(layers) - 1) // devices + 1)
+    return max(sum(layers[k * devices - k : k * devices + 1]) for k in fewest)

@@ -1,0 +1,142 @@
+"""Plans of public models against the uniform split of frameworks, at equal memory.
+
+The uniform split is Megatron-LM's default: every stage has as many blocks as any other, the first ones one
+more where they do not divide, the embedding is with the first and the head with the last stage. It is
+scheduled by interleaved 1F1B with two stages per device, and by the greedy V-schedule (ZB-V); without
+recomputation if that fits the memory, else with all blocks recomputed. A split that fits in neither way has
+no number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from itertools import accumulate, pairwise
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any, NamedTuple
+
+from tightpipe import InputError, NoScheduleError, PlanningProblem, plan
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.metrics import cost
+from tightpipe.core.placement import Placement
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.planning import Candidate
+from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.public_models import find_shape, load_gpus
+from tightpipe.planning.shapes import Training, problem_of
+from tightpipe.solving.starts import schedule_of
+
+
+class Case(NamedTuple):
+    """A model on a cluster of so many pipelines, with so many GPUs for each device of a pipeline."""
+
+    model: str
+    devices: int
+    tensor_parallel: int
+    data_parallel: int
+    microbatches: int
+
+
+CASES = (
+    Case("llama-2-7b", 8, 1, 4, 32),
+    Case("llama-3-8b", 8, 1, 4, 32),
+    Case("mistral-7b", 8, 1, 4, 32),
+    Case("nemotron-4-15b", 8, 2, 4, 32),
+    Case("deepseek-moe-16b", 8, 2, 4, 32),
+    Case("llama-2-13b", 16, 1, 4, 64),
+    Case("gemma-2-27b", 16, 2, 4, 64),
+    Case("qwen2.5-32b", 16, 2, 4, 64),
+    Case("llama-3-70b", 16, 4, 4, 64),
+    Case("gpt-3-175b", 32, 8, 4, 128),
+)
+BASELINES = {"interleaved 1F1B": ("loop", "interleaved-1f1b"), "ZB-V": ("v", "greedy-v")}
+
+
+def problem(case: Case) -> PlanningProblem:
+    """Return the planning problem of a case, with a GPU of 80 GB."""
+    training = Training(load_gpus()["h100"], 0.6, 1, None, case.tensor_parallel, case.data_parallel, False)
+    entries = {
+        "devices": case.devices,
+        "microbatches": case.microbatches,
+        "node_size": 8 // case.tensor_parallel,
+    }
+    return problem_of(find_shape(case.model), training, **entries, reserve="4 GB", recompute="blocks")
+
+
+def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Candidate:
+    """Return the uniform split, with no layer recomputed or with all that can be."""
+    blocks = len(asked.model.layers) - 2
+    each, more = divmod(blocks, placement.stages)
+    sizes = [each + (stage < more) for stage in range(placement.stages)]
+    sizes[0] += 1
+    sizes[-1] += 1
+    cuts = (0, *accumulate(sizes))
+    again = [k for k, layer in enumerate(asked.model.layers) if recompute and layer.recomputable]
+    parts = tuple(tuple(k for k in again if a <= k < b) for a, b in pairwise(cuts))
+    return Candidate(placement, cuts, parts)
+
+
+def baseline(asked: PlanningProblem, name: str, method: str) -> int | None:
+    """Return the cost of the uniform split in ticks, None where it does not fit."""
+    placement = Placement(name, asked.cluster.devices[0])
+    for recompute in (False, True):
+        try:
+            instance = instance_of(asked, uniform(asked, placement, recompute))
+            return cost(schedule_of(instance, HEURISTICS[method]))
+        except (InputError, NoScheduleError):
+            continue
+    return None
+
+
+def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
+    """Return what is measured of one case."""
+    asked = problem(case)
+    found = plan(asked, time_limit=seconds, workers=workers)
+    assert found.candidate is not None
+    row: dict[str, Any] = case._asdict() | {
+        "cost": found.cost,
+        "bound": found.bound,
+        "gap": round(found.gap or 0.0, 6),
+        "proof": str(found.proof),
+        "seconds": round(found.seconds, 1),
+        "placement": found.candidate.placement.name,
+        "chunks": found.candidate.placement.chunks,
+        "recomputed": sum(map(len, found.candidate.recomputed)),
+    }
+    for label, (name, method) in BASELINES.items():
+        uniform_cost = baseline(asked, name, method)
+        row[label] = uniform_cost
+        row[f"over {label}"] = None if uniform_cost is None else round(uniform_cost / (found.cost or 1), 4)
+    return row | {"time_limit": seconds, "workers": workers, "engine": engine_version()}
+
+
+def main() -> None:
+    """Plan all cases, print a line for each, and write a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=120.0, help="time limit of each plan")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="*", help="names of models")
+    parser.add_argument("-o", "--output", default="results/plans.csv")
+    chosen = parser.parse_args()
+    rows = []
+    for case in CASES:
+        if not chosen.only or case.model in chosen.only:
+            rows.append(row_of(case, chosen.seconds, chosen.workers))
+            print({key: rows[-1][key] for key in list(rows[-1])[:-3]}, flush=True)
+    for label in BASELINES:
+        ratios = [row[f"over {label}"] for row in rows if row[f"over {label}"]]
+        print(
+            f"{label}: mean speed-up {geometric_mean(ratios):.3f} over {len(ratios)} models", file=sys.stderr
+        )
+    with Path(chosen.output).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

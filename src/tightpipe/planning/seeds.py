@@ -1,0 +1,28 @@
+"""Candidates with much recomputation in simple patterns, from which the search of neighbours may start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from .candidate import Candidate
+from .problem import PlanningProblem
+
+_SHARES = (0.25, 0.5, 0.75, 1.0)
+
+
+def seeds(problem: PlanningProblem, candidate: Candidate) -> Iterator[Candidate]:
+    """Yield candidates with equal cuts: a share of each stage recomputed, or all of the first stages.
+
+    The first stages hold the activations of a microbatch longest, so that to recompute them saves most.
+    """
+    if not problem.space.recompute:
+        return
+    layers = problem.model.layers
+    able = [tuple(k for k in range(*stage) if layers[k].recomputable) for stage in candidate.stages]
+    for share in _SHARES:
+        yield replace(candidate, recomputed=tuple(some[: ceil(share * len(some))] for some in able))
+    for share in _SHARES[:-1]:
+        whole = ceil(share * len(able))
+        yield replace(candidate, recomputed=tuple(some if s < whole else () for s, some in enumerate(able)))
