@@ -64,6 +64,11 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
         PlanFolder(tmp_path / "file", ALLOWANCE)
 
 
+def test_standard_output_is_no_folder() -> None:
+    with pytest.raises(InputError, match="output = '-': must be a folder"):
+        PlanFolder("-", ALLOWANCE)
+
+
 def test_an_answer_without_a_plan_is_asked_again(tmp_path: Path) -> None:
     folder = PlanFolder(tmp_path, ALLOWANCE)
     assert kept_plan(folder, "none", problem(), no_plan) == no_plan()

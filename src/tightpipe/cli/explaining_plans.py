@@ -9,7 +9,7 @@ from ..explain import Explanation
 from ..planning.limits import Limit, limits
 from ..planning.plan import Plan
 from ..planning.plan_file import load_plan
-from ..planning.what_if import WhatIf, what_ifs
+from ..planning.what_if import CHANGES, WhatIf, what_ifs
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
 
@@ -61,9 +61,14 @@ def explain_plan(
 def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardInterrupt | None]:
     """Return what changes would give, and the signal that has ended the searches early, if one has."""
     found: list[WhatIf] = []
-    with progress_bar(0, None) as bar:
+    each = allowance.time_limit or 0.0
+    with progress_bar(len(CHANGES), each * len(CHANGES)) as bar:
         try:
-            found.extend(what_ifs(plan, allowance, bar.begin))
+            for answer in what_ifs(plan, allowance, bar.begin):
+                found.append(answer)
+                if answer.change in CHANGES:
+                    left = each * (len(CHANGES) - len(found) + 1)
+                    bar.finish(f"{answer.change}: {answer.reason or answer.cost}", left)
         except KeyboardInterrupt as stop:
             return found, stop
     return found, None

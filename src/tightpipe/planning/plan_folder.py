@@ -14,7 +14,7 @@ from pathlib import Path
 from ..core.allowance import Allowance
 from ..core.engine_version import engine_version
 from ..core.errors import InputError
-from ..core.files import write_text
+from ..core.files import is_standard_output, write_text
 from ..core.instance_file import read_json
 from ..core.interruption import held_back, raise_again
 from .plan import Plan, no_plan
@@ -37,11 +37,16 @@ class PlanFolder:
     Raises
     ------
     InputError
-        If the folder cannot be made or written, or if its plans were found under other conditions.
+        If the folder cannot be made or written, its plans were found under other conditions, or the path is
+        that of standard output.
     """
 
     def __init__(self, path: str | Path, allowance: Allowance) -> None:
         self.path = Path(path)
+        if is_standard_output(path):
+            raise InputError(
+                "must be a folder: each plan has a file of its own", key="output", value=str(path)
+            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from ..core.allowance import Allowance
 from ..core.errors import InputError
+from ..core.interruption import raise_again
 from ..core.placement import Placement
 from ..core.result import Result, Status
 from ..export.model_split import EMBEDDING, HEAD, part_of
@@ -34,6 +35,8 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     ------
     InputError
         If the model has fewer blocks than there are stages.
+    KeyboardInterrupt
+        If a signal ends a solve.
     """
     begun = perf_counter()
     answers = [_on(family, placement, allowance) for placement in _placements(family.problem)]
@@ -123,13 +126,15 @@ def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
 
 
 def _solved(family: Family, candidate: Candidate, allowance: Allowance) -> Result:
-    return solve(
+    result = solve(
         instance_of(family.problem, candidate),
         family.method,
         time_limit=allowance.time_limit,
         workers=allowance.workers,
         seed=allowance.seed,
     )
+    raise_again(result.reason)  # what a signal ended early is no answer
+    return result
 
 
 def _plan(family: Family, candidate: Candidate, result: Result) -> Plan:

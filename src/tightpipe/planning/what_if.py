@@ -226,4 +226,6 @@ _ANSWERS: dict[str, _Answer] = {
     "half the communication": _half_comm,
     "one layer moved": _layer_moved,
 }
+
+CHANGES = tuple(_ANSWERS)
 """The changes in words, in the sequence in which they are looked at."""
