@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
 
-from tightpipe import InputError, Placement
+from tightpipe import InputError, Instance, Placement, Result, Status
 from tightpipe.core.allowance import Allowance
-from tightpipe.planning import Layer, Model, PlanningProblem
+from tightpipe.planning import Layer, Model, PlanningProblem, uniform_split
 from tightpipe.planning.families import Family
 from tightpipe.planning.uniform_split import uniform_candidates, uniform_cuts, uniform_plan
 
@@ -77,3 +77,16 @@ def test_the_device_that_lacks_memory_is_named() -> None:
     assert found.schedule is None
     static, held = 3 * (4 * 100 + 60), 4 * 8 + 20
     assert found.reason == f"device 1 lacks {static + held + 70 + 22 - 1300} bytes to hold one microbatch"
+
+
+def test_a_signal_ends_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def interrupted(instance: Instance, method: str, **_: object) -> Result:
+        asked.append(instance)
+        return Result(instance, method, Status.UNKNOWN, None, None, 0.0, reason="interrupted")
+
+    monkeypatch.setattr(uniform_split, "solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        uniform_plan(family("v-half", problem()), Allowance(1))
+    assert len(asked) == 1  # and not with a block recomputed
