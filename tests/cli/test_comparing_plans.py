@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from command_line import Done, call, write
 from plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import Status, load_plan, save_plan
+from tightpipe.cli import explaining_plans
 from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_frontier
 from tightpipe.planning.problem_file import problem_to_dict
+from tightpipe.planning.what_if import WhatIf
 
 SPACE = SearchSpace(("v", "linear"), None, recompute=True)
 ASKED = problem(LAYERS, replace(CLUSTER, devices=(2,)), Batch(4, 1024, 2), SPACE)
@@ -162,3 +165,27 @@ def test_options_of_plans_are_refused_with_a_schedule(saved: Path) -> None:
     done = call("explain", schedule, "--time-limit", "1")
     assert done.returncode == 2
     assert "time_limit = 1.0: goes with a plan file, not with a schedule file" in done.stderr
+
+
+def test_what_was_answered_before_a_signal_is_shown(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> Iterator[WhatIf]:
+        yield WhatIf("as it is", 5, 7, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(explaining_plans, "what_ifs", stopped)
+    done = call("explain", saved, *QUICK)
+    assert done.returncode == 130
+    assert done.stdout.splitlines()[-1].split() == ["as", "it", "is", "5", "7", "0"]
+    assert "continues" not in done.stderr  # there is nothing that would be kept
+
+
+def test_without_a_folder_what_was_found_before_a_signal_is_shown(
+    model: Path, searched: list[PlanningProblem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alternatives, "uniform_plan", lambda family, _: no_plan(family.problem))
+    done = call("plan", model, "--alternatives", *QUICK)
+    assert done.returncode == 130
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:6]] == [
+        *("1f1b", "1f1b", "zb-h1", "zb-h1", "interleaved-1f1b"),
+    ]
+    assert "continues" not in done.stderr

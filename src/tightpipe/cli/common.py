@@ -13,6 +13,7 @@ import click
 from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
+from ..core.interruption import exit_status, reason_of
 from ..core.schedule_file import ScheduleFile, load_schedule
 from ..core.validate import validate
 from ..terminal.console import show_json, show_pairs
@@ -103,6 +104,11 @@ def show(data: dict[str, Any], as_json: bool) -> None:
         show_json(data)
     else:
         show_pairs(data)
+
+
+def exit_stopped(stop: KeyboardInterrupt) -> None:
+    """End the running command with the exit status of a signal, when what was found by then is shown."""
+    click.get_current_context().exit(exit_status(reason_of(stop)))
 
 
 def summary_beside(output: str | None) -> AbstractContextManager[object]:

@@ -19,6 +19,7 @@ from ..planning.plan_table import Row, csv_text, failures, latex_table, markdown
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
+from .common import exit_stopped
 
 if TYPE_CHECKING:
     from ..planning.plan_frontier import Point
@@ -29,7 +30,7 @@ _COLUMNS = (
     "sequence."
 )
 _ALTERNATIVES = (
-    "Every row has the same devices, memory and batch. Split: best is the best partition and recomputation "
+    "Every row has the same cluster, memory and batch. Split: best is the best partition and recomputation "
     "that was found for the family; uniform has equally many blocks on each stage. Step us: microseconds of "
     "a step; bound us: no plan in this placement is faster, whatever the schedule; of the fastest: the "
     f"throughput as a share of the fastest row's; {_COLUMNS}"
@@ -107,7 +108,7 @@ def report_plans(
     Raises
     ------
     KeyboardInterrupt
-        If `stop` says that a signal has ended the searches.
+        If `stop` says that a signal has ended the searches, and there is a folder that keeps what they found.
     NoScheduleError
         If no row has a plan.
     """
@@ -121,8 +122,10 @@ def report_plans(
         show_table(*shown(report.rows))
         for line in failures(report.rows):
             print(f"no plan: {line}")
-    if stop is not None:
+    if stop is not None and folder is not None:
         raise stop
+    if stop is not None:
+        exit_stopped(stop)
     if all(row["step_time"] is None for row in report.rows):
         raise NoScheduleError("no row has a plan")
 

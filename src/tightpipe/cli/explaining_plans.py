@@ -12,6 +12,7 @@ from ..planning.plan_file import load_plan
 from ..planning.what_if import CHANGES, WhatIf, what_ifs
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
+from .common import exit_stopped
 
 
 def explain_plan(
@@ -36,12 +37,12 @@ def explain_plan(
     show_schedule
         Function that prints the explanation of the schedule, which comes first.
 
+    If a signal ends the searches, what was found by then is shown, and the command ends.
+
     Raises
     ------
     InputError
         If the file is no plan file.
-    KeyboardInterrupt
-        If a signal ends the searches; what was found by then is shown before.
     """
     plan = load_plan(path)
     met = limits(plan, explained)
@@ -55,7 +56,7 @@ def explain_plan(
     elif answers:
         _show_changes(answers)
     if stop is not None:
-        raise stop
+        exit_stopped(stop)
 
 
 def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardInterrupt | None]:
