@@ -69,6 +69,14 @@ def test_recomputation_begins_where_the_memory_ends() -> None:
     assert forced.bound is None
 
 
+def test_of_several_numbers_of_devices_the_fastest_counts() -> None:
+    several = family("1f1b", problem(), "linear")
+    cluster = replace(several.problem.cluster, devices=(1, 3, 9))  # 9 devices are more than there are blocks
+    found = uniform_plan(replace(several, problem=replace(several.problem, cluster=cluster)), Allowance(1))
+    assert found.candidate is not None
+    assert found.candidate.placement.devices == 3
+
+
 def test_the_device_that_lacks_memory_is_named() -> None:
     # device 1 holds 4 blocks: 3 x 400 bytes of parameters, 70 in reserve, and of each block's activation
     # the 8 bytes that stay, and 22 for a while

@@ -7,7 +7,7 @@ baseline against which a plan is measured.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from time import perf_counter
 
 from ..core.allowance import Allowance
@@ -33,13 +33,12 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
 
     Raises
     ------
-    InputError
-        If the model has fewer blocks than there are stages.
     KeyboardInterrupt
         If a signal ends a solve.
     """
     begun = perf_counter()
-    answers = [_on(family, placement, allowance) for placement in _placements(family.problem)]
+    sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
+    answers = [_on(family, *size, allowance) for size in sizes]
     plans = [answer for answer in answers if isinstance(answer, Plan)]
     if plans:
         return min(plans, key=lambda plan: plan.cost or 0)
@@ -47,17 +46,18 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     return no_plan(family.problem, reason, status=Status.UNKNOWN, seconds=seconds)
 
 
-def _on(family: Family, placement: Placement, allowance: Allowance) -> Plan | str:
-    """Return the plan on a placement, or why there is none even with as much recomputation as possible."""
+def _on(family: Family, devices: int, chunks: int | None, allowance: Allowance) -> Plan | str:
+    """Return the plan on so many devices, or why there is none even with all the recomputation."""
     reason = ""
-    for candidate in uniform_candidates(family.problem, placement):
-        reason = _lack(family.problem, candidate)
-        if reason:
-            continue
-        result = _solved(family, candidate, allowance)
-        if result.schedule is not None:
-            return _plan(family, candidate, result)
-        reason = result.reason
+    try:
+        for candidate in uniform_candidates(family.problem, Placement(family.placement, devices, chunks)):
+            reason = _lack(family.problem, candidate)
+            result = None if reason else _solved(family, candidate, allowance)
+            if result is not None and result.schedule is not None:
+                return _plan(family, candidate, result)
+            reason = reason if result is None else result.reason
+    except InputError as error:  # the placement is not possible, or has more stages than there are blocks
+        return str(error)
     return reason
 
 
@@ -100,15 +100,6 @@ def _blocks(model: Model) -> range:
     """Return the indices of the blocks; of a model that has none by its names, those of all layers."""
     inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
     return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
-
-
-def _placements(problem: PlanningProblem) -> list[Placement]:
-    (name,) = problem.space.placements
-    return [
-        Placement(name, devices, chunks)
-        for devices in problem.cluster.devices
-        for chunks in problem.space.chunks or (None,)
-    ]
 
 
 def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
