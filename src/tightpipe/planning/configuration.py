@@ -3,33 +3,69 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from ..core.placement import Placement
-from .candidate import Candidate
-from .recompute_options import RecomputeOptions
-from .tables import Tables
+from .device_bound_kernel import NEVER
+from .problem import PlanningProblem
+from .recompute_options import OptionSets, RecomputeOptions
+from .tables import Tables, tables_of
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """A placement for a model, with the arrays from which its partitions are bounded."""
+class Arrays(NamedTuple):
+    """The arrays from which partitions are bounded, and the options whose numbers they use."""
 
-    placement: Placement
     tables: Tables
     options: RecomputeOptions
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A placement for a model.
+
+    Parameters
+    ----------
+    problem
+        What is asked.
+    placement
+        The placement, with its devices and chunks.
+    sets
+        The ways to recompute the layers of intervals.
+    """
+
+    problem: PlanningProblem
+    placement: Placement
+    sets: OptionSets
 
     @property
     def layers(self) -> int:
         """Number of layers of the model."""
-        return len(self.tables.forward) - 1
+        return len(self.problem.model.layers)
 
     @property
     def mean_work(self) -> float:
         """Mean ticks that the devices work, without recomputation."""
-        tables = self.tables
-        ticks = tables.forward[-1] + tables.backward[-1] + tables.weight[-1]
-        return float(tables.microbatches * ticks / self.placement.devices)
+        return self.problem.batch.microbatches * sum(self.ticks) / self.placement.devices
 
-    def candidate(self, cuts: tuple[int, ...], options: tuple[int, ...]) -> Candidate:
-        """Return the candidate with these cuts, and with the recompute option of each stage."""
-        return Candidate(self.placement, cuts, tuple(self.options.layers[option] for option in options))
+    @cached_property
+    def ticks(self) -> list[int]:
+        """Ticks of each layer for one microbatch."""
+        return [layer.forward + layer.backward + layer.weight for layer in self.problem.model.layers]
+
+    def arrays(self, cap: int = NEVER) -> Arrays:
+        """Return the arrays for bounds below `cap`, without stages whose work alone is above it."""
+        options = self.sets.up_to(self._longest(cap))
+        return Arrays(tables_of(self.problem, self.placement, options), options)
+
+    def _longest(self, cap: int) -> int:
+        """Return the most layers that a stage can have, at least 1."""
+        most = max(1, self.layers - self.placement.stages + 1)
+        per_microbatch, longest, first, ticks = cap // self.problem.batch.microbatches, 1, 0, 0
+        for end, last in enumerate(self.ticks, 1):
+            ticks += last
+            while ticks > per_microbatch:
+                ticks -= self.ticks[first]
+                first += 1
+            longest = max(longest, end - first)
+        return min(longest, most)

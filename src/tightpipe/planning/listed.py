@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .candidate import Candidate
-from .configuration import Configuration
+from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER, device_bound, device_excess
 
 
@@ -29,8 +29,8 @@ class _Way(NamedTuple):
 class DeviceStages:
     """The stages of one device, in arrays that are filled anew for each question about a partition."""
 
-    def __init__(self, configuration: Configuration, device: int) -> None:
-        self.tables, self.device = configuration.tables, device
+    def __init__(self, configuration: Configuration, arrays: Arrays, device: int) -> None:
+        self.tables, self.device = arrays.tables, device
         self.side = configuration.layers + 1
         self.stage = np.array(configuration.placement.stages_on(device), np.int64)
         self.begin, self.end, self.option = (np.zeros_like(self.stage) for _ in range(3))
@@ -85,7 +85,8 @@ class Listed:
 
     def __init__(self, configuration: Configuration, partitions: Iterable[tuple[int, ...]]) -> None:
         self.configuration = configuration
-        self._devices = device_stages(configuration)
+        arrays = configuration.arrays()
+        self._options, self._devices = arrays.options, device_stages(configuration, arrays)
         self._ways: dict[tuple[int, ...], list[list[_Way]]] = {}
         self._number = count()
         self._heap: list[_Beginning] = []
@@ -105,7 +106,8 @@ class Listed:
         while self._heap:
             bound, left, _, cuts, chosen = heappop(self._heap)
             if not left:
-                return self.configuration.candidate(cuts, by_stage(self._devices, chosen))
+                recomputed = self._options.of(by_stage(self._devices, chosen))
+                return Candidate(self.configuration.placement, cuts, recomputed)
             for way in self._ways[cuts][len(chosen)]:
                 self._push(max(bound, way.bound), cuts, (*chosen, way.options))
         return None
@@ -115,9 +117,9 @@ class Listed:
         heappush(self._heap, _Beginning(bound, left, next(self._number), cuts, chosen))
 
 
-def device_stages(configuration: Configuration) -> list[DeviceStages]:
+def device_stages(configuration: Configuration, arrays: Arrays) -> list[DeviceStages]:
     """Return the stages of each device."""
-    return [DeviceStages(configuration, device) for device in range(configuration.placement.devices)]
+    return [DeviceStages(configuration, arrays, device) for device in range(configuration.placement.devices)]
 
 
 def by_stage(devices: list[DeviceStages], chosen: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

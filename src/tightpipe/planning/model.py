@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..core.errors import InputError
 from ..core.integers import check_int
 
-MOST_LAYERS = 10_000
+MOST_LAYERS = 500
 
 
 @dataclass(frozen=True, slots=True)

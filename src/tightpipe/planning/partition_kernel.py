@@ -144,7 +144,8 @@ def _take(
                 break
             then = least[device + 1, new_x, new_y]
             if then <= best and then < NEVER:
-                here = _cheapest(tables, kind, device, devices, counted, scratch, x, new_x, y, new_y, best)
+                place(kind, device, devices, scratch, x, new_x, y, new_y)
+                here = _cheapest(tables, kind, device, counted, scratch, best, then)
                 largest = max(then, here)
                 if here < NEVER and largest < cap:
                     sums = (
@@ -193,34 +194,32 @@ def place(
 
 @compiled
 def _cheapest(
-    tables: Tables,
-    kind: int,
-    device: int,
-    devices: int,
-    counted: int,
-    scratch: Ints,
-    x: int,
-    new_x: int,
-    y: int,
-    new_y: int,
-    best: int,
+    tables: Tables, kind: int, device: int, counted: int, scratch: Ints, best: int, enough: int
 ) -> int:
-    """Return the least bound of a device with these stages over all ways to recompute their layers."""
-    place(kind, device, devices, scratch, x, new_x, y, new_y)
+    """Return the least bound of a device, over all ways to recompute, for its stages in the scratch.
+
+    Bounds above `best` need not be told apart, nor those of at most `enough`.
+    """
     side = len(tables.forward)
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     first = begin[0] * side + end[0]
     second = begin[1] * side + end[1] if kind != LINE else first
+    ticks = _work(tables, begin[0], end[0]) + (0 if kind == LINE else _work(tables, begin[1], end[1]))
     found = NEVER
     for one in range(tables.first_option[first], tables.first_option[first + 1]):
         option[0] = one
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
+            extra = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
+            if counted == TICKS and tables.microbatches * (ticks + extra) > best:
+                break  # later options take more ticks
             if counted == TICKS:
                 bound = device_bound(tables, device, stage, begin, end, option, heap)
             else:
                 bound = device_excess(tables, device, begin, end, option)
             found = min(found, bound)
+            if found <= enough:
+                return found
             if kind == LINE:
                 break
     return found

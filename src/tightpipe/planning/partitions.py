@@ -54,6 +54,6 @@ def least_excess(configuration: Configuration) -> int:
         return NEVER
     if kind is not None:
         return least_excess_in_tables(configuration, kind)
-    devices = device_stages(configuration)
+    devices = device_stages(configuration, configuration.arrays())
     partitions = islice(all_cuts(configuration.layers, placement.stages), _LISTED)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)

@@ -16,9 +16,8 @@ from .device_bound_kernel import NEVER
 from .partitions import least_excess, partitions_of
 from .plan import Plan
 from .problem import PlanningProblem
-from .recompute_options import RecomputeOptions
+from .recompute_options import OptionSets
 from .search import Search
-from .tables import tables_of
 
 
 def plan(
@@ -111,15 +110,8 @@ def configurations_of(problem: PlanningProblem) -> list[Configuration]:
     InputError
         If there is none, or if a placement has two routes, on which this search cannot cut a model.
     """
-    layers, options = len(problem.model.layers), dict[int, RecomputeOptions]()
-    found = []
-    for placement in _placements(problem):
-        longest = layers - placement.stages + 1
-        if longest not in options:
-            options[longest] = RecomputeOptions(problem, longest)
-        tables = tables_of(problem, placement, options[longest])
-        found.append(Configuration(placement, tables, options[longest]))
-    return found
+    sets = OptionSets(problem)
+    return [Configuration(problem, placement, sets) for placement in _placements(problem)]
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,20 @@ class Way(NamedTuple):
 
 
 _PLAIN = Way(0, 0, 0, ())
+
+
+class OptionSets:
+    """The ways to recompute the layers of intervals up to any length, each set of which is made once."""
+
+    def __init__(self, problem: PlanningProblem) -> None:
+        self.problem = problem
+        self._known: dict[int, RecomputeOptions] = {}
+
+    def up_to(self, longest: int) -> RecomputeOptions:
+        """Return the ways of all intervals of at most so many layers."""
+        if longest not in self._known:
+            self._known[longest] = RecomputeOptions(self.problem, longest)
+        return self._known[longest]
 
 
 class RecomputeOptions:
@@ -70,6 +85,10 @@ class RecomputeOptions:
         )
         self.layers = [way.layers for way in ways]
 
+    def of(self, numbers: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """Return the layers that are recomputed in stages whose ways have these numbers."""
+        return tuple(self.layers[number] for number in numbers)
+
 
 def _column(ways: list[Way], key: str) -> Ints:
     return np.array([getattr(way, key) for way in ways], np.int64)
@@ -100,7 +119,10 @@ def _efficient(ways: list[Way]) -> list[Way]:
     schedule of it is one of the other way as well, with less memory and shorter B's.
     """
     kept: list[Way] = []
+    most = -1  # bytes that a way kept so far saves
     for way in sorted(ways, key=lambda way: (way.extra, -way.saved, way.transient)):
-        if not any(other.saved >= way.saved and other.transient <= way.transient for other in kept):
+        worse = (other.saved >= way.saved and other.transient <= way.transient for other in kept)
+        if way.saved > most or not any(worse):
             kept.append(way)
+            most = max(most, way.saved)
     return kept

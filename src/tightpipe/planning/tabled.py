@@ -10,11 +10,12 @@ import numpy as np
 
 from ..kernels.arrays import Ints
 from .candidate import Candidate
-from .configuration import Configuration
+from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
 
 _SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # over the mean work of the devices: the caps that are tried first
+_MOST_LOOPED = 160  # layers; a table for each beginning of the second half would take minutes for more
 _ROWS = 4096  # ways to go on, for which room is made at first
 _SCRATCH = 24
 
@@ -24,14 +25,17 @@ def kind_of(configuration: Configuration) -> int | None:
     name, chunks = configuration.placement.name, configuration.placement.stages_per_device
     if chunks == 1:
         return LINE
-    if chunks == 2:
-        return {"v": FOLDED, "wave": FOLDED, "loop": LOOPED}.get(name)
+    if chunks == 2 and name in ("v", "wave"):
+        return FOLDED
+    if chunks == 2 and name == "loop" and configuration.layers <= _MOST_LOOPED:
+        return LOOPED
     return None
 
 
 def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
     """Return the least that the fullest device lacks to hold one microbatch, in bytes."""
-    tables = (_Table(configuration, kind, m, NEVER, BYTES) for m in _middles(configuration, kind))
+    arrays = configuration.arrays()
+    tables = (_Table(configuration, arrays, kind, m, NEVER, BYTES) for m in _middles(configuration, kind))
     return min((table.bound for table in tables), default=NEVER)
 
 
@@ -44,14 +48,17 @@ def _middles(configuration: Configuration, kind: int) -> range:
 class _Table:
     """The least bounds of what is left to the last devices, for one beginning of the second half."""
 
-    def __init__(self, configuration: Configuration, kind: int, middle: int, cap: int, counted: int) -> None:
+    def __init__(
+        self, configuration: Configuration, arrays: Arrays, kind: int, middle: int, cap: int, counted: int
+    ) -> None:
         p, side = configuration.placement.devices, configuration.layers + 1
+        self.tables, self.options = arrays
         self.configuration, self.kind, self.middle, self.cap = configuration, kind, middle, cap
         self.least = np.full((p + 1, side, side), NEVER)
         self.total = np.zeros((p + 1, side, side), np.int64)
         self._scratch = np.zeros(_SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
-        fill(configuration.tables, kind, p, middle, cap, counted, self.least, self.total, self._scratch)
+        fill(self.tables, kind, p, middle, cap, counted, self.least, self.total, self._scratch)
 
     @property
     def start(self) -> tuple[int, int]:
@@ -67,10 +74,10 @@ class _Table:
         """Return what the next device can take, a row for each way; `expand` says what the columns are."""
         p = self.configuration.placement.devices
         rest = (device, x, y, self.cap, self.least, self.total, self._scratch)
-        number = expand(self.configuration.tables, self.kind, p, *rest, self._rows)
+        number = expand(self.tables, self.kind, p, *rest, self._rows)
         if number > len(self._rows):
             self._rows = np.zeros((2 * number, 8), np.int64)
-            expand(self.configuration.tables, self.kind, p, *rest, self._rows)
+            expand(self.tables, self.kind, p, *rest, self._rows)
         return self._rows[:number]
 
 
@@ -112,7 +119,7 @@ class Tabled:
             if len(beginning.ways) < self.configuration.placement.devices:
                 self._go_on(beginning)
             elif beginning.bound >= self._floor:
-                found = self._candidate(beginning.ways)
+                found = self._candidate(beginning)
             self._refill()
         return found
 
@@ -122,9 +129,9 @@ class Tabled:
             self._floor, cap = self._cap, next(self._caps, None)
             if cap is None:
                 return
-            self._cap = cap
+            self._cap, arrays = cap, self.configuration.arrays(cap)
             for middle in _middles(self.configuration, self.kind):
-                table = _Table(self.configuration, self.kind, middle, cap, TICKS)
+                table = _Table(self.configuration, arrays, self.kind, middle, cap, TICKS)
                 if table.bound < NEVER:
                     self._push(table.bound, 0, _Beginning(table))
 
@@ -139,8 +146,9 @@ class Tabled:
             longer = _Beginning(table, bound, so_far, (*ways, (new_x, new_y, one, two)))
             self._push(max(bound, then), so_far + left, longer)
 
-    def _candidate(self, ways: tuple[_Way, ...]) -> Candidate:
+    def _candidate(self, beginning: _Beginning) -> Candidate:
         """Return the candidate of what all devices have taken."""
+        ways = beginning.ways
         cuts, options = [0, *(way[0] for way in ways)], [way[2] for way in ways]
         if self.kind == FOLDED:
             cuts += [*(way[1] for way in reversed(ways[:-1])), self.configuration.layers]
@@ -148,4 +156,5 @@ class Tabled:
         elif self.kind == LOOPED:
             cuts += [way[1] for way in ways]
             options += [way[3] for way in ways]
-        return self.configuration.candidate(tuple(cuts), tuple(options))
+        recomputed = beginning.table.options.of(options)
+        return Candidate(self.configuration.placement, tuple(cuts), recomputed)

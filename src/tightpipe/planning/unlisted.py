@@ -11,6 +11,8 @@ from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .listed import by_stage, device_stages
 
+_LONGEST = 2.0  # work of the longest stage that is looked at, over the mean work of the devices
+
 
 class Unlisted:
     """One candidate, whose cuts are improved until no cut can be moved by a layer to lower the bound.
@@ -21,8 +23,11 @@ class Unlisted:
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        self.configuration, self.bound = configuration, _least_sum(configuration)
-        self._devices = device_stages(configuration)
+        self.configuration = configuration
+        self.bound = _least_sum(configuration)
+        arrays = configuration.arrays(int(_LONGEST * configuration.mean_work))
+        self._options = arrays.options
+        self._devices = device_stages(configuration, arrays)
         self._taken = False
 
     def take(self) -> Candidate | None:
@@ -34,9 +39,8 @@ class Unlisted:
         ways = [device.ways(cuts) for device in self._devices]
         if not all(ways):
             return None
-        return self.configuration.candidate(
-            cuts, by_stage(self._devices, (found[0].options for found in ways))
-        )
+        chosen = by_stage(self._devices, (found[0].options for found in ways))
+        return Candidate(self.configuration.placement, cuts, self._options.of(chosen))
 
     def _improved(self, cuts: tuple[int, ...]) -> tuple[int, ...]:
         best, stages = self._bounds(cuts), self.configuration.placement.stages
@@ -60,8 +64,8 @@ class Unlisted:
 
 def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
     """Return the cuts that come nearest to equal work in all stages."""
-    tables, layers, stages = configuration.tables, configuration.layers, configuration.placement.stages
-    ticks = tables.forward + tables.backward + tables.weight
+    layers, stages = configuration.layers, configuration.placement.stages
+    ticks = np.cumsum([0, *configuration.ticks])
     cuts = [0]
     for stage in range(1, stages):
         nearest = int(np.abs(ticks - ticks[-1] * stage / stages).argmin())
@@ -71,14 +75,14 @@ def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
 
 def _least_sum(configuration: Configuration) -> int:
     """Return n times the least ticks that the device with the most work can have for one microbatch."""
-    tables, devices = configuration.tables, configuration.placement.devices
-    layers = sorted(np.diff(tables.forward + tables.backward + tables.weight).tolist(), reverse=True)
+    devices = configuration.placement.devices
+    layers = sorted(configuration.ticks, reverse=True)
     least = max(-(-sum(layers) // devices), _crowded(layers, devices))
     sums = 1  # bit k is set if some layers take k ticks together
     for ticks in layers:
         sums |= sums << ticks
     above = sums >> least
-    return int(tables.microbatches * (least + (above & -above).bit_length() - 1))
+    return configuration.problem.batch.microbatches * (least + (above & -above).bit_length() - 1)
 
 
 def _crowded(layers: list[int], devices: int) -> int:
