@@ -10,6 +10,9 @@ from .core.metrics import cost
 from .core.placement import PLACEMENTS
 from .core.progress import ignore
 from .explain import explain
+from .planning import Batch, Cluster, Layer, Model, PlanningProblem
+from .planning.partitions import partitions_of
+from .planning.planner import configurations_of
 from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
 from .solving.starts import warm_starts
@@ -18,7 +21,7 @@ _LEAST = 246  # cost of the tiny V in ticks: its proof needs suppositions
 
 
 def exercise() -> None:
-    """Run once, on tiny instances, all heuristics, CP-SAT, `improve`, bounds, a certificate, and `explain`.
+    """Run once, on tiny problems, heuristics, CP-SAT, `improve`, bounds, `certify`, `explain`, partitions.
 
     Raises
     ------
@@ -36,6 +39,8 @@ def exercise() -> None:
         search(tiny, cost(start), UNLIMITED.within(60.0), 0, ignore)
     certify(tiny, _LEAST)
     explain(start, relax=False)
+    for configuration in configurations_of(_tiny_model()):
+        partitions_of(configuration).take()
 
 
 def _tiny(placement: str, limit: int) -> Instance:
@@ -49,3 +54,8 @@ def _tiny(placement: str, limit: int) -> Instance:
         placement=placement,
         memory=Memory(2, -1, -1, limit),
     )
+
+
+def _tiny_model() -> PlanningProblem:
+    layers = (Layer("block", 10, 12, 8, activation=2, weight_activation=1, parameters=1),) * 10
+    return PlanningProblem(Model(layers), Cluster((2,), memory=100), Batch(4))
