@@ -12,7 +12,7 @@ from .core.progress import ignore
 from .explain import explain
 from .planning import Batch, Cluster, Layer, Model, PlanningProblem
 from .planning.partitions import partitions_of
-from .planning.planner import configurations_of
+from .planning.search_space import configurations_of
 from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
 from .solving.starts import warm_starts

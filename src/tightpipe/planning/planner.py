@@ -5,19 +5,17 @@ from __future__ import annotations
 from time import perf_counter
 
 from ..core.allowance import Allowance
-from ..core.errors import InputError
 from ..core.interruption import reason_of
-from ..core.placement import Placement, Route
 from ..core.progress import Progress, ignore
 from ..core.result import Status
 from ..solving.ensure_compiled import ensure_compiled
-from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .partitions import least_excess, partitions_of
+from .partitions import partitions_of
 from .plan import Plan
 from .problem import PlanningProblem
-from .recompute_options import OptionSets
 from .search import Search
+from .search_space import configurations_of
+from .why_nothing_fits import why_nothing_fits
 
 
 def plan(
@@ -62,7 +60,7 @@ def plan(
     begun, budget = perf_counter(), allowance.begin()
     sources = [partitions_of(configuration) for configuration in configurations]
     if min(source.bound for source in sources) == NEVER:
-        reason = why_nothing_fits(configurations)
+        reason = why_nothing_fits(problem, configurations)
         return Plan(
             problem, Status.INFEASIBLE, None, None, "", None, None, perf_counter() - begun, reason=reason
         )
@@ -99,53 +97,4 @@ def _answer(problem: PlanningProblem, search: Search, seconds: float, reason: st
     return Plan(
         *(problem, status, best.candidate, best.schedule, best.method, bound, proof, seconds),
         *(search.considered, tuple(search.log), reason),
-    )
-
-
-def configurations_of(problem: PlanningProblem) -> list[Configuration]:
-    """Return the configurations of the search space, each with its arrays.
-
-    Raises
-    ------
-    InputError
-        If there is none, or if a placement has two routes, on which this search cannot cut a model.
-    """
-    sets = OptionSets(problem)
-    return [Configuration(problem, placement, sets) for placement in _placements(problem)]
-
-
-def _placements(problem: PlanningProblem) -> list[Placement]:
-    """Return the placements of the search space, without those whose stages lie as those of another one."""
-    space, found = problem.space, dict[tuple[Route, ...], Placement]()
-    refused = ""
-    for name in space.placements:
-        if name == "bidirectional":
-            rule = "must not hold bidirectional: its devices have the stages of two routes"
-            raise InputError(rule, key="search.placements", value=list(space.placements))
-        for devices in problem.cluster.devices:
-            for chunks in space.chunks or (None,):
-                try:
-                    placement = Placement(name, devices, chunks)
-                except InputError as error:
-                    refused = error.rule
-                else:
-                    found.setdefault(placement.routes, placement)
-    if not found:
-        raise InputError(f"allows no placement: {refused}", key="search.chunks", value=space.chunks)
-    fewest, layers = min(placement.stages for placement in found.values()), len(problem.model.layers)
-    if fewest > layers:
-        rule = f"must be at least {fewest} layers, one for each stage of the smallest placement"
-        raise InputError(rule, key="layers", value=layers)
-    return list(found.values())
-
-
-def why_nothing_fits(configurations: list[Configuration]) -> str:
-    """Return why no partition fits, in one sentence for people."""
-    lacking = [(least_excess(found), found.placement) for found in configurations]
-    excess, placement = min(lacking, key=lambda pair: pair[0])
-    where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"
-    if excess == NEVER:
-        return f"no partition gives every stage an F, a B and a W that take time, even on {where}"
-    return (
-        f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold one microbatch"
     )

@@ -1,0 +1,48 @@
+"""Why no partition fits the memory, and what would help, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..core.errors import InputError
+from .configuration import Configuration
+from .device_bound_kernel import NEVER
+from .partitions import least_excess
+from .problem import PlanningProblem
+from .search_space import configurations_of
+
+_MOST_TIMES = 4  # as many devices are tried as help
+
+
+def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration]) -> str:
+    """Return why no partition of the search space fits, and what would help."""
+    excess, best = min(((least_excess(found), found) for found in configurations), key=lambda pair: pair[0])
+    placement = best.placement
+    where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"
+    if excess == NEVER:
+        return f"no partition gives every stage an F, a B and a W that take time, even on {where}"
+    why = (
+        f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold one microbatch"
+    )
+    return "; ".join((why, *_help(problem)))
+
+
+def _help(problem: PlanningProblem) -> Iterator[str]:
+    """Yield what else would let a plan fit: recomputation, or more devices."""
+    if not problem.space.recompute and any(layer.recomputable for layer in problem.model.layers):
+        lacking = _excess(replace(problem, space=replace(problem.space, recompute=True)))
+        yield 'with recompute = "blocks" ' + ("it fits" if lacking == 0 else f"it lacks {lacking} bytes")
+    most = problem.cluster.devices[-1]
+    if isinstance(problem.cluster.memory, int) and not isinstance(problem.cluster.comm, tuple):
+        for devices in range(most + 1, _MOST_TIMES * most + 1):
+            if _excess(replace(problem, cluster=replace(problem.cluster, devices=(devices,)))) == 0:
+                yield f"it fits on {devices} devices"
+                return
+
+
+def _excess(problem: PlanningProblem) -> int:
+    try:
+        return min(map(least_excess, configurations_of(problem)))
+    except InputError:  # more devices than layers
+        return NEVER
