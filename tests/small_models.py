@@ -75,7 +75,7 @@ def random_problem(seed: int) -> PlanningProblem:
     rng = random.Random(seed)
     devices, recompute = rng.choice((2, 3)), rng.random() < 1 / 3
     kinds = [_layer(rng, f"kind {k}") for k in range(rng.randint(1, 3))]
-    count = rng.randint(2 * devices - 1, 7 if recompute else 10)
+    count = rng.randint(devices, 7 if recompute else 10)
     names = [name for name in ("linear", "v", "loop") if count >= devices * (1 if name == "linear" else 2)]
     free = PlanningProblem(
         Model(tuple(rng.choice(kinds) for _ in range(count))),
