@@ -64,13 +64,13 @@ def used(schedule: Schedule) -> None:
 
 
 def planned() -> None:
-    """Plan with tables of every kind, a list and too many partitions for a list; with and without memory."""
-    layers = (Layer("layer", 10, 12, 8, activation=3, weight_activation=1, input=1, parameters=1),) * 24
+    """Plan with tables of every kind and with lists; with and without memory, and where nothing fits."""
+    layers = (Layer("layer", 10, 12, 8, activation=3, weight_activation=1, input=1, parameters=1),) * 12
     for memory, objective in ((None, Objective.DEVICE_SPAN), (60, Objective.MAKESPAN)):
         cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
             space = SearchSpace(placements, chunks, memory is not None, objective)
-            plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=SECONDS, workers=1)
+            plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=5 * SECONDS, workers=1)
     nothing_fits = Cluster((2,), memory=3)
     plan(PlanningProblem(Model(layers), nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
 
