@@ -155,11 +155,18 @@ def test_layers_without_gradients_are_no_stage() -> None:
         ),
     ],
 )
-def test_what_the_search_cannot_cut_is_one_line(space: SearchSpace, message: str) -> None:
+def test_a_placement_that_the_search_cannot_cut_is_one_line(space: SearchSpace, message: str) -> None:
     with pytest.raises(InputError) as error:
         plan(problem_of(5, space=space))
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+def test_too_many_layers_are_one_line() -> None:
+    with pytest.raises(InputError) as error:
+        plan(problem_of(1001))
+    rule = "must be at most 1000 for a search; join layers between which you need no cut"
+    assert str(error.value) == f"layers = 1001: {rule}"
 
 
 @pytest.mark.parametrize(

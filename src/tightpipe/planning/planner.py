@@ -20,6 +20,7 @@ from .recompute_options import RecomputeOptions
 from .search import Search
 from .tables import tables_of
 
+_MOST_LAYERS = 1000  # bounds need room for each pair of layers
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 
 
@@ -100,9 +101,13 @@ def configurations_of(problem: PlanningProblem) -> list[Configuration]:
     Raises
     ------
     InputError
-        If there is none, or if a placement has two routes, on which this search cannot cut a model.
+        If there is none, if a placement has two routes, on which this search cannot cut a model, or if the
+        model has too many layers.
     """
     layers, options = len(problem.model.layers), dict[int, RecomputeOptions]()
+    if layers > _MOST_LAYERS:
+        rule = f"must be at most {_MOST_LAYERS} for a search; join layers between which you need no cut"
+        raise InputError(rule, key="layers", value=layers)
     found = []
     for placement in _placements(problem):
         longest = layers - placement.stages + 1
