@@ -77,15 +77,13 @@ def random_problem(seed: int) -> PlanningProblem:
     kinds = [_layer(rng, f"kind {k}") for k in range(rng.randint(1, 3))]
     count = rng.randint(devices, 7 if recompute else 10)
     names = [name for name in ("linear", "v", "loop") if count >= devices * (1 if name == "linear" else 2)]
+    placements = tuple(rng.sample(names, rng.randint(1, len(names))))
+    most = 6 if devices == 2 or placements == ("linear",) else 4  # six stages are much to enumerate
     free = PlanningProblem(
         Model(tuple(rng.choice(kinds) for _ in range(count))),
         Cluster((devices,), None, rng.randint(0, 5), Fraction(rng.randint(0, 4), 2), _comm(rng, devices)),
-        Batch(rng.randint(4, 6)),
-        SearchSpace(
-            tuple(rng.sample(names, rng.randint(1, len(names)))),
-            recompute=recompute,
-            objective=rng.choice(list(Objective)),
-        ),
+        Batch(rng.randint(4, most)),
+        SearchSpace(placements, recompute=recompute, objective=rng.choice(list(Objective))),
     )
     return with_memory(free, rng) if rng.random() < 1 / 2 else free
 
