@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, bound, certify, retime, simulate, solve
 from tightpipe.core.budget import Budget
+from tightpipe.core.instance import Objective
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.progress import ignore
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS
+from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.program import lower, replay
 from tightpipe.solving.bound_searches import bound_searches
 from tightpipe.solving.methods import METHODS
@@ -60,6 +63,18 @@ def used(schedule: Schedule) -> None:
     replay(lower(schedule))
 
 
+def planned() -> None:
+    """Plan with tables of every kind and with lists; with and without memory, and where nothing fits."""
+    layers = (Layer("layer", 10, 12, 8, activation=3, weight_activation=1, input=1, parameters=1),) * 12
+    for memory, objective in ((None, Objective.DEVICE_SPAN), (60, Objective.MAKESPAN)):
+        cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
+        for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
+            space = SearchSpace(placements, chunks, memory is not None, objective)
+            plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=5 * SECONDS, workers=1)
+    nothing_fits = Cluster((2,), memory=3)
+    plan(PlanningProblem(Model(layers), nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
+
+
 def main() -> None:
     for instance in instances():
         for name, method in METHODS.items():
@@ -74,6 +89,7 @@ def main() -> None:
         searched(hard, workers)
         for search, _ in bound_searches():
             search(hard, 1000, Budget(threads=workers).within(SECONDS), 0, ignore)
+    planned()
     certify(Instance.uniform(memory=Memory(2, -1, -1, 8), comm=1, **TICKS), 246, time_limit=60)
     called = sorted(loop.name for loop in LOOPS if loop.called)
     misses = {loop.name: loop.misses for loop in LOOPS if loop.misses}

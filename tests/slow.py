@@ -25,5 +25,5 @@ SLOW = (
     ),
     *("docs/test_documents.py", "solver/test_memory_limit.py", "core/test_files.py", "test_platforms.py"),
     *(f"solver/test_{name}.py" for name in ("energetic", "fluid", "fold")),
-    *("program/test_lowering.py", "library/test_all_records.py"),
+    *("program/test_lowering.py", "library/test_all_records.py", "planning/test_many_plans.py"),
 )

@@ -10,8 +10,8 @@ from .core.metrics import cost
 from .core.placement import PLACEMENTS
 from .core.progress import ignore
 from .explain import explain
-from .planning import Batch, Cluster, Layer, Model, PlanningProblem
-from .planning.partitions import partitions_of
+from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from .planning.partitions import least_excess, partitions_of
 from .planning.search_space import configurations_of
 from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
@@ -21,7 +21,7 @@ _LEAST = 246  # cost of the tiny V in ticks: its proof needs suppositions
 
 
 def exercise() -> None:
-    """Run once, on tiny problems, heuristics, CP-SAT, `improve`, bounds, `certify`, `explain`, partitions.
+    """Run heuristics, CP-SAT, `improve`, bounds, `certify`, `explain` and partitions once, on tiny inputs.
 
     Raises
     ------
@@ -39,8 +39,7 @@ def exercise() -> None:
         search(tiny, cost(start), UNLIMITED.within(60.0), 0, ignore)
     certify(tiny, _LEAST)
     explain(start, relax=False)
-    for configuration in configurations_of(_tiny_model()):
-        partitions_of(configuration).take()
+    _cut_a_model()
 
 
 def _tiny(placement: str, limit: int) -> Instance:
@@ -56,6 +55,17 @@ def _tiny(placement: str, limit: int) -> Instance:
     )
 
 
-def _tiny_model() -> PlanningProblem:
-    layers = (Layer("block", 10, 12, 8, activation=2, weight_activation=1, parameters=1),) * 10
-    return PlanningProblem(Model(layers), Cluster((2,), memory=100), Batch(4))
+def _cut_a_model() -> None:
+    """Take all partitions of a tiny model in placements that differ in how their partitions are found.
+
+    These are one stage per device, two from both ends, two from both halves, and, in the linear placement
+    with two chunks, a list of all partitions.
+    """
+    layers = (Layer("layer", 10, 12, 8, activation=2, weight_activation=1),) * 5
+    space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))
+    problem = PlanningProblem(Model(layers), Cluster((2,), memory=16, comm=1), Batch(4), space)
+    for configuration in configurations_of(problem):
+        least_excess(configuration)
+        partitions = partitions_of(configuration)
+        while partitions.take() is not None:
+            pass

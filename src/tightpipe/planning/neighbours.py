@@ -11,16 +11,18 @@ from .problem import PlanningProblem
 
 
 def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -> Iterator[Candidate]:
-    """Yield random neighbours of a candidate without end.
+    """Yield random neighbours of a candidate without end; none if it has none.
 
     To move some consecutive cuts by one layer takes a layer from one stage and gives one to another stage,
     and the stages between keep their numbers of layers. Layers that were recomputed still are.
     """
     again = {layer for layers in candidate.recomputed for layer in layers}
-    able = [k for k, layer in enumerate(problem.model.layers) if layer.recomputable]
-    while True:
+    layers = problem.model.layers
+    able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
+    movable = 1 < len(candidate.stages) < len(layers)  # some stage has a layer to give, and one to give it to
+    while able or movable:
         cuts, recomputed = candidate.cuts, again
-        if problem.space.recompute and able and random.random() < 0.5:  # as often as to move a layer
+        if able and (not movable or random.random() < 0.5):  # as often as to move a layer
             recomputed = again ^ {random.choice(able)}
         else:
             cuts = _moved(candidate.cuts, random)
@@ -44,8 +46,6 @@ def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
 def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
     """Return the cuts after some consecutive ones have moved; the same ones where a stage would be empty."""
     inner = range(1, len(cuts) - 1)
-    if not inner:
-        return cuts
     first, last = sorted(random.choices(inner, k=2))
     return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
 

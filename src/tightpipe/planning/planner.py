@@ -17,6 +17,8 @@ from .search import Search
 from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
+_NOTHING_FOUND = "no schedule was found in this time by these methods"
+
 
 def plan(
     problem: PlanningProblem,
@@ -79,19 +81,8 @@ def _answer(problem: PlanningProblem, search: Search, seconds: float, reason: st
     if best is None:
         status = Status.UNKNOWN if bound is not None else Status.INFEASIBLE
         return Plan(
-            *(
-                problem,
-                status,
-                None,
-                None,
-                "",
-                bound,
-                proof,
-                seconds,
-                search.considered,
-                tuple(search.log),
-                reason,
-            )
+            *(problem, status, None, None, "", bound, proof, seconds),
+            *(search.considered, tuple(search.log), reason or _NOTHING_FOUND),
         )
     status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
     return Plan(

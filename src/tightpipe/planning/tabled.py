@@ -8,6 +8,7 @@ from itertools import count
 
 import numpy as np
 
+from ..core.placement import Placement
 from ..kernels.arrays import Ints
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
@@ -15,20 +16,22 @@ from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
 
 _SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # over the mean work of the devices: the caps that are tried first
-_MOST_LOOPED = 160  # layers; a table for each beginning of the second half would take minutes for more
 _ROWS = 4096  # ways to go on, for which room is made at first
 _SCRATCH = 24
+_MOST_LOOPED = 160  # layers; for more, the tables of all beginnings of the second half would take minutes
 
 
 def kind_of(configuration: Configuration) -> int | None:
-    """Return how devices take their stages; None where no table is made for it."""
-    name, chunks = configuration.placement.name, configuration.placement.stages_per_device
-    if chunks == 1:
+    """Return how devices take their stages; None where no table is made for it, or for so many layers."""
+    kind = _kind_of(configuration.placement)
+    return None if kind == LOOPED and configuration.layers > _MOST_LOOPED else kind
+
+
+def _kind_of(placement: Placement) -> int | None:
+    if placement.stages_per_device == 1:
         return LINE
-    if chunks == 2 and name in ("v", "wave"):
-        return FOLDED
-    if chunks == 2 and name == "loop" and configuration.layers <= _MOST_LOOPED:
-        return LOOPED
+    if placement.stages_per_device == 2:
+        return {"v": FOLDED, "wave": FOLDED, "loop": LOOPED}.get(placement.name)
     return None
 
 

@@ -47,7 +47,7 @@ class Tables(NamedTuple):
 def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
     """Return the arrays of a placement with one route."""
     layers, (route,) = problem.model.layers, placement.routes
-    smallest = min(layer.output or 0 for layer in layers)
+    smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
     comm = comm_matrix(problem, placement, [smallest] * placement.stages)
     room = (
         problem.cluster.memory_of(placement.devices)

@@ -1,0 +1,494 @@
+"""Partitions come once each and in ascending order of bounds, and no bound is above what a schedule costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from itertools import combinations, islice, pairwise, product
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from small_models import all_cuts, recomputable
+
+from tightpipe import Placement, solve
+from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.instance import Objective
+from tightpipe.core.metrics import cost
+from tightpipe.core.operation import OpKind
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.cluster import Network
+from tightpipe.planning.configuration import Configuration
+from tightpipe.planning.device_bound_kernel import NEVER
+from tightpipe.planning.listed import DeviceStages, Listed
+from tightpipe.planning.partitions import least_excess, partitions_of
+from tightpipe.planning.recompute_options import OptionSets, RecomputeOptions
+from tightpipe.planning.tabled import Tabled
+from tightpipe.planning.unlisted import Unlisted
+from tightpipe.solving.starts import schedule_of
+
+Cuts = tuple[int, ...]
+Way = tuple[
+    int, int, int
+]  # ticks by which B is longer, bytes that F takes less, bytes that B takes for a while
+KINDS = [("linear", 1), ("v", 2), ("loop", 1), ("loop", 2), ("loop", 3), ("linear", 2), ("wave", 4)]
+NO_TIME = Layer("no gradient", 3, 0, 2, activation=4)
+
+
+def configuration(problem: PlanningProblem, placement: Placement) -> Configuration:
+    return Configuration(problem, placement, OptionSets(problem))
+
+
+def taken(problem: PlanningProblem, placement: Placement) -> Iterator[tuple[int, Candidate]]:
+    """Take all candidates, each with the bound that it was promised with."""
+    partitions = partitions_of(configuration(problem, placement))
+    while True:
+        bound = partitions.bound
+        candidate = partitions.take()
+        if candidate is None:
+            assert partitions.bound == NEVER
+            return
+        yield bound, candidate
+
+
+# the reference
+
+
+def way(problem: PlanningProblem, again: tuple[int, ...]) -> Way:
+    layers = [problem.model.layers[k] for k in again]
+    saved = [layer.activation - layer.kept for layer in layers]
+    return sum(layer.forward for layer in layers), sum(saved), max(saved, default=0)
+
+
+def efficient_ways(problem: PlanningProblem, first: int, end: int) -> list[Way]:
+    """Return what recomputation of a stage can do; no entry is at least as good as another one throughout."""
+    ways = {way(problem, again) for again in recomputable(problem, first, end)}
+
+    def is_worse(one: Way, other: Way) -> bool:
+        return one != other and other[0] <= one[0] and other[1] >= one[1] and other[2] <= one[2]
+
+    return [one for one in ways if not any(is_worse(one, other) for other in ways)]
+
+
+def needed(problem: PlanningProblem, stages: list[tuple[int, int]], ways: list[Way]) -> int:
+    """Return the bytes that a device needs to hold one microbatch at these stages, the reserve included."""
+    cluster, total = problem.cluster, problem.cluster.reserve + max(way[2] for way in ways)
+    for (first, end), (_, saved, _) in zip(stages, ways, strict=True):
+        layers = problem.model.layers[first:end]
+        total += cluster.static_bytes(sum(layer.parameters for layer in layers))
+        total += sum(layer.activation for layer in layers) - saved
+    return total
+
+
+def takes_time(problem: PlanningProblem, cuts: Cuts) -> bool:
+    """Return whether each stage has an F, a B and a W that take time."""
+    parts = [problem.model.layers[first:end] for first, end in pairwise(cuts)]
+    return all(
+        sum(getattr(layer, key) for layer in part) > 0
+        for part in parts
+        for key in ("forward", "backward", "weight")
+    )
+
+
+def excess(problem: PlanningProblem, placement: Placement, cuts: Cuts, ways: tuple[Way, ...]) -> int:
+    """Return how many bytes the fullest device lacks to hold one microbatch."""
+    sizes = problem.cluster.memory_of(placement.devices)
+    if sizes is None:
+        return 0
+    lacking = [0]
+    for device, size in enumerate(sizes):
+        held = placement.stages_on(device)
+        stages = [(cuts[s], cuts[s + 1]) for s in held]
+        lacking.append(needed(problem, stages, [ways[s] for s in held]) - size)
+    return max(lacking)
+
+
+def enumerated(problem: PlanningProblem, placement: Placement) -> Iterator[tuple[Cuts, tuple[Way, ...], int]]:
+    """Yield each partition with each efficient recomputation, and the bytes that it lacks."""
+    for cuts in all_cuts(len(problem.model.layers), placement.stages):
+        if takes_time(problem, cuts):
+            for ways in product(*(efficient_ways(problem, *stage) for stage in pairwise(cuts))):
+                yield cuts, ways, excess(problem, placement, cuts, ways)
+
+
+# random problems
+
+
+@st.composite
+def layers(draw: st.DrawFn, name: str) -> Layer:
+    ticks = st.one_of(st.integers(1, 9), st.integers(0, 9))
+    activation = draw(st.integers(0, 20))
+    return Layer(
+        name,
+        *(draw(ticks) for _ in range(3)),
+        activation=activation,
+        weight_activation=draw(st.integers(0, activation)),
+        input=draw(st.one_of(st.none(), st.integers(0, activation))),
+        output=draw(st.integers(1, 6)),
+        parameters=draw(st.integers(0, 5)),
+    )
+
+
+@st.composite
+def communication(draw: st.DrawFn, devices: int) -> Any:
+    row = st.lists(st.integers(0, 5), min_size=devices, max_size=devices)
+    rows = draw(st.lists(row, min_size=devices, max_size=devices))
+    matrix = tuple(tuple(ticks * (i != j) for j, ticks in enumerate(row)) for i, row in enumerate(rows))
+    speed = st.builds(Fraction, st.integers(1, 6), st.just(2))
+    network = Network(Fraction(1, 3), draw(speed), draw(st.sampled_from((None, 2))), Fraction(0), draw(speed))
+    return draw(st.sampled_from((0, 3, matrix, network)))
+
+
+@st.composite
+def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Placement]:
+    """Draw a problem and a placement; memory is often scarce, and layers are often equal."""
+    placement = draw(
+        st.sampled_from([Placement(name, p, c) for name, c in KINDS for p in (1, 2, 3) if p * c <= 8])
+    )
+    kinds = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
+    count = draw(st.integers(placement.stages, max(most_layers, placement.stages)))
+    model = Model(tuple(draw(st.sampled_from(kinds)) for _ in range(count)))
+    one = st.integers(1, 6 * max(1, sum(layer.activation for layer in model.layers) // placement.devices))
+    memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))
+    static = draw(st.sampled_from((Fraction(0), Fraction(3, 2))))
+    comm = draw(communication(placement.devices))
+    cluster = Cluster((placement.devices,), memory, draw(st.integers(0, 3)), static, comm)
+    recompute, objective = draw(st.booleans()), draw(st.sampled_from(Objective))
+    space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
+    return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement
+
+
+# what comes
+
+
+@given(cases())
+def test_each_partition_and_efficient_recomputation_comes_once(
+    case: tuple[PlanningProblem, Placement],
+) -> None:
+    problem, placement = case
+    expected = Counter((cuts, ways) for cuts, ways, lacking in enumerated(problem, placement) if lacking <= 0)
+    found = [
+        (candidate.cuts, tuple(way(problem, again) for again in candidate.recomputed))
+        for _, candidate in taken(problem, placement)
+    ]
+    assert Counter(found) == expected
+
+
+@given(cases())
+def test_the_bounds_ascend(case: tuple[PlanningProblem, Placement]) -> None:
+    bounds = [bound for bound, _ in taken(*case)]
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize(("name", "chunks"), KINDS)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_each_kind_of_placement_has_all_its_partitions(name: str, chunks: int, recompute: bool) -> None:
+    """A case that surely has candidates, with layers in all of which something else is scarce."""
+    model = Model(tuple(Layer(f"{k}", 1 + k % 3, 2 + k % 2, 1, 6 + k, k % 4, 3) for k in range(9)))
+    placement = Placement(name, 2, chunks)
+    problem = PlanningProblem(model, Cluster((2,), 60), Batch(3), SearchSpace(recompute=recompute))
+    expected = {(cuts, ways) for cuts, ways, lacking in enumerated(problem, placement) if lacking <= 0}
+    found = [
+        (candidate.cuts, tuple(way(problem, again) for again in candidate.recomputed))
+        for _, candidate in taken(problem, placement)
+    ]
+    assert found
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+def test_too_few_layers_for_the_stages_are_no_partition() -> None:
+    problem = PlanningProblem(Model((Layer("a", 1, 1, 1),) * 3), Cluster((2,)), Batch(2))
+    asked = configuration(problem, Placement("v", 2))
+    assert list(taken(problem, Placement("v", 2))) == []
+    assert least_excess(asked) == NEVER
+
+
+@given(cases())
+def test_the_least_excess_is_that_of_all_partitions(case: tuple[PlanningProblem, Placement]) -> None:
+    problem, placement = case
+    expected = min((lacking for _, _, lacking in enumerated(problem, placement)), default=NEVER)
+    assert least_excess(configuration(problem, placement)) == expected
+
+
+def test_the_excess_counts_every_byte() -> None:
+    """The best cut gives 2 layers to a device: 2 x (10 + 6) bytes, and 3 are reserved of 20."""
+    model = Model((Layer("a", 1, 1, 1, activation=10, parameters=4),) * 4)
+    problem = PlanningProblem(model, Cluster((2,), 20, 3, Fraction(3, 2)), Batch(2))
+    assert least_excess(configuration(problem, Placement("linear", 2))) == 2 * (10 + 6) + 3 - 20
+
+
+# ways to recompute
+
+
+@given(cases())
+def test_a_stage_can_be_recomputed_in_all_efficient_ways(case: tuple[PlanningProblem, Placement]) -> None:
+    problem, _ = case
+    count = len(problem.model.layers)
+    options = RecomputeOptions(problem, count)
+    for first, end in combinations(range(count + 1), 2):
+        begin, stop = options.first[first * (count + 1) + end :][:2]
+        columns = (options.extra, options.saved, options.transient)
+        listed = list(zip(*(column[begin:stop].tolist() for column in columns), strict=True))
+        assert Counter(listed) == Counter(efficient_ways(problem, first, end))
+        assert [way(problem, again) for again in options.layers[begin:stop]] == listed
+
+
+# what the bound of a device is
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Starts and ends of one microbatch that runs alone, with recomputation on one device only."""
+
+    f: list[tuple[int, int]]
+    b: list[tuple[int, int]]
+    w: list[int]  # the least time of each W
+
+
+def alone(problem: PlanningProblem, candidate: Candidate, device: int) -> Alone:
+    """Return the times of one microbatch where messages are as short as those of any cut."""
+    model, (route,) = problem.model.layers, candidate.placement.routes
+    smallest = min((layer.output or 0 for layer in model[:-1]), default=0)
+    time, before, f, b = 0, route[0], list[tuple[int, int]](), list[tuple[int, int]]()
+    stages = [(s, candidate.stages[s]) for s in range(candidate.placement.stages)]
+    for s, (first, end) in stages:
+        time += problem.cluster.comm_ticks(before, route[s], smallest)
+        f.append((time, time + sum(layer.forward for layer in model[first:end])))
+        time, before = f[-1][1], route[s]
+    for s, (first, end) in reversed(stages):
+        time += problem.cluster.comm_ticks(before, route[s], smallest)
+        again = candidate.recomputed[s] if route[s] == device else ()
+        longer = sum(model[k].forward for k in again)
+        b.append((time, time + sum(layer.backward for layer in model[first:end]) + longer))
+        time, before = b[-1][1], route[s]
+    w = [sum(layer.weight for layer in model[first:end]) for _, (first, end) in stages]
+    return Alone(f, b[::-1], w)
+
+
+def most(steps: list[tuple[int, int]], count: int, limit: int | None) -> int:
+    """Return the most work of `count` of each step (memory, work) within the limit, parts of a step included."""
+    if limit is None:
+        return count * sum(work for _, work in steps)
+    room, total = Fraction(limit), Fraction(0)
+    for memory, work in sorted(steps, key=lambda step: Fraction(step[0], step[1])):
+        share = min(Fraction(count), room / memory) if memory else Fraction(count)
+        room, total = room - share * memory, total + share * work
+    return int(total)
+
+
+def held_steps(held: int, freed: int, b: int, w: int) -> list[tuple[int, int]]:
+    """Return how the work that a microbatch leaves grows with its memory, in steps of falling density."""
+    if w * held > (b + w) * freed:
+        return [(freed, w), (held - freed, b)]
+    return [(held, b + w)]
+
+
+def parts(problem: PlanningProblem, candidate: Candidate, device: int) -> dict[str, int]:
+    """Return what each argument proves of a device, in ticks."""
+    instance, n = instance_of(problem, candidate), problem.batch.microbatches
+    whole, work = problem.space.objective is Objective.MAKESPAN, instance.work(device)
+    one, stages = alone(problem, candidate, device), candidate.placement.stages_on(device)
+    lo, hi, limit = stages[0], stages[-1], instance.memory_limit(device)
+    f, b, w, held, freed = (
+        [column(s) for s in stages]
+        for column in (
+            partial(instance.duration, OpKind.F),
+            partial(instance.duration, OpKind.B),
+            partial(instance.duration, OpKind.W),
+            partial(instance.memory_delta, OpKind.F),
+            lambda s: -instance.memory_delta(OpKind.W, s),
+        )
+    )
+    head = one.f[lo][0] if whole else 0
+    last_w = one.b[0][1] + max(1, problem.model.layers[0].weight)  # stage 0 has the first layer at least
+    end = max(one.b[lo][1] + one.w[lo], last_w if whole else 0)
+    before = most(list(zip(held, f, strict=True)), n, limit)
+    left = most([step for row in zip(held, freed, b, w, strict=True) for step in held_steps(*row)], n, limit)
+    warm = max(0, one.b[hi][0] - one.f[lo][0] - before)
+    cool = max(0, end - one.f[hi][1] - left)
+    found = {
+        "work": work + head,
+        "chain": one.b[lo][1] + one.w[lo] - one.f[lo][0],
+        "warm-up": work + head + warm,
+        "cool-down": work + head + cool,
+    }
+    if limit is not None and n * sum(held) > limit:
+        found["both ramps"] = work + head + warm + cool
+    between = work - min(before, one.b[hi][0] - one.f[lo][0]) - left
+    if not whole and device and between > 0:
+        found["two times"] = one.b[hi][0] + between + last_w - one.f[hi][1]
+    if limit:
+        ticks = sum(
+            size * (one.b[s][1] - one.f[s][0]) + rest * one.w[s]
+            for s, size, rest in zip(stages, held, freed, strict=True)
+        )
+        found["memory times time"] = -(-n * ticks // limit) - 1  # as if it were a little less
+    return found
+
+
+def bound_of(problem: PlanningProblem, candidate: Candidate, device: int) -> int:
+    """Return the bound of a device's stages as the search has it."""
+    asked = configuration(problem, candidate.placement)
+    chosen = tuple(candidate.recomputed[s] for s in candidate.placement.stages_on(device))
+    for bound, options in DeviceStages(asked, device).ways(candidate.cuts):
+        if tuple(asked.options.layers[option] for option in options) == chosen:
+            return bound
+    return NEVER
+
+
+def bound_of_all(problem: PlanningProblem, candidate: Candidate) -> int:
+    return max(bound_of(problem, candidate, device) for device in range(candidate.placement.devices))
+
+
+@given(cases())
+def test_the_bound_of_a_device_is_the_largest_of_its_arguments(
+    case: tuple[PlanningProblem, Placement],
+) -> None:
+    problem, placement = case
+    for _, candidate in islice(taken(problem, placement), 5):
+        for device in range(placement.devices):
+            assert bound_of(problem, candidate, device) == max(parts(problem, candidate, device).values())
+
+
+@given(cases())
+def test_candidates_come_as_their_own_bounds_ascend(case: tuple[PlanningProblem, Placement]) -> None:
+    problem, placement = case
+    found = [
+        (promised, bound_of_all(problem, candidate))
+        for promised, candidate in islice(taken(problem, placement), 40)
+    ]
+    assert [own for _, own in found] == sorted(own for _, own in found)
+    assert all(promised <= own for promised, own in found)
+
+
+def model_of(count: int, forward: int, backward: int, weight: int, activation: int, kept: int = 0) -> Model:
+    return Model((Layer("layer", forward, backward, weight, activation, kept),) * count)
+
+
+SPAN, WHOLE = SearchSpace(), SearchSpace(objective=Objective.MAKESPAN)
+TIGHT = {  # argument: model, memory, communication, microbatches, space, placement, cuts, device, bound, optimum
+    "chain": (model_of(5, 6, 6, 1, 3), 28, 9, 1, WHOLE, ("v", 2), (0, 1, 3, 4, 5), 0, 97, 97),
+    "warm-up": (model_of(5, 1, 5, 6, 3), 24, 9, 2, SPAN, ("v", 2), (0, 1, 3, 4, 5), 1, 93, 93),
+    "cool-down": (model_of(4, 2, 6, 1, 4, 2), 20, 9, 1, WHOLE, ("linear", 3), (0, 1, 3, 4), 2, 69, 69),
+    "both ramps": (model_of(5, 6, 2, 5, 1, 1), 4, 9, 2, WHOLE, ("loop", 2), (0, 1, 2, 4, 5), 0, 151, 151),
+    "two times": (model_of(4, 6, 4, 2, 1), None, 0, 2, SPAN, ("linear", 3), (0, 1, 3, 4), 1, 54, 54),
+    "memory times time": (model_of(3, 6, 4, 1, 1), 2, 9, 3, SPAN, ("linear", 2), (0, 2, 3), 0, 143, 146),
+}
+
+
+@pytest.mark.parametrize("argument", TIGHT)
+def test_each_argument_is_somewhere_the_largest(argument: str) -> None:
+    """All of these bounds but the last are met by a schedule, so that an argument that claims more is wrong."""
+    model, memory, comm, microbatches, space, (name, devices), cuts, device, bound, best = TIGHT[argument]
+    problem = PlanningProblem(model, Cluster((devices,), memory, comm=comm), Batch(microbatches), space)
+    placement = Placement(name, devices)
+    candidate = Candidate(placement, cuts, ((),) * placement.stages)
+    found = parts(problem, candidate, device)
+    assert found.pop(argument) == bound > max(found.values())
+    assert bound_of(problem, candidate, device) == bound
+    assert solve(instance_of(problem, candidate), "cpsat").bound == best
+
+
+def test_the_last_layer_sends_nothing() -> None:
+    """The messages of any cut have at least 8 bytes, although the last layer has no output."""
+    model = Model((*(Layer("block", 1, 1, 1, output=8),) * 2, Layer("head", 1, 1, 1)))
+    problem = PlanningProblem(model, Cluster((2,), comm=Network(Fraction(0), Fraction(1))), Batch(1))
+    assert partitions_of(configuration(problem, Placement("linear", 2))).bound == 3 + 3 + 1 + 2 * 8
+
+
+# no bound is above a schedule
+
+
+@given(cases())
+def test_no_bound_is_above_the_schedule_of_a_heuristic(case: tuple[PlanningProblem, Placement]) -> None:
+    problem, placement = case
+    for bound, candidate in islice(taken(problem, placement), 3):
+        instance = instance_of(problem, candidate)
+        own = bound_of_all(problem, candidate)
+        for heuristic in HEURISTICS.values():
+            if placement.name in heuristic.placements:
+                with suppress(NoScheduleError):
+                    assert bound <= own <= cost(schedule_of(instance, heuristic))
+
+
+@given(cases(4))
+@settings(max_examples=60)
+def test_no_bound_is_above_the_optimum(case: tuple[PlanningProblem, Placement]) -> None:
+    problem, placement = case
+    assume(placement.stages <= 4)
+    problem = replace(problem, batch=Batch(min(problem.batch.microbatches, 12 // placement.stages, 3)))
+    for _, candidate in islice(taken(problem, placement), 2):
+        best = solve(instance_of(problem, candidate), "cpsat", workers=1).bound
+        assert best is not None
+        assert bound_of_all(problem, candidate) <= best
+
+
+# too many partitions for tables and lists
+
+
+@given(cases())
+def test_a_bound_without_partitions_is_by_the_least_sum_of_layers(
+    case: tuple[PlanningProblem, Placement],
+) -> None:
+    problem, placement = case
+    ticks = [layer.forward + layer.backward + layer.weight for layer in problem.model.layers]
+    sums = {sum(chosen) for size in range(len(ticks) + 1) for chosen in combinations(ticks, size)}
+    least = min(total for total in sums if total * placement.devices >= sum(ticks))
+    partitions = Unlisted(configuration(problem, placement))
+    assert partitions.bound == problem.batch.microbatches * least
+    first = next(taken(problem, placement), None)
+    if first is not None:
+        assert partitions.bound <= bound_of_all(problem, first[1])
+
+
+@given(cases())
+def test_a_partition_of_too_many_is_not_improved_by_moving_one_cut(
+    case: tuple[PlanningProblem, Placement],
+) -> None:
+    problem, placement = case
+    asked = configuration(problem, placement)
+    partitions = Unlisted(asked)
+    candidate = partitions.take()
+    assert partitions.take() is None
+    if candidate is None:
+        return
+    devices = [DeviceStages(asked, device) for device in range(placement.devices)]
+
+    def bounds(cuts: Cuts) -> tuple[int, int]:
+        found = [ways[0].bound if (ways := device.ways(cuts)) else NEVER for device in devices]
+        return max(found), sum(found)
+
+    for stage, step in product(range(1, placement.stages), (-1, 1)):
+        moved = tuple(cut + step * (k == stage) for k, cut in enumerate(candidate.cuts))
+        if all(a < b for a, b in pairwise(moved)):
+            assert bounds(candidate.cuts) <= bounds(moved)
+    assert bound_of_all(problem, candidate) == bounds(candidate.cuts)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "layers", "kind"),
+    [
+        ("linear", 1, 60, Tabled),
+        ("v", 2, 60, Tabled),
+        ("wave", 2, 60, Tabled),
+        ("loop", 2, 60, Tabled),
+        ("linear", 1, 500, Tabled),
+        ("v", 2, 400, Unlisted),
+        ("loop", 2, 200, Unlisted),
+        ("loop", 3, 12, Listed),
+        ("loop", 3, 60, Unlisted),
+        ("wave", 4, 60, Unlisted),
+        ("v", 2, 3, Listed),
+    ],
+)
+def test_tables_are_made_where_they_can_be(name: str, chunks: int, layers: int, kind: type) -> None:
+    problem = PlanningProblem(model_of(layers, 1, 1, 1, 1), Cluster((3,)), Batch(2))
+    assert type(partitions_of(configuration(problem, Placement(name, 3, chunks)))) is kind

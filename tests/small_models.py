@@ -1,0 +1,116 @@
+"""Small planning problems by seed, and all their candidates by enumeration, without any code of the search."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, pairwise, product
+
+from tightpipe import Instance, Placement, solve
+from tightpipe.core.errors import InputError
+from tightpipe.core.instance import Objective
+from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from tightpipe.planning.candidate import StageNumbers, instance_of, stage_numbers
+from tightpipe.planning.cluster import Network
+from tightpipe.solver.bounds.formulas import best_bound
+
+Cuts = tuple[int, ...]
+
+
+def all_cuts(layers: int, stages: int) -> list[Cuts]:
+    return [(0, *inner, layers) for inner in combinations(range(1, layers), stages - 1)]
+
+
+def recomputable(problem: PlanningProblem, first: int, end: int) -> list[tuple[int, ...]]:
+    """Return every set of layers of a stage that may be recomputed."""
+    layers = problem.model.layers
+    able = [k for k in range(first, end) if problem.space.recompute and layers[k].recomputable]
+    return [chosen for size in range(len(able) + 1) for chosen in combinations(able, size)]
+
+
+def candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
+    """Yield all candidates; of those whose stages take the same times and bytes, one."""
+    ways: dict[tuple[int, int], dict[StageNumbers, tuple[int, ...]]] = {}
+    for cuts in all_cuts(len(problem.model.layers), placement.stages):
+        for stage in pairwise(cuts):
+            if stage not in ways:
+                ways[stage] = {
+                    stage_numbers(problem, *stage, again): again for again in recomputable(problem, *stage)
+                }
+        for chosen in product(*(ways[stage].values() for stage in pairwise(cuts))):
+            yield Candidate(placement, cuts, chosen)
+
+
+def instances(problem: PlanningProblem) -> set[Instance]:
+    """Return the scheduling problems of all candidates that fit, in all placements."""
+    found = set()
+    for name, devices in product(problem.space.placements, problem.cluster.devices):
+        for candidate in candidates(problem, Placement(name, devices)):
+            try:
+                instance = instance_of(problem, candidate)
+            except InputError:
+                continue
+            if instance.infeasibility() is None:
+                found.add(instance)
+    return found
+
+
+def optimum(problem: PlanningProblem) -> int | None:
+    """Return the least cost of a plan, by exact schedules of every candidate that may be cheaper."""
+    best = None
+    bounded = ((best_bound(instance).value, instance) for instance in instances(problem))
+    for bound, instance in sorted(bounded, key=lambda pair: pair[0]):
+        if best is None or bound < best:
+            found = solve(instance, "best", time_limit=60, workers=1)
+            assert found.status == "optimal"
+            assert found.cost is not None
+            best = found.cost if best is None else min(best, found.cost)
+    return best
+
+
+def random_problem(seed: int) -> PlanningProblem:
+    """Return a problem of up to 10 layers on 2 or 3 devices; half have scarce memory, a third recompute."""
+    rng = random.Random(seed)
+    devices, recompute = rng.choice((2, 3)), rng.random() < 1 / 3
+    kinds = [_layer(rng, f"kind {k}") for k in range(rng.randint(1, 3))]
+    count = rng.randint(devices, 7 if recompute else 10)
+    names = [name for name in ("linear", "v", "loop") if count >= devices * (1 if name == "linear" else 2)]
+    placements = tuple(rng.sample(names, rng.randint(1, len(names))))
+    most = 6 if devices == 2 or placements == ("linear",) else 4  # six stages are much to enumerate
+    free = PlanningProblem(
+        Model(tuple(rng.choice(kinds) for _ in range(count))),
+        Cluster((devices,), None, rng.randint(0, 5), Fraction(rng.randint(0, 4), 2), _comm(rng, devices)),
+        Batch(rng.randint(4, most)),
+        SearchSpace(placements, recompute=recompute, objective=rng.choice(list(Objective))),
+    )
+    return with_memory(free, rng) if rng.random() < 1 / 2 else free
+
+
+def with_memory(problem: PlanningProblem, rng: random.Random) -> PlanningProblem:
+    """Limit memory to some of what all layers take on one device; little of it may be too little."""
+    layers = problem.model.layers
+    static = problem.cluster.static_bytes(sum(layer.parameters for layer in layers))
+    whole = static + 2 * sum(layer.activation for layer in layers)
+    share = rng.uniform(0.6, 1.4) / problem.cluster.devices[0]
+    memory = problem.cluster.reserve + 1 + int(whole * share)
+    return replace(problem, cluster=replace(problem.cluster, memory=memory))
+
+
+def _layer(rng: random.Random, name: str) -> Layer:
+    activation = rng.randint(1, 30)
+    return Layer(
+        name,
+        *(rng.randint(0 if rng.random() < 0.2 else 1, 9) for _ in range(3)),
+        activation=activation,
+        weight_activation=rng.randint(0, activation),
+        input=rng.choice((None, rng.randint(0, activation))),
+        output=rng.randint(1, 5),
+        parameters=rng.randint(0, 10),
+    )
+
+
+def _comm(rng: random.Random, devices: int) -> int | tuple[tuple[int, ...], ...] | Network:
+    matrix = tuple(tuple(rng.randint(0, 4) * (i != j) for j in range(devices)) for i in range(devices))
+    return rng.choice((0, rng.randint(1, 7), matrix, Network(Fraction(1, 2), Fraction(rng.randint(1, 3), 2))))
