@@ -25,9 +25,8 @@ class Unlisted:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         self.bound = _least_sum(configuration)
-        arrays = configuration.arrays(int(_LONGEST * configuration.mean_work))
-        self._options = arrays.options
-        self._devices = device_stages(configuration, arrays)
+        self.arrays = configuration.arrays(int(_LONGEST * configuration.mean_work))
+        self._devices = device_stages(configuration, self.arrays)
         self._taken = False
 
     def take(self) -> Candidate | None:
@@ -40,7 +39,7 @@ class Unlisted:
         if not all(ways):
             return None
         chosen = by_stage(self._devices, (found[0].options for found in ways))
-        return Candidate(self.configuration.placement, cuts, self._options.of(chosen))
+        return Candidate(self.configuration.placement, cuts, self.arrays.options.of(chosen))
 
     def _improved(self, cuts: tuple[int, ...]) -> tuple[int, ...]:
         best, stages = self._bounds(cuts), self.configuration.placement.stages
