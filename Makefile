@@ -42,6 +42,9 @@ compare: install
 results: install
 	$(BIN)/python benchmarks/renew.py $(ARGS)
 
+# the tests start hundreds of processes, which compile every module anew where Python may not keep its bytecode
+quick test: export PYTHONDONTWRITEBYTECODE :=
+
 quick: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
