@@ -20,8 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _WITHOUT_ARRAYS: dict[str, Any] = {"nogil": True, "_nrt": False}
 
 
-# Leave out the code by which C, or Python, would call a loop: where the arguments are tuples of many arrays, that
-# code can take longer to compile than the loop itself.
+# Leave out the code by which C, or Python, would call a loop: where the arguments are tuples of many arrays,
+# that code can take longer to compile than the loop itself.
 _NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
 _NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
 
