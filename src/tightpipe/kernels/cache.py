@@ -37,7 +37,8 @@ _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
     "core/operation.py",
-)  # loops also depend on the options of the compiler and on the numbers of the kinds of operations
+    "planning/tables.py",
+)  # loops also depend on compiler options, the numbers of kinds of operations, and a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
 _KEPT = 3  # number of folders that are kept, because several versions may be in use side by side
 
