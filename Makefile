@@ -42,11 +42,15 @@ compare: install
 results: install
 	$(BIN)/python benchmarks/renew.py $(ARGS)
 
+# the tests start hundreds of processes, which compile every module anew where Python may not keep its bytecode
+quick test: export PYTHONDONTWRITEBYTECODE :=
+
+# loops that were edited are compiled while pytest collects the tests, which then wait for them
 quick: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
+	$(BIN)/tightpipe compile & $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/tightpipe compile & $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # what users install: a wheel, built from the source distribution, in an environment of its own. The tests lie in
 # a temporary folder, where nothing but the wheel can be imported; those that read the checkout are skipped and counted.

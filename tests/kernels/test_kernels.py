@@ -126,6 +126,27 @@ def test_the_copy_of_a_cache_lacks_what_was_added(cache: Path, tmp_path: Path) -
     assert python(DEPARTURE, NUMBA_CACHE_DIR=str(tmp_path / "copy")) == "5 1"
 
 
+def test_no_loop_is_compiled_once_more_for_a_constant(cache: Path) -> None:
+    signatures = list[str]()
+    for index in cache.rglob("*.nbi"):
+        with index.open("rb") as file:
+            pickle.load(file)
+            signatures += [str(types) for types, *_ in pickle.load(file)[1]]
+    assert len(signatures) > 50
+    assert not [types for types in signatures if "Literal" in types]
+
+
+def test_only_what_python_calls_has_code_for_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path)
+    inner, outer = compiled(replaced), compiled(calls_another)
+    monkeypatch.setitem(calls_another.__globals__, "replaced", inner)
+    assert outer(1) == 3
+    assert inner.__dict__.keys() & {"dispatcher", "_inner_dispatcher"} == {"_inner_dispatcher"}
+    (called,), (part,) = outer.dispatcher.overloads.values(), inner._inner_dispatcher.overloads.values()
+    assert any("cpython" in defined.name for defined in called.library.get_defined_functions())
+    assert not any("cpython" in defined.name for defined in part.library.get_defined_functions())
+
+
 def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
     """In a process of its own: other tests compile as well."""
     run = [sys.executable, str(Path(__file__).parents[1] / "every_loop.py")]
@@ -302,6 +323,10 @@ def test_other_peoples_functions_keep_numbas_own_cache() -> None:
 
 def replaced(value: int) -> int:
     return value + 1
+
+
+def calls_another(value: int) -> int:
+    return replaced(value) + 1
 
 
 def test_loops_run_as_plain_python_where_numba_is_told_so() -> None:

@@ -14,7 +14,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 import llvmlite
 import numba
 import platformdirs
+from numba import types
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.core.registry import cpu_target
@@ -36,7 +37,8 @@ _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
     "core/operation.py",
-)  # loops also depend on the options of the compiler and on the numbers of the kinds of operations
+    "planning/tables.py",
+)  # loops also depend on compiler options, the numbers of kinds of operations, and a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
 _KEPT = 3  # number of folders that are kept, because several versions may be in use side by side
 
@@ -45,7 +47,24 @@ def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return the object by which numba compiles and calls a function, with the cache of this module."""
     dispatcher = numba.njit(**options)(function)
     if not is_disabled():
-        dispatcher._cache = _Cache(function)
+        dispatcher._cache = _Cache(function, inner=False)
+    return dispatcher
+
+
+def inner_dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Return the object by which numba compiles a function as a part of other loops.
+
+    Numba would compile it once more for each constant that another loop hands over; this object does not.
+    """
+    dispatcher = numba.njit(**options)(function)
+    dispatcher._cache = _Cache(function, inner=True)
+    template_of = dispatcher.get_call_template
+
+    def template_of_any_value(arguments: Iterable[Any], keywords: dict[str, Any]) -> Any:
+        any_value = {name: types.unliteral(kind) for name, kind in keywords.items()}
+        return template_of(tuple(map(types.unliteral, arguments)), any_value)
+
+    dispatcher.get_call_template = template_of_any_value
     return dispatcher
 
 
@@ -148,6 +167,13 @@ class _Cache(FunctionCache):
 
     _impl_class = _Files
 
+    def __init__(self, function: Callable[..., Any], inner: bool) -> None:
+        super().__init__(function)
+        self._inner = inner
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return *super()._index_key(signature, codegen), self._inner
+
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the machine code for a combination of argument types, None if the cache does not have it.
 
@@ -167,7 +193,8 @@ class _Cache(FunctionCache):
             super().save_overload(signature, result)
 
     def signatures(self) -> list[Any]:
-        """Return the combinations of argument types for which the cache holds the function."""
+        """Return the combinations of argument types for which the cache holds what this object compiles."""
         with suppress(OSError, *_DAMAGED):
-            return [signature for signature, *_ in self._cache_file._load_index()]
+            index = self._cache_file._load_index()
+            return [signature for signature, *_, inner in index if inner == self._inner]
         return []

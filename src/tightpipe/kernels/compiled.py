@@ -2,7 +2,8 @@
 
 Importing numba takes longer than many commands, so a decorated function does not import it before it is
 called. Where a loop calls another one, numba asks the other one for its type through the attribute
-``_numba_type_``, a protocol that any object may follow.
+``_numba_type_``, a protocol that any object may follow. What a loop calls is compiled without the code by
+which Python would call it; a function that both call is compiled twice.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # A loop that allocates nothing need not count the references to an array. That doubles its speed, and threads
 # that share arrays do not slow each other down by changing the same counters.
 _WITHOUT_ARRAYS: dict[str, Any] = {"nogil": True, "_nrt": False}
+
+
+# Leave out the code by which C, or Python, would call a loop: where the arguments are tuples of many arrays,
+# that code can take longer to compile than the loop itself.
+_NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
+_NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
 
 
 class Loop:
@@ -34,7 +41,7 @@ class Loop:
         update_wrapper(self, function)
         self.name = f"{function.__module__}.{function.__qualname__}"
         self.called = False
-        self._function, self._options = function, options
+        self._function, self._options = function, {**options, **_NOT_FROM_C}
 
     def __call__(self, *arguments: Any) -> Any:
         self.called = True
@@ -47,21 +54,28 @@ class Loop:
 
         return dispatcher_of(self._function, self._options)
 
+    @cached_property
+    def _inner_dispatcher(self) -> Any:
+        from .cache import inner_dispatcher_of
+
+        return inner_dispatcher_of(self._function, {**self._options, **_NOT_FROM_PYTHON})
+
     @property
     def _numba_type_(self) -> Any:
         from numba import types
 
-        return types.Dispatcher(self.dispatcher)
+        return types.Dispatcher(self._inner_dispatcher)
 
     @property
     def misses(self) -> int:
         """Number of times that this process compiled the function because the cache did not have it."""
-        known = self.__dict__.get("dispatcher")  # reading the property would create the dispatcher
-        return 0 if known is None else sum(known.stats.cache_misses.values())
+        # reading the properties would create the dispatchers
+        known = (self.__dict__.get(name) for name in ("dispatcher", "_inner_dispatcher"))
+        return sum(sum(each.stats.cache_misses.values()) for each in known if each is not None)
 
     @property
     def signatures(self) -> list[Any]:
-        """The combinations of argument types that are ready in this process."""
+        """The combinations of argument types that are ready in this process for a call from Python."""
         known = self.__dict__.get("dispatcher")
         return [] if known is None else list(known.signatures)
 

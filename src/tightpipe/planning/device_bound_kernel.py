@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+import math
 from typing import NamedTuple
 
 from ..kernels.arrays import Ints
@@ -184,7 +184,7 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
     static, transient = 0, 0
     for i in range(tables.chunks):
         parameters = tables.parameters[end[i]] - tables.parameters[begin[i]]
-        static += ceil(parameters * tables.static * (1 - 1e-12))  # never above the exact number
+        static += math.ceil(parameters * tables.static * (1 - 1e-12))  # never above the exact number
         transient = max(transient, tables.transient[option[i]])
     return static + transient
 
