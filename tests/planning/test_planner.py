@@ -105,10 +105,10 @@ def test_the_small_problems_are_of_all_kinds() -> None:
     assert {name for problem in problems for name in problem.space.placements} == {"linear", "v", "loop"}
 
 
-@pytest.mark.parametrize("seed", [0, 4, 9, 12])
+@pytest.mark.parametrize("seed", [4, 6, 7, 22, 37])
 def test_the_same_seed_gives_the_same_plan(seed: int) -> None:
-    """Here heuristics and formulas end the search. What solvers do depends on the clock, but for the cost."""
-    first, second = (plan(random_problem(seed), time_limit=60, workers=1, seed=5) for _ in range(2))
+    """Solvers work on these problems; without a time limit their effort is counted, not measured."""
+    first, second = (plan(random_problem(seed), time_limit=None, workers=1, seed=5) for _ in range(2))
     assert (first.candidate, first.schedule, first.method) == (
         second.candidate,
         second.schedule,

@@ -35,8 +35,9 @@ def plan(
     problem
         The model, the cluster, the batch, and the plans among which to choose.
     time_limit
-        Wall seconds for the search; None to go on until the best plan is proven best. The time counts from
-        when all loops are compiled, which takes minutes once per user.
+        Wall seconds for the search; None to go on until the best plan is proven best. Then, with one worker,
+        the same seed gives the same plan in every run. The time counts from when all loops are compiled,
+        which takes minutes once per user.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed

@@ -184,7 +184,8 @@ class Search:
 
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the candidate that is best for heuristics; return whether one is better."""
-        until, first = self.budget.within(max(self._slice, seconds)), self._climber
+        until = self.budget if self.budget.endless else self.budget.within(max(self._slice, seconds))
+        first = self._climber
         while self._climber is not None and not (until.left <= 0 or self.reason or self.closed):
             here = self._climber
             for candidate in islice(neighbours(self.problem, here.candidate, self._random), _MOST_NEIGHBOURS):
@@ -220,12 +221,12 @@ class Search:
                 found.schedule, found.method = schedule, heuristic
 
     def _work_on(self, found: OpenCandidate) -> None:
-        """Let the method `best` work on a candidate for a while."""
+        """Let the method `best` work on a candidate for a while, by effort where there is no deadline."""
         seconds = self._slice * 2**found.rounds
         found.rounds += 1
         run = find_method(_SEARCH).load()
         result = run(
-            found.instance, self.budget.within(seconds), found.schedule or "best", lambda entry: None
+            found.instance, self.budget.shortened(seconds), found.schedule or "best", lambda entry: None
         )
         if result.bound is not None and result.bound > found.bound:
             found.bound, found.proof = result.bound, result.proof or found.proof
