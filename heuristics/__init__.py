@@ -11,6 +11,7 @@ from tightpipe.core.placement import PLACEMENTS
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order
 from .list_schedule import list_order
+from .modulo import modulo_order
 from .published import PUBLISHED
 from .registry import Heuristic
 from .v_beat import v_beat_order
@@ -53,6 +54,13 @@ HEURISTICS: dict[str, Heuristic] = {
             placements=("v",),
             memory="2p activations",
             source="the proof of its optimality in docs/theorem.md",
+        ),
+        Heuristic(
+            name="modulo",
+            make=modulo_order,
+            placements=("linear", "v", "loop", "wave"),
+            memory="most limits that have a schedule; made for scarce memory",
+            source="modulo scheduling (Rau, 'Iterative Modulo Scheduling', MICRO 1994)",
         ),
     )
 }

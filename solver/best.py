@@ -19,18 +19,19 @@ from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import cpsat_turns
 from .improve import improve
 from .improve.improve_method import improve_turns
+from .incumbent import Incumbent
 from .modelled import is_modelled
 from .periods import block_turns
-from .progress import Incumbent
-from .run import TOO_LARGE, run_search
-from .side_by_side import Side, SideBySide, Turns, alone
+from .run_search import TOO_LARGE, run_search
+from .two_sides import Side, SideBySide, Turns, alone
 
 # A first improvement shortens the horizons of all proofs. It is left out where it would take longer than its
 # share, because it would be too short there to find much.
 _QUICK = 0.1  # of the time
 _QUICK_PACE = 1e-4  # seconds for each pair of operations of one device
-_SCARCE = 0.02  # of the bound; repeating blocks are searched for where the gap is larger
+_SCARCE = 0.05  # of the bound; repeating blocks are searched for where the gap is larger
 _BLOCKS = 0.3  # of the time of the search
+_PROVABLE = 40_000  # pairs of operations of one device; of more, CP-SAT refutes ever less within a minute
 _FLUID = 0.25  # of the time left, for the fluid bound
 _FLUID_PACE = 1.5e-4
 _SHAVING_PACE = 2e-5  # CP-SAT's windows take so long, and nothing ends them where effort is counted
@@ -81,7 +82,8 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
     proof = partial(proof_turns, instance, incumbent)
-    return SideBySide(budget, incumbent, search, proof).run()
+    hope = 0.5 * min(1, _PROVABLE / _pairs(instance))
+    return SideBySide(budget, incumbent, search, proof, hope).run()
 
 
 def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:

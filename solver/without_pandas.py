@@ -17,15 +17,28 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
+from tightpipe.core.errors import InputError
+
 CP_MODEL = "ortools.sat.python.cp_model"
 
 
 def import_cp_model() -> None:
-    """Import CP-SAT's Python module and leave pandas for later; later imports find the same module."""
+    """Import CP-SAT's Python module and leave pandas for later; later imports find the same module.
+
+    Raises
+    ------
+    InputError
+        If highspy was loaded before, whose HiGHS and that of OR-Tools have functions of the same names.
+    """
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
         import_module(CP_MODEL)
+    except ImportError as error:
+        if "highspy" not in sys.modules:
+            raise
+        rule = f"OR-Tools cannot be loaded after highspy, which PuLP loads: import {CP_MODEL} before them"
+        raise InputError(rule) from error
     finally:
         sys.meta_path.remove(finder)
 
@@ -54,7 +67,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds CP-SAT's module alone."""
+    """Finds no module but CP-SAT's, so that this is loaded without pandas."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -14,16 +14,16 @@ from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Proof, Result
 from tightpipe.core.schedule import Schedule
 
-from ..memory import MemoryCap
-from ..progress import Incumbent
+from ..incumbent import Incumbent
+from ..memory_cap import MemoryCap
 from ..queues import queues_of
-from ..run import TOO_LARGE, run_search
-from ..side_by_side import Side, Turns, alone
+from ..run_search import TOO_LARGE, run_search
 from ..start import in_queue_order
+from ..two_sides import Side, Turns, alone
 from ..windows import shaved_windows
 from .lattice.model import LatticeModel
 from .plain.model import PlainModel
-from .search import SECONDS_OF_EFFORT, SearchModel, search
+from .race import SECONDS_OF_EFFORT, SearchModel, search
 from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 

@@ -11,11 +11,11 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.result import Proof
 from tightpipe.core.schedule import Schedule
 
-from ..memory import MemoryCap
+from ..memory_cap import MemoryCap
 from ..queues import queues_of
 from ..windows import Windows, shaved_windows
 from .lattice.model import LatticeModel
-from .search import search
+from .race import search
 from .size import lattice_refusal
 
 _SHARE = 0.3  # of the time left, for narrowing windows

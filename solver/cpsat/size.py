@@ -6,8 +6,8 @@ from math import comb
 
 from tightpipe.core.instance import Instance
 
-from ..memory import MemoryCap
-from ..run import TOO_LARGE
+from ..memory_cap import MemoryCap
+from ..run_search import TOO_LARGE
 from ..windows import Windows
 
 # The bytes are resident memory when the search begins, measured at 8 x 24 and 12 x 36. Each thread then takes

@@ -13,12 +13,12 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
 
-from ..progress import Incumbent
-from ..run import TOO_LARGE
-from ..side_by_side import Side, Turns
+from ..incumbent import Incumbent
+from ..run_search import TOO_LARGE
+from ..two_sides import Side, Turns
 from ..windows import Windows
 from .decide import Decision, decide
-from .search import SECONDS_OF_EFFORT
+from .race import SECONDS_OF_EFFORT
 
 _NEAR = 0.9  # of the gap: the first target of each effort lies so far above the bound
 _LITTLE = 1 / 8  # of the gap: if no more lies between the bound and the open targets, the effort is raised

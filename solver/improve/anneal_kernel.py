@@ -134,7 +134,7 @@ def _move_item(
 ) -> int:
     """Move a random item to another position if that costs no more than `enough`; return the cost."""
     i = int(draw(random) * len(words.item))
-    j = _destination(graph, random, i)
+    j = destination(graph, random, i)
     if i == j:
         return cost
     device, low, high = graph.home[words.item[i]], min(i, j), max(i, j)
@@ -153,7 +153,7 @@ def _move_item(
 
 
 @compiled
-def _destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
+def destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
     """Return a random position for the item at position i to move to, which is mostly a near one.
 
     It lies between the lowest and the highest position that the graph allows, and may be i itself.

@@ -20,19 +20,19 @@ from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 from tightpipe.kernels.arrays import Ints
 
+from ..incumbent import Incumbent
 from ..modelled import is_modelled
-from ..progress import Incumbent
 from ..queues import Queues, queues_of
-from ..run import run_search
-from ..side_by_side import Side, Turns, alone
+from ..run_search import run_search
 from ..start import in_queue_order
+from ..two_sides import Side, Turns, alone
 from .anneal_kernel import anneal
 from .begins import central_begins
 from .dispatch_kernel import dispatch, first_weights
 from .dispatch_state import dispatch_state_for
-from .draws_kernel import GeneratorState
 from .event_graph import EventGraph, event_graph_of, mirrored, with_fixed
 from .fold import Fold, fold
+from .generator import generator
 from .neighbourhood import search_neighbourhoods
 from .paths_kernel import cost_of, load, load_mirror
 from .tune_kernel import tune
@@ -65,7 +65,7 @@ class _Tuner:
     def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int) -> None:
         self.graph = graph
         self.state = dispatch_state_for(queues, graph)
-        self.random = _generator(seed)
+        self.random = generator(seed)
         self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
         self.cost = self.best = np.inf
 
@@ -88,7 +88,7 @@ class _Walker:
         self.graph = graph
         self.mirrored = mirrored(graph)
         self.words, self.mirror = words_for(graph), words_for(self.mirrored)
-        self.random = _generator(seed)
+        self.random = generator(seed)
         self.best = 0
         self.item: Ints = np.zeros(0, np.int64)
 
@@ -340,7 +340,3 @@ class _Meter:
 
 def _seeds(budget: Budget) -> list[int]:
     return [budget.seed * 1024 + k for k in range(budget.threads)]
-
-
-def _generator(seed: int) -> GeneratorState:
-    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

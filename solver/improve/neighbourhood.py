@@ -21,11 +21,11 @@ from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Ints
 
 from ..cpsat.lattice.model import LatticeModel
-from ..cpsat.search import SECONDS_OF_EFFORT, search
-from ..progress import Incumbent
+from ..cpsat.race import SECONDS_OF_EFFORT, search
+from ..incumbent import Incumbent
 from ..queues import Queues, queues_of, starts_of
-from ..side_by_side import Side, Turns
 from ..start import in_queue_order
+from ..two_sides import Side, Turns
 from ..windows.queue_arrays import arrays_of
 from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle

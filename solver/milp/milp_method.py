@@ -14,10 +14,10 @@ from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 
-from ..memory import MemoryCap
-from ..progress import Incumbent
+from ..incumbent import Incumbent
+from ..memory_cap import MemoryCap
 from ..queues import Queues, queues_of
-from ..run import TOO_LARGE, run_search
+from ..run_search import TOO_LARGE, run_search
 from ..start import in_queue_order
 from ..windows import Windows, shaved_windows
 from .backend import Backend, proven_cost

@@ -13,7 +13,7 @@ from typing import Any
 from tightpipe.core.budget import Budget
 from tightpipe.core.interruption import reason_of
 
-from ..memory import MemoryCap
+from ..memory_cap import MemoryCap
 from .linear import Variable
 from .model import MilpModel
 from .supervisor import Supervisor

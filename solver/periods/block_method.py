@@ -11,9 +11,9 @@ from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
 from ..improve.improve_method import improve_turns
-from ..progress import Incumbent
-from ..run import run_search
-from ..side_by_side import Side, Turns, alone
+from ..incumbent import Incumbent
+from ..run_search import run_search
+from ..two_sides import Side, Turns, alone
 from .block_search import block_turns
 
 _SHARE_OF_BLOCKS = 0.35  # of the time, for blocks; the rest is for the schedule that the best one unrolls to

@@ -11,11 +11,11 @@ from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 
 from ..block import Block, Shape, unrolled
-from ..cpsat.search import SECONDS_OF_EFFORT
+from ..cpsat.race import SECONDS_OF_EFFORT
+from ..incumbent import Incumbent
 from ..modelled import is_modelled
-from ..progress import Incumbent
 from ..queues import queues_of
-from ..side_by_side import Side, Turns
+from ..two_sides import Side, Turns
 from .period_search import PeriodSearch
 from .steady import steady_block
 

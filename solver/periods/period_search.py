@@ -17,8 +17,8 @@ from math import ceil, comb
 from tightpipe.core.budget import Budget
 
 from ..block import Block, Shape, compressed, period_bound, serial_block
-from ..cpsat.periodic.settle import settle
-from .ask import ask
+from ..cpsat.periodic.settle_period import settle
+from .ask_period import ask
 
 _EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time, for each two operations of a device, to find a block
 _EFFORT_TO_SETTLE = 0.2  # at first, in CP-SAT's deterministic time

@@ -103,9 +103,9 @@ def _after_last_backward(instance: Instance, route: Route) -> Ints:
     held = [stages_on(route, device) for device in range(instance.devices)]
     after = np.empty((len(held), len(held)), np.int64)
     for worker, stages in enumerate(held):
-        lowest = stages[0]
+        lowest, nothing_known = stages[0], -instance.work(worker)
         b_ends = start[2 * last + 1 - lowest] + least_time(instance, OpKind.B, lowest, route)
         for frame, frame_stages in enumerate(held):
             ends = [ended[s] for s in (range(last + 1) if whole(instance) else frame_stages) if s <= lowest]
-            after[frame, worker] = max(ends) - b_ends if ends else -instance.work(worker)
+            after[frame, worker] = max(ends) - b_ends if ends else nothing_known
     return after

@@ -17,7 +17,7 @@ from .schedule import Schedule
 from .schedule_file import schedule_to_dict
 
 
-def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | None) -> None:
+def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | None, name: str = "") -> None:
     """Raise an error if a lower bound is above the cost of a valid schedule.
 
     Parameters
@@ -28,16 +28,18 @@ def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | N
         A proven bound of the cost in ticks, or None.
     proof
         What the bound rests on; None where the caller gave the bound.
+    name
+        Name of the bound, where several have the same kind of proof.
 
     Raises
     ------
     ContradictionError
-        If the bound is above the cost. The message names the kind of proof, both numbers, and a schedule
-        file that holds the instance, for a report of the fault.
+        If the bound is above the cost. The message names the kind of proof, the bound, both numbers, and a
+        schedule file that holds the instance, for a report of the fault.
     """
     if bound is None or bound <= cost(schedule):
         return
-    rests = "given by the caller" if proof is None else f"proof: {proof}"
+    rests = "given by the caller" if proof is None else f"proof: {proof}{f', {name}' if name else ''}"
     raise ContradictionError(
         f"the bound {bound} ({rests}) is above {cost(schedule)}, the cost of a valid schedule, so the bound "
         f"is wrong and nothing is proven; please report{_evidence(schedule, bound)}"

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 SOURCES = (
-    *(f"src/tightpipe/{room}" for room in ("core", "kernels", "settings", "solving")),
+    *(f"src/tightpipe/{room}" for room in ("core", "kernels", "noise", "settings", "solving")),
     *("heuristics", "solver"),
 )
 """Folders of the repository whose files decide what a method finds and what a bound proves."""

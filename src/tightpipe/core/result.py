@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from . import metrics
 from .errors import NoScheduleError
 from .instance import Instance
+from .result_text import lines_of, summary
 from .schedule import Schedule
-from .summary import lines_of, summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +132,7 @@ class Result:
         text = f"<pre>{escape(str(self))}</pre>"
         if self.schedule is None:
             return text
-        from ..drawing.show import html_of  # a drawing stands above the core
+        from ..drawing.plot_schedule import html_of  # a drawing stands above the core
 
         return text + html_of(self.schedule, label=self.method, bound=self.bound)
 

@@ -25,6 +25,18 @@ def _frozen(values: object, *shape: int) -> Ints:
     return array
 
 
+def _integer_rows(operations: Sequence[tuple[object, ...]]) -> Ints:
+    try:
+        rows = np.array(operations) if operations else np.zeros((0, 3), np.int64)
+    except ValueError:
+        rows = np.zeros(0)  # they are not of one length
+    if rows.dtype.kind != "i" or rows.shape[1:] != (3,):
+        wrong = next((op for op in operations if np.array(op).dtype.kind != "i" or len(op) != 3), None)
+        rule = "must be three integers of at most 64 bits: kind, stage and microbatch"
+        raise InputError(rule, key="operation", value=wrong)
+    return rows.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Order:
     """For each device, the sequence of its operations.
@@ -56,10 +68,16 @@ class Order:
 
     @classmethod
     def from_lists(cls, devices: Sequence[Iterable[Sequence[int]]]) -> Order:
-        """Return the order that has one iterable of (kind, stage, microbatch) for each device."""
+        """Return the order that has one iterable of (kind, stage, microbatch) for each device.
+
+        Raises
+        ------
+        InputError
+            If an operation is not three integers.
+        """
         rows = [list(device) for device in devices]
         flat = [tuple(op) for device in rows for op in device]
-        return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, rows)]))
+        return cls(_integer_rows(flat), np.cumsum([0, *map(len, rows)]))
 
     @classmethod
     def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
@@ -211,7 +229,7 @@ class Schedule:
 
     def _repr_html_(self) -> str:
         """Show the Gantt chart in a notebook."""
-        from ..drawing.show import html_of  # a drawing stands above the core
+        from ..drawing.plot_schedule import html_of  # a drawing stands above the core
 
         return html_of(self)
 
@@ -225,7 +243,9 @@ class Schedule:
             ticks, and `memory`, which is what the device holds while the operation runs, in the instance's
             unit. The rows are sorted by device, and within a device by the sequence of its operations.
         """
-        from .frame import frame_of  # imported here because it needs the simulator, which needs this file
+        from .data_frame import (
+            frame_of,  # imported here because it needs the simulator, which needs this file
+        )
 
         return frame_of(self)
 

@@ -37,7 +37,7 @@ _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
     "core/operation.py",
-    "planning/tables.py",
+    "planning/model_arrays.py",
 )  # loops also depend on compiler options, the numbers of kinds of operations, and a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
 _KEPT = 3  # number of folders that are kept, because several versions may be in use side by side
@@ -73,6 +73,7 @@ def is_disabled() -> bool:
     return bool(config.DISABLE_JIT)
 
 
+@cache
 def sources(package: Path = _PACKAGE) -> list[Path]:
     """Return the source files that compiled loops are made from, in a fixed sequence."""
     return [
@@ -162,12 +163,34 @@ class _Files(CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012  # as in the base class
 
 
+class _FilesOfCalled(_Files):
+    """Files of what Python calls, with no more than that takes.
+
+    Numba adds the code from which another function would be compiled that calls this one, but no loop calls
+    these objects: `inner_dispatcher_of` makes those that it calls. And numba adds a record of constants for
+    each function that became a part of this one; to read an empty one, too, imports what numba compiles with.
+    Both would take most of the time in which a process loads its loops.
+    """
+
+    def reduce(self, result: Any) -> tuple[Any, ...]:
+        """Return what is pickled of a compiled function."""
+        (name, kind, (machine_code, _)), *middle, records = super().reduce(result)
+        own = result.environment.env_name  # Python enters by way of its own record even if that is empty
+        kept = tuple(record for record in records if record.consts or record.env_name == own)
+        return (name, kind, (machine_code, _naming(result.fndesc.llvm_cpython_wrapper_name))), *middle, kept
+
+
+def _naming(function: str) -> bytes:
+    """Return code that is only a name, which numba looks up before it takes the machine code beside it."""
+    code: bytes = llvmlite.binding.parse_assembly(f'@"{function}" = global i8 0').as_bitcode()
+    return code
+
+
 class _Cache(FunctionCache):
     """Numba's cache of a function, in which an error of the disk only means that the function is compiled."""
 
-    _impl_class = _Files
-
     def __init__(self, function: Callable[..., Any], inner: bool) -> None:
+        self._impl_class = _Files if inner else _FilesOfCalled
         super().__init__(function)
         self._inner = inner
 

@@ -1,8 +1,8 @@
 """Instances from data files: the profiled settings of the papers, and a suite of realistic instances."""
 
 from .median import with_median_costs
+from .paper_settings import Setting, load_settings
 from .realistic import Realistic, load_realistic
-from .table import Setting, load_settings
 from .table5 import Table5Row, load_table5
 
 __all__ = [

@@ -10,7 +10,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from ..core.instance import Instance
-from .table import Setting
+from .paper_settings import Setting
 
 
 @dataclass(frozen=True, slots=True)

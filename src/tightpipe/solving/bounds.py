@@ -74,7 +74,7 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     _, start = starts[0]
     upper, best = cost(start), max(formulas, key=_value)
     for search, share in searches:
-        refuse_contradiction(start, best.value, best.proof)
+        refuse_contradiction(start, best.value, best.proof, best.name)
         if best.value == upper:
             break
         bound = search(instance, upper, budget.part(share), best.value, progress)

@@ -97,7 +97,7 @@ def _run_heuristic(
         return Result(instance, heuristic.name, status, None, None, seconds, reason=str(error))
     seconds = time.perf_counter() - begin
     bound, value = best_bound(instance), cost(schedule)
-    refuse_contradiction(schedule, bound.value, bound.proof)
+    refuse_contradiction(schedule, bound.value, bound.proof, bound.name)
     entry = LogEntry(seconds, value, bound.value, bound.proof)
     progress(entry)
     status = Status.OPTIMAL if value == bound.value else Status.FEASIBLE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 
-from ..core.accepted import accepted
+from ..core.accepted_order import accepted
 from ..core.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
 from ..core.metrics import cost

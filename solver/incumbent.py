@@ -30,12 +30,20 @@ class Incumbent:
         When the work began, in seconds of `time.perf_counter`. The times in the log count from then.
     tell
         Called with each new log entry.
+    name
+        Name of the bound, where several have the same kind of proof.
     """
 
     def __init__(
-        self, schedule: Schedule, bound: int, proof: Proof | None, begun: float, tell: Progress
+        self,
+        schedule: Schedule,
+        bound: int,
+        proof: Proof | None,
+        begun: float,
+        tell: Progress,
+        name: str = "",
     ) -> None:
-        self.schedule, self.bound, self.proof = schedule, bound, proof
+        self.schedule, self.bound, self.proof, self._name = schedule, bound, proof, name
         self.log: list[LogEntry] = []
         self._begun, self._tell = begun, tell
         self._cost = cost(schedule)
@@ -56,7 +64,7 @@ class Incumbent:
         ContradictionError
             If the bound is above the cost of the schedule.
         """
-        refuse_contradiction(self.schedule, self.bound, self.proof)
+        refuse_contradiction(self.schedule, self.bound, self.proof, self._name)
         return self.bound == cost(self.schedule)
 
     def result(self, method: str, reason: str) -> Result:
@@ -107,7 +115,7 @@ class Incumbent:
         """
         with self._lock:
             if bound is not None and bound > self.bound:
-                self.bound, self.proof = bound, proof
+                self.bound, self.proof, self._name = bound, proof, ""
                 self._write()
 
     def follow(self, entry: LogEntry) -> None:

@@ -25,7 +25,7 @@ from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 
-from ..memory import MemoryCap
+from ..memory_cap import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
 SECONDS_OF_EFFORT = 30.0

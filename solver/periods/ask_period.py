@@ -8,7 +8,7 @@ from tightpipe.core.budget import Budget
 
 from ..block import Block, Shape, compressed, period_bound
 from ..cpsat.periodic.model import PeriodicModel
-from ..cpsat.search import search
+from ..cpsat.race import search
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from tightpipe.core.schedule import Schedule
 
 from .bounds.formulas import best_bound
 from .bounds.searches.energetic import energetic_bound
+from .incumbent import Incumbent
 from .modelled import is_modelled
-from .progress import Incumbent
 from .start import checked_start
 
 Search = Callable[[Incumbent], str]
@@ -83,9 +83,10 @@ def run_search(
     first = checked_start(instance, start)
     formula = best_bound(instance)
     known: tuple[int, Proof | None] = formula.value, formula.proof
+    name = formula.name
     if lower_bound is not None and lower_bound > formula.value:
-        known = lower_bound, None
-    incumbent = Incumbent(first, *known, begun, progress)
+        known, name = (lower_bound, None), ""
+    incumbent = Incumbent(first, *known, begun, progress, name)
     reason = ""
     try:
         if energetic and lower_bound is None and is_modelled(instance) and budget.left > 0:

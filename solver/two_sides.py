@@ -17,8 +17,8 @@ from time import perf_counter
 from tightpipe.core.budget import Budget
 from tightpipe.core.metrics import cost
 
-from .progress import Incumbent
-from .run import FAILURES, failure
+from .incumbent import Incumbent
+from .run_search import FAILURES, failure
 
 Turns = Generator[float, None, str]
 """Yields after each turn how many seconds such a turn takes on one thread of a usual machine.
@@ -28,9 +28,9 @@ with one thread is reproducible, and its sum is what a limit of effort limits. A
 returns why it ended early, or the empty string.
 """
 
-_NOTHING_MOVES = 0.02  # share of the gap; below it, what the sides have moved does not change their shares
+_NOTHING_MOVES = 0.02  # share of the gap; below it, what the sides have moved hardly changes their shares
 _MEMORY = 0.15  # of the time of a solve, over which what a side has moved is forgotten
-_LEAST = 0.25  # share of the threads' time that each side gets, whatever the other one moves
+_LEAST = 0.15  # share of the threads' time that each side gets, whatever the other one moves
 _FORGETS = 60.0  # seconds over which it is forgotten where there is no deadline
 
 
@@ -139,10 +139,14 @@ class SideBySide:
         The schedule and the bound that both sides improve.
     search, proof
         Begin the turns of the side that searches for schedules, and of the one that proves bounds.
+    hope
+        The share of the threads' time, 0 to 1, that the proofs get where neither side moves.
     """
 
-    def __init__(self, budget: Budget, incumbent: Incumbent, search: Start, proof: Start) -> None:
-        self.incumbent, self._halt = incumbent, Event()
+    def __init__(
+        self, budget: Budget, incumbent: Incumbent, search: Start, proof: Start, hope: float = 0.5
+    ) -> None:
+        self.incumbent, self._hope, self._halt = incumbent, hope, Event()
         self.budget = budget.halted_by(self._halt)
         self.search, self.proof = Side(self.budget, search), Side(self.budget, proof)
         self._running: Future[None] | None = None
@@ -154,6 +158,9 @@ class SideBySide:
         signals arrive.
         """
         with closing(self.proof), closing(self.search), ThreadPoolExecutor(1) as pool:
+            # A pool does not wait for a thread whose start a signal has cut short. So the thread starts now,
+            # while there is no turn that it could run on.
+            pool.submit(int).result()
             try:
                 while not (self._both_ended or self.incumbent.closed or self.search.rest <= 0):
                     self._step(pool)
@@ -172,7 +179,7 @@ class SideBySide:
         share = self._share_of_proof()
         if self._running is None and self._is_due(share):
             self.proof.threads = self._threads_of_proof(share)
-            self.proof.share = 1.0 if self.budget.threads > 1 or self.search.ended else share
+            self.proof.share = self._share_of_turns(share)
             self._running = pool.submit(self._prove)
         self._search(share)
         if self._running is not None and self._running.done():
@@ -185,8 +192,19 @@ class SideBySide:
         """Return the share of the threads' time that the proofs should have: the more they move, the more."""
         if self.search.ended or self.proof.ended:
             return float(self.search.ended)
-        moved = self.proof.moved + _NOTHING_MOVES, self.search.moved + _NOTHING_MOVES
-        return min(1 - _LEAST, max(_LEAST, moved[0] / sum(moved)))
+        moved = self.proof.moved + self.search.moved
+        share = (self.proof.moved + self._hope * _NOTHING_MOVES) / (moved + _NOTHING_MOVES)
+        return min(1 - _LEAST, max(_LEAST, share))
+
+    def _share_of_turns(self, share: float) -> float:
+        """Return the share of the time that is left in which the proofs are expected to take turns.
+
+        With several threads one of them may prove all the time. Proofs that have moved nothing yet are taken
+        for as good as they are hoped to be, because many of them only move at the end of a long turn.
+        """
+        if self.budget.threads > 1:
+            share = max(share, self._hope)
+        return min(1.0, share * self.budget.threads / self.proof.threads)
 
     def _is_due(self, share: float) -> bool:
         return not self.proof.ended and self.proof.used <= share * (self.proof.used + self.search.used)

@@ -1,0 +1,169 @@
+"""Compiled loops that place the operations of one microbatch into a period that repeats.
+
+All times are in ticks. An operation that starts at s occupies its device from s on in every period, so only
+the remainder of s by the period tells whether two operations of a device collide. The operations of a device
+are rows of `placed`, in the sequence in which they were placed: `START`, which may lie in any period, and
+`TICKS`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.compiled import compiled_with_arrays
+
+START, TICKS = range(2)
+_F, _B, _W = range(3)
+_NEVER = -1
+
+
+class Route(NamedTuple):
+    """The stages of a route, in arrays; see `InstanceArrays`.
+
+    Parameters
+    ----------
+    duration, delta, lag
+        Ticks, memory and communication time of F, B and W, shape (3, stages).
+    device
+        Device of each stage.
+    limit
+        Memory limit of each device, -1 where it has none.
+    """
+
+    duration: Ints
+    delta: Ints
+    lag: Ints
+    device: Ints
+    limit: Ints
+
+
+@compiled_with_arrays
+def placed_within_limits(route: Route, period: int) -> Ints:
+    """Return the starts of all operations in a block of this period, shape (3, stages).
+
+    The F's and B's are placed along the route and back, and then every W after its B, each of them as early
+    as it can be. The array is empty if the period has no room for one of them, or if memory does not suffice.
+    """
+    stages, devices = len(route.device), len(route.limit)
+    start = np.zeros((3, stages), np.int64)
+    placed = np.zeros((devices, 3 * stages, 2), np.int64)
+    count = np.zeros(devices, np.int64)
+    arrival = 0
+    for i in range(3 * stages):
+        kind, stage = _step(i, stages)
+        device, ticks = route.device[stage], route.duration[kind, stage]
+        if kind == _W:
+            arrival = start[_B, stage] + route.duration[_B, stage]
+        else:
+            arrival += route.lag[kind, stage]
+        still = _still_to_come(route, i, device)
+        time = _free_place(placed[device, : count[device]], period, arrival, ticks, still)
+        if time == _NEVER:
+            return start[:0]
+        start[kind, stage] = time
+        placed[device, count[device], START] = time
+        placed[device, count[device], TICKS] = ticks
+        count[device] += 1
+        arrival = time + ticks
+    return start if _keeps_within_limits(route, period, start) else start[:0]
+
+
+@compiled_with_arrays
+def _step(i: int, stages: int) -> tuple[int, int]:
+    """Return kind and stage of the operation that is placed as number i."""
+    if i < stages:
+        return _F, i
+    if i < 2 * stages:
+        return _B, 2 * stages - 1 - i
+    return _W, 3 * stages - 1 - i
+
+
+@compiled_with_arrays
+def _still_to_come(route: Route, i: int, device: int) -> Ints:
+    """Return the ticks of the operations of a device that are placed after number i, the longest first."""
+    stages = len(route.device)
+    ticks = np.zeros(3 * stages, np.int64)
+    count = 0
+    for later in range(i + 1, 3 * stages):
+        kind, stage = _step(later, stages)
+        if route.device[stage] == device:
+            ticks[count] = route.duration[kind, stage]
+            count += 1
+    return np.sort(ticks[:count])[::-1]
+
+
+@compiled_with_arrays
+def _free_place(placed: Ints, period: int, arrival: int, ticks: int, still: Ints) -> int:
+    """Return the start of the first free place from `arrival` on, `_NEVER` if there is none.
+
+    A place counts as free if it leaves gaps into which what is still to come fits. Only places at the arrival
+    or beside an operation are looked at.
+    """
+    times = np.empty(2 * len(placed) + 1, np.int64)
+    times[-1] = arrival
+    for k in range(len(placed)):
+        times[2 * k] = arrival + (placed[k, START] + placed[k, TICKS] - arrival) % period
+        times[2 * k + 1] = arrival + (placed[k, START] - ticks - arrival) % period
+    times.sort()
+    for k in range(len(times)):
+        time = int(times[k])
+        if _is_free(placed, period, time, ticks) and _leaves_room(placed, period, time, ticks, still):
+            return time
+    return _NEVER
+
+
+@compiled_with_arrays
+def _is_free(placed: Ints, period: int, time: int, ticks: int) -> bool:
+    for k in range(len(placed)):
+        after = (placed[k, START] - time) % period
+        if after < ticks or after + placed[k, TICKS] > period:
+            return False
+    return ticks <= period
+
+
+@compiled_with_arrays
+def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) -> bool:
+    """Return whether what is still to come fits into the gaps, each into the smallest one that holds it."""
+    count = len(placed)
+    begin, length = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
+    begin[count], length[count] = time % period, ticks
+    for k in range(count):
+        begin[k], length[k] = placed[k, START] % period, placed[k, TICKS]
+    order = np.argsort(begin)
+    gaps = np.empty(count + 1, np.int64)
+    for k in range(count + 1):
+        this, following = order[k], order[(k + 1) % (count + 1)]
+        gaps[k] = (begin[following] - begin[this] - 1) % period + 1 - length[this]
+    for needed in still:
+        smallest = _NEVER
+        for k in range(count + 1):
+            if gaps[k] >= needed and (smallest == _NEVER or gaps[k] < gaps[smallest]):
+                smallest = k
+        if smallest == _NEVER:
+            return False
+        gaps[smallest] -= needed
+    return True
+
+
+@compiled_with_arrays
+def _keeps_within_limits(route: Route, period: int, start: Ints) -> bool:
+    """Return whether no device ever holds more than its limit.
+
+    Memory is largest when an F starts. At that time, so many instances of each operation have started, or
+    ended, more than of the microbatch that starts at 0.
+    """
+    stages = len(route.device)
+    for first in range(stages):
+        limit = route.limit[route.device[first]]
+        now, held = start[_F, first], 0
+        for stage in range(stages):
+            if route.device[stage] == route.device[first]:
+                for kind in range(3):
+                    since = start[kind, stage] + (0 if kind == _F else route.duration[kind, stage])
+                    held += route.delta[kind, stage] * ((now - since) // period + 1)
+        if held > limit >= 0:
+            return False
+    return True

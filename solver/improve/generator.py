@@ -1,0 +1,12 @@
+"""Generators of random numbers for compiled loops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .draws_kernel import GeneratorState
+
+
+def generator(seed: int) -> GeneratorState:
+    """Return the state of a generator for `draw`; the seed is at least 0."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

@@ -1,0 +1,26 @@
+"""Schedules under random durations: models of noise, costs in samples, and what delays come from."""
+
+from .bursts import Bursts
+from .distribution import Distribution
+from .grammar import parse_noise, parse_noises
+from .jitter import Jitter
+from .noisy import Noisy, run_noisy
+from .slowness import SlowDevice, Slowdown, SlowLink
+from .stall import Stall
+from .times import NoiseModel, Times
+
+__all__ = [
+    "Bursts",
+    "Distribution",
+    "Jitter",
+    "NoiseModel",
+    "Noisy",
+    "SlowDevice",
+    "SlowLink",
+    "Slowdown",
+    "Stall",
+    "Times",
+    "parse_noise",
+    "parse_noises",
+    "run_noisy",
+]

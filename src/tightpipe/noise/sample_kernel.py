@@ -1,0 +1,278 @@
+"""The compiled simulator of noise: an order runs in a block of samples at once, each with times of its own.
+
+Times are in ticks and need not be whole. In the inner loops, neighbouring numbers belong to neighbouring
+samples, so that the processor works on several samples at a time. The sequence in which operations are taken
+does not depend on the samples: each device in turn goes on until it comes to an operation whose source has
+not run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..kernels.arrays import Bools, Floats, Ints
+from ..kernels.compiled import compiled, compiled_inline
+from .order_graph import OrderGraph
+
+_NONE = -1
+
+
+class SampleState(NamedTuple):
+    """The times of an order in K samples, and scratch space; N operations, p devices and L links."""
+
+    end: Floats  # (N + 1, K) end of each operation; row N is 0
+    sent: Floats  # (N + 1, K) when each result leaves its device; `end` itself where no message ever waits
+    free: Floats  # (p, K) end of the last operation of each device
+    first: Floats  # (p, K) start of the first operation of each device
+    ran: Bools  # (N + 1,) whether an operation has run; true for row N
+    head: Ints  # (p,) next position of each device
+    before: (
+        Ints  # (N,) the row that runs before each row on its device, -1 for none; of a pair its second row
+    )
+    sent_before: Ints  # (N,) the row whose message leaves before that of each row on its link, -1 for none
+    last: Ints  # (L,) the row whose message left last, by link
+
+
+@compiled
+def run_samples(
+    graph: OrderGraph,
+    word: Ints,
+    durations: Floats,
+    lags: Floats,
+    moment: Floats,
+    stall: Floats,
+    release: Ints,
+    state: SampleState,
+) -> int:
+    """Compute when every operation ends in each of K samples.
+
+    Parameters
+    ----------
+    graph
+        The graph of the order.
+    word
+        The row at each position, shape (N,).
+    durations, lags
+        The flattened durations and lags of `Times`, each with a further row of zeros.
+    moment, stall
+        When each device stands still, in ticks, and for how long, 0 for not at all; shape (p, K).
+    release
+        The tick before which each device does not begin, shape (p,).
+    state
+        Receives the times.
+
+    Returns
+    -------
+    int
+        The number of operations that ran: less than N if operations wait for each other.
+    """
+    devices = len(state.free)
+    _open(graph, release, state)
+    done, before, stalls = 0, -1, _longest(stall) > 0.0
+    while done > before:
+        before = done
+        for device in range(devices):
+            while state.head[device] < graph.offsets[device + 1]:
+                row = word[state.head[device]]
+                count = 1 + graph.joined[row]
+                if not state.ran[graph.source[row]] or not state.ran[graph.source[row + count - 1]]:
+                    break
+                position = state.head[device]
+                state.before[row] = _NONE if position == graph.offsets[device] else word[position - 1]
+                _start(graph, device, row, count, lags, state)
+                _run(graph, device, row, count, durations, moment, stall, stalls, state)
+                for k in range(row, row + count):
+                    _send(graph, k, state)
+                state.head[device] += count
+                done += count
+    return done
+
+
+@compiled
+def _longest(stall: Floats) -> float:
+    longest = 0.0
+    for ticks in stall.flat:
+        longest = max(longest, ticks)
+    return longest
+
+
+@compiled_inline
+def _open(graph: OrderGraph, release: Ints, state: SampleState) -> None:
+    devices, samples = state.free.shape
+    state.ran[:] = False
+    state.ran[len(state.before)] = True
+    state.last[:] = _NONE
+    for device in range(devices):
+        state.head[device] = graph.offsets[device]
+        for k in range(samples):
+            state.free[device, k] = release[device]
+
+
+@compiled_inline
+def _start(graph: OrderGraph, device: int, row: int, count: int, lags: Floats, state: SampleState) -> None:
+    """Set `end` of a row to when it can start: once its device is free and its inputs have arrived."""
+    start, free = state.end[row], state.free[device]
+    for k in range(len(start)):
+        start[k] = free[k]
+    for i in range(row, row + count):
+        message = graph.message[i]
+        times = state.sent if message < len(lags) - 1 else state.end
+        left, lag = times[graph.source[i]], lags[message]
+        for k in range(len(start)):
+            start[k] = max(start[k], left[k] + lag[k])
+
+
+@compiled_inline
+def _run(
+    graph: OrderGraph,
+    device: int,
+    row: int,
+    count: int,
+    durations: Floats,
+    moment: Floats,
+    stall: Floats,
+    stalls: bool,
+    state: SampleState,
+) -> None:
+    """Turn the start of a row into its end, which is also that of the row that it is paired with."""
+    end, free, first = state.end[row], state.free[device], state.first[device]
+    begins, none = state.before[row] == _NONE, len(durations) - 1
+    for k in range(len(end)):
+        free[k] = end[k]
+    for i in range(row, row + count):
+        for part in graph.part[i]:
+            if part < none:
+                took = durations[part]
+                for k in range(len(end)):
+                    free[k] += graph.scale[row] * took[k]
+    for k in range(len(end) if begins else 0):
+        first[k] = end[k]
+    if stalls:
+        _stand(moment[device], stall[device], begins, end, free, first)
+    for i in range(row, row + count):
+        ends = state.end[i]
+        for k in range(len(ends)):
+            ends[k] = free[k]
+
+
+@compiled_inline
+def _stand(moment: Floats, stall: Floats, begins: bool, start: Floats, end: Floats, first: Floats) -> None:
+    """Delay the end of what runs, and the start of what would start, while its device stands still."""
+    for k in range(len(start)):
+        goes_on = moment[k] + stall[k]
+        if moment[k] <= start[k] < goes_on:
+            end[k] += goes_on - start[k]
+            if begins:
+                first[k] = goes_on
+        elif start[k] < moment[k] < end[k]:
+            end[k] += stall[k]
+
+
+@compiled_inline
+def _send(graph: OrderGraph, row: int, state: SampleState) -> None:
+    """Compute when the result of a row leaves: at its end, or once its link is free again."""
+    state.ran[row] = True
+    link = graph.link[row]
+    state.sent_before[row] = _NONE
+    if link >= 0:
+        state.sent_before[row], state.last[link] = state.last[link], row
+    before = state.sent_before[row]
+    if graph.occupancy > 0:
+        for k in range(state.end.shape[1]):
+            state.sent[row, k] = state.end[row, k]
+            if before >= 0 and state.sent[before, k] + graph.occupancy > state.end[row, k]:
+                state.sent[row, k] = state.sent[before, k] + graph.occupancy
+
+
+@compiled
+def costs_of(state: SampleState, spans: bool, costs: Floats) -> None:
+    """Write the cost of each sample to `costs`: the largest span of a device if `spans`, or the makespan."""
+    devices, samples = state.free.shape
+    for k in range(samples):
+        begin, end, largest = state.first[0, k], state.free[0, k], 0.0
+        for device in range(devices):
+            begin, end = min(begin, state.first[device, k]), max(end, state.free[device, k])
+            largest = max(largest, state.free[device, k] - state.first[device, k])
+        costs[k] = largest if spans else end - begin
+
+
+class Criticality(NamedTuple):
+    """What the critical paths of some samples have gone through; N is the number of operations."""
+
+    operations: Floats  # (N,) number of samples in which the critical path goes through each operation
+    delays: Floats  # (N,) sum over these of the ticks by which the operation ended late after it could start
+    messages: (
+        Floats  # (N,) number of samples in which the critical path goes through the message to each operation
+    )
+    message_delays: Floats  # (N,) sum over these of the ticks by which the message took longer than planned
+
+
+@compiled
+def trace_critical(
+    graph: OrderGraph,
+    word: Ints,
+    lags: Floats,
+    release: Ints,
+    spans: bool,
+    samples: int,
+    state: SampleState,
+    found: Criticality,
+) -> None:
+    """Follow the critical path of the first samples back from its last operation, and add what it passes.
+
+    The path ends with the last operation of the device with the largest span, or of the one that ends last
+    if the makespan counts. Backwards, it goes from each operation to what held it longest: the operation
+    before it on its device, or its input. It begins at an operation that waited for nothing but the tick
+    before which its device does not begin.
+    """
+    for sample in range(samples):
+        critical, most = 0, -1.0
+        for device in range(len(state.free)):
+            length = state.free[device, sample] - (state.first[device, sample] if spans else 0.0)
+            if length > most:
+                critical, most = device, length
+        row = int(word[graph.offsets[critical + 1] - 1])
+        while row >= 0:
+            row = _trace(graph, lags, release, sample, state, found, row)
+
+
+@compiled_inline
+def _trace(
+    graph: OrderGraph,
+    lags: Floats,
+    release: Ints,
+    sample: int,
+    state: SampleState,
+    found: Criticality,
+    row: int,
+) -> int:
+    """Count an operation of the critical path, and return the one before it on the path, -1 for none."""
+    if row > 0 and graph.joined[row - 1]:
+        row -= 1
+    before, held = state.before[row], _NONE
+    ready = state.end[before, sample] if before >= 0 else float(release[graph.home[row]])
+    for i in range(row, row + 1 + graph.joined[row]):
+        found.operations[i] += 1.0
+        times = state.sent if graph.message[i] < len(lags) - 1 else state.end
+        arrived = times[graph.source[i], sample] + lags[graph.message[i], sample]
+        if arrived > ready:
+            ready, held = arrived, i
+    found.delays[row] += state.end[row, sample] - ready - graph.planned[row]
+    return int(before) if held < 0 else _trace_input(graph, lags, sample, state, found, held)
+
+
+@compiled_inline
+def _trace_input(
+    graph: OrderGraph, lags: Floats, sample: int, state: SampleState, found: Criticality, row: int
+) -> int:
+    """Count the message that held a row, if one did, and return the row that the message waited for.
+
+    That is its sender, or the sender of an earlier message for which it had to wait on their link.
+    """
+    source, message = graph.source[row], graph.message[row]
+    if message < len(lags) - 1:
+        found.messages[row] += 1.0
+        found.message_delays[row] += lags[message, sample] - graph.lag[row]
+        while state.sent[source, sample] > state.end[source, sample]:
+            source = state.sent_before[source]
+    return int(source)

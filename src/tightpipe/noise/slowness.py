@@ -1,0 +1,130 @@
+"""What is slow all the time: a device, or the link from one device to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..kernels.arrays import Bools
+from .number_checks import check_device, check_number
+from .times import Times, devices_of, messages_on
+
+_LARGEST = 1000.0
+_MOST_TICKS = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDevice:
+    """All operations of one device take their durations times a factor, in every sample.
+
+    Such a straggler is, for example, a GPU that is hot and has lowered its clock.
+
+    Parameters
+    ----------
+    device
+        Number of the device.
+    factor
+        Above 0 and at most 1000; below 1 for a device that is faster than planned.
+    """
+
+    device: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        check_number("factor", self.factor, 0.0, _LARGEST, above=True)
+
+    def __str__(self) -> str:
+        return f"slow-device:{self.device}:{self.factor:g}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the instance has no such device."""
+        check_device(instance, f"noise = {str(self)!r}: device", self.device)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Multiply the durations of the device's operations by the factor."""
+        times.duration[:, devices_of(instance) == self.device] *= self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """How a slow message differs from a planned one: it takes `factor` times as long, and `ticks` more.
+
+    Parameters
+    ----------
+    factor
+        Above 0 and at most 1000.
+    ticks
+        From 0 to 10^12.
+    """
+
+    factor: float = 1.0
+    ticks: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("factor", self.factor, 0.0, _LARGEST, above=True)
+        check_number("ticks", self.ticks, 0.0, _MOST_TICKS)
+
+    def __str__(self) -> str:
+        return f"+{self.ticks:g}" if self.ticks else f"{self.factor:g}"
+
+
+def slowed_messages(instance: Instance, model: object, link: tuple[int, int], slowdown: Slowdown) -> Bools:
+    """Return whether each F and B waits for a message of a link that a model slows down, shape (2, S, n).
+
+    Raises
+    ------
+    InputError
+        If the instance has no such devices, if no message goes from the one to the other, or if the messages
+        take no time, of which there is no multiple; the message names the model.
+    """
+    key = f"noise = {str(model)!r}"
+    for device in link:
+        check_device(instance, f"{key}: device", device)
+    found = messages_on(instance, *link)
+    if not found.any():
+        raise InputError(f"no message goes from device {link[0]} to device {link[1]}", key=key)
+    if instance.comm(*link) == 0 and not slowdown.ticks:
+        raise InputError("messages of this link take 0 ticks; give the ticks to add, e.g. +100", key=key)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """All messages from one device to another take longer, in every sample.
+
+    PipeMorph studies such stragglers, which come from congestion, defects of network cards and switches, or
+    an uneven topology: under a tight schedule even small delays of messages add idle time on all devices.
+    CrossPipe studies links with large constant delays, between data centres.
+
+    Parameters
+    ----------
+    sender, receiver
+        Numbers of the devices.
+    slowdown
+        What the messages take.
+
+    References
+    ----------
+    T. Wu et al., "Attack of the Bubbles: Straggler-Resilient Pipeline Parallelism for Large Model Training"
+    (PipeMorph), NSDI 2026, arXiv:2504.19232. T. Chen et al., "CrossPipe: Towards Optimal Pipeline Schedules
+    for Cross-Datacenter Training", USENIX ATC 2025, arXiv:2507.00217.
+    """
+
+    sender: int
+    receiver: int
+    slowdown: Slowdown
+
+    def __str__(self) -> str:
+        return f"slow-link:{self.sender}:{self.receiver}:{self.slowdown}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the link does not exist, or if the model would change nothing."""
+        slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Lengthen the messages of the link."""
+        slow = slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks

@@ -1,0 +1,53 @@
+"""A stall: one device stands still once in an iteration, at a random time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.instance import Instance
+from .number_checks import check_device, check_number
+from .times import BLOCK, Times
+
+_MOST_TICKS = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A device stands still for some time, as in a garbage collection, a page fault or a network timeout.
+
+    It stands once in every sample, from a moment that is uniform in the device's planned span. What runs then
+    goes on afterwards, and what would start meanwhile starts afterwards; a device that waits anyway loses
+    nothing. The same share of the span is drawn for every schedule.
+
+    Parameters
+    ----------
+    device
+        Number of the device; None for a random one in each sample.
+    ticks
+        How long it stands, above 0 and at most 10^12.
+    """
+
+    device: int | None
+    ticks: float
+
+    def __post_init__(self) -> None:
+        check_number("ticks", self.ticks, 0.0, _MOST_TICKS, above=True)
+
+    def __str__(self) -> str:
+        return f"stall:{'any' if self.device is None else self.device}:{self.ticks:g}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the instance has no such device."""
+        if self.device is not None:
+            check_device(instance, f"noise = {str(self)!r}: device", self.device)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Draw which device stands still in each sample, and when."""
+        devices = random.integers(instance.devices, size=BLOCK)
+        if self.device is not None:
+            devices[:] = self.device
+        samples = np.arange(BLOCK)
+        times.moment[devices, samples] = random.random(BLOCK)
+        times.stall[devices, samples] = self.ticks

@@ -1,0 +1,65 @@
+"""The random times of one block of samples, in arrays that models of noise change."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..core.instance import Instance
+from ..core.instance_arrays import InstanceArrays, arrays_of
+from ..core.operation import OpKind
+from ..kernels.arrays import Bools, Floats
+
+BLOCK = 32
+"""Number of samples in a block: so many are drawn, and simulated, at once."""
+
+
+class Times(NamedTuple):
+    """What each operation and each message takes, in ticks, in every sample of a block.
+
+    The instance has S stages, n microbatches and p devices; K is `BLOCK`. Kinds are F, B and W: a fused
+    backward takes as long as its B and its W. Times belong to operations and not to places in an order, so an
+    operation takes the same time in every schedule of the instance.
+    """
+
+    duration: Floats  # (3, S, n, K) of each F, B and W
+    lag: Floats  # (2, S, n, K) of the message that each F and B waits for; 0 where it waits for none
+    moment: Floats  # (p, K) when each device stands still: share of its planned span, from 0 to 1
+    stall: Floats  # (p, K) for how many ticks it then stands still; 0 for not at all
+
+
+class NoiseModel(Protocol):
+    """What a model of noise has to offer; its text is what ``--noise`` takes."""
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the model does not fit the instance."""
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Change the times of a block of samples in place, with random numbers from `random`."""
+
+
+def planned_times(instance: Instance) -> Times:
+    """Return times without noise for a block of samples."""
+    numbers = arrays_of(instance)
+    shape = len(OpKind) - 1, instance.stages, instance.microbatches, BLOCK
+    duration, lag = np.empty(shape), np.empty((2, *shape[1:]))
+    duration[:] = numbers.duration[: shape[0], :, None, None]
+    lag[:] = numbers.lag[:2, numbers.route].transpose(0, 2, 1)[..., None]
+    return Times(duration, lag, np.zeros((instance.devices, BLOCK)), np.zeros((instance.devices, BLOCK)))
+
+
+def devices_of(instance: Instance) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Return the device that runs each stage for each microbatch, shape (S, n)."""
+    numbers: InstanceArrays = arrays_of(instance)
+    return numbers.device[numbers.route].T
+
+
+def messages_on(instance: Instance, sender: int, receiver: int) -> Bools:
+    """Return whether each F and B waits for a message from one device to another, shape (2, S, n)."""
+    devices = devices_of(instance)
+    found = np.zeros((2, *devices.shape), np.bool_)
+    crosses = (devices[:-1] == sender) & (devices[1:] == receiver)
+    back = (devices[1:] == sender) & (devices[:-1] == receiver)
+    found[OpKind.F, 1:], found[OpKind.B, :-1] = crosses, back
+    return found

@@ -1,0 +1,212 @@
+"""Schedules that stand noise: `solve_robust` minimises a measure of the cost in random samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from tightpipe.solver.modelled import refuse_unmodelled
+from tightpipe.solver.robust import Measure, robust_search
+
+from ..core.allowance import Allowance
+from ..core.errors import InfeasibleError, InputError
+from ..core.instance import Instance
+from ..core.integers import check_int
+from ..core.interruption import was_stopped
+from ..core.metrics import cost
+from ..core.progress import Progress, ignore
+from ..core.schedule import Schedule
+from ..core.validate import validate
+from ..noise import Distribution, NoiseModel, run_noisy
+from ..noise.noisy import draw_times
+from ..noise.times import BLOCK
+from .ensure_compiled import ensure_compiled
+from .methods import find_method
+from .starts import WarmStart, requested_starts
+
+MOST_SAMPLES = 4096
+_FRESH = 1000  # samples by which the schedule is judged in the end
+_CHOOSING = 1000  # other samples, by which the annealed schedule has to beat those that were known
+_PLAIN = 0.4  # of the time, for the search for a schedule of least cost without noise
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A schedule and its costs: without noise, in the samples that were searched, and in fresh ones.
+
+    Parameters
+    ----------
+    schedule
+        A validated schedule.
+    cost
+        Its cost without noise, in ticks.
+    searched
+        Figures of its costs in the samples by which orders were chosen. They flatter the chosen order.
+    fresh
+        Figures of its costs in 1,000 samples by which nothing was chosen.
+    """
+
+    schedule: Schedule
+    cost: int
+    searched: Distribution
+    fresh: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class RobustResult:
+    """What `solve_robust` has found.
+
+    Parameters
+    ----------
+    measure
+        What was minimised.
+    robust
+        The schedule found.
+    plain
+        The best schedule without noise that the same solve has found, beside it.
+    bound
+        A proven lower bound of the cost without noise, in ticks. Nothing is proven about costs under noise.
+    samples
+        Number of samples that were searched.
+    seconds
+        Wall seconds.
+    reason
+        Why a signal ended the search early; empty if none did.
+    """
+
+    measure: Measure
+    robust: Judged
+    plain: Judged
+    bound: int | None
+    samples: int
+    seconds: float
+    reason: str = ""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule found, which the validator has accepted."""
+        return self.robust.schedule
+
+
+def solve_robust(
+    instance: Instance,
+    measure: Measure | str,
+    models: Sequence[NoiseModel],
+    *,
+    samples: int = 256,
+    time_limit: float | None = 60,
+    workers: int | None = None,
+    seed: int = 0,
+    warm_start: WarmStart = "best",
+    progress: Progress | None = None,
+) -> RobustResult:
+    """Search for a schedule with the least mean or 95th percentile of its cost under noise.
+
+    The method `improve` first searches for the least cost without noise. Of its schedule and the warm starts,
+    the one with the least measure is then annealed: each move is judged by the same random samples. As the
+    annealed order also fits the accidents of these samples, 1,000 others decide whether it, or one of the
+    schedules known before, is returned; and 1,000 fresh ones say what that is worth. Memory limits and
+    precedences hold throughout; they do not depend on durations.
+
+    Parameters
+    ----------
+    instance
+        The problem, which has to be one that `improve` takes.
+    measure
+        `mean` or `p95`.
+    models
+        At least one model of noise.
+    samples
+        Number of samples that are searched, 1 to 4096. More take longer to judge a move by.
+    time_limit
+        Wall seconds; None for numbers of moves that depend on the size of the instance.
+    workers, seed, warm_start, progress
+        As for `tightpipe.solve`. The samples follow from the seed too.
+
+    Returns
+    -------
+    RobustResult
+        The schedule, with its figures in the samples searched and in fresh ones.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, if a model does not fit the instance, or if `improve` does not take it.
+    InfeasibleError
+        If the instance has no schedule at all.
+    """
+    least, allowance = _measure(measure), Allowance(time_limit, workers, seed)
+    check_int("samples", samples, 1, MOST_SAMPLES)
+    _check(instance, models)
+    run = find_method("improve").load()
+    ensure_compiled()
+    budget, begun = allowance.begin(), perf_counter()
+    first = budget if budget.endless else budget.part(_PLAIN)
+    plain = run(instance, first, warm_start, progress or ignore)
+    found = plain.schedule
+    assert found is not None, "improve has a schedule for every feasible instance"
+    starts = [found, *requested_starts(instance, warm_start)]
+    blocks = [draw_times(instance, models, seed, block) for block in range(-(-samples // BLOCK))]
+    start = _least(starts, models, least, samples, seed, budget.threads)
+    reason = plain.reason if was_stopped(plain.reason) else ""
+    if not reason:
+        annealed, reason = robust_search(start, blocks, samples, least, budget)
+        starts.append(_validated(annealed))
+    chosen = _least(starts, models, least, _CHOOSING, _further(seed, 1), budget.threads)
+    robust, beside = _judge([chosen, found], models, samples, seed, budget.threads)
+    return RobustResult(least, robust, beside, plain.bound, samples, perf_counter() - begun, reason)
+
+
+def _measure(value: Measure | str) -> Measure:
+    try:
+        return Measure(value)
+    except ValueError:
+        raise InputError(f"must be one of {', '.join(Measure)}", key="robust", value=value) from None
+
+
+def _check(instance: Instance, models: Sequence[NoiseModel]) -> None:
+    if not models:
+        raise InputError("needs at least one model of noise, e.g. jitter:0.1", key="noise")
+    for model in models:
+        model.check(instance)
+    refuse_unmodelled("improve", instance, flushes=True)
+    reason = instance.infeasibility()
+    if reason is not None:
+        raise InfeasibleError(reason)
+
+
+def _validated(schedule: Schedule) -> Schedule:
+    violations = validate(schedule.instance, schedule)
+    if violations:
+        raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
+    return schedule
+
+
+def _least(
+    schedules: Sequence[Schedule],
+    models: Sequence[NoiseModel],
+    measure: Measure,
+    samples: int,
+    seed: int,
+    workers: int,
+) -> Schedule:
+    """Return the schedule with the least measure in random samples."""
+    found = run_noisy(schedules, models, samples=samples, seed=seed, workers=workers)
+    return min(found, key=lambda noisy: getattr(noisy.distribution, measure)).schedule
+
+
+def _further(seed: int, step: int) -> int:
+    return (seed + step) % 2**31
+
+
+def _judge(
+    schedules: Sequence[Schedule], models: Sequence[NoiseModel], samples: int, seed: int, workers: int
+) -> list[Judged]:
+    """Return schedules with their figures in the samples searched and in fresh ones."""
+    searched = run_noisy(schedules, models, samples=samples, seed=seed, workers=workers)
+    fresh = run_noisy(schedules, models, samples=_FRESH, seed=_further(seed, 2), workers=workers)
+    return [
+        Judged(noisy.schedule, cost(noisy.schedule), noisy.distribution, new.distribution)
+        for noisy, new in zip(searched, fresh, strict=True)
+    ]
