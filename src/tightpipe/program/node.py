@@ -55,7 +55,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One step of a device's program.
+    """One entry of a device's program: an operation, a message or a wait.
 
     Parameters
     ----------

@@ -2,16 +2,28 @@
 
 from ..core.errors import RunError
 from .measured import Measured, RunReport, Span
-from .profile import DTYPES, TransformerShape, profile_layers, profile_stages
+from .profile import (
+    DTYPES,
+    MOST_STEPS,
+    TOLERANCE,
+    MeasuredLayers,
+    TransformerShape,
+    profile_layers,
+    profile_stages,
+)
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table
-from .run import MODELS, RunModel, run_schedule
+from .run import MODELS, STEPS, RunModel, run_schedule
 from .torch_needed import require_torch, torch_installed
 
 __all__ = [
     "DTYPES",
     "MODELS",
+    "MOST_STEPS",
+    "STEPS",
+    "TOLERANCE",
     "Measured",
+    "MeasuredLayers",
     "Profile",
     "RunError",
     "RunModel",

@@ -82,6 +82,8 @@ class RunReport:
         Largest absolute entry of a gradient in the single process.
     measured
         The measured times of the operations.
+    cores
+        How many cores the processes of all devices share; None if each has a GPU.
     """
 
     schedule: Schedule
@@ -91,6 +93,7 @@ class RunReport:
     gradient_difference: float
     largest_gradient: float
     measured: Measured
+    cores: int | None = None
 
     @property
     def order_held(self) -> bool:
@@ -101,6 +104,29 @@ class RunReport:
     def predicted_bubble_rate(self) -> float:
         """Bubble rate of the schedule with the costs that it was made for."""
         return metrics.bubble_rate(self.schedule)
+
+    @property
+    def predicted_span(self) -> int:
+        """Largest span of a device in the schedule, in ticks, which are microseconds of measured costs."""
+        return int(metrics.device_spans(self.schedule).max())
+
+    @property
+    def shares_cores(self) -> bool:
+        """Whether devices wait for a free core, so that times say little."""
+        return self.cores is not None and self.cores < self.schedule.instance.devices
+
+    def ratios(self) -> dict[str, dict[int, float]]:
+        """Return for each kind that ran and each stage the predicted over the median measured duration."""
+        instance = self.schedule.instance
+        found = {
+            kind.name: {
+                stage: instance.duration(kind, stage) / time
+                for stage in range(instance.stages)
+                if (time := self.measured.typical(kind, stage)) is not None
+            }
+            for kind in OpKind
+        }
+        return {name: of_stages for name, of_stages in found.items() if of_stages}
 
     def with_measured_costs(self) -> Schedule:
         """Return the schedule that the simulator predicts from the measured durations.
@@ -118,7 +144,10 @@ class RunReport:
             "max_gradient_difference": self.gradient_difference,
             "largest_gradient": self.largest_gradient,
             "order_held": self.order_held,
+            "cores": self.cores,
             "microseconds": self.measured.by_kind(),
+            "predicted_over_measured": self.ratios(),
+            "predicted_span": self.predicted_span,
             "measured_span": self.measured.largest_span,
             "measured_bubble_rate": self.measured.bubble_rate,
             "predicted_bubble_rate": self.predicted_bubble_rate,
@@ -129,18 +158,29 @@ class RunReport:
     def __str__(self) -> str:
         data = self.to_dict()
         times = ", ".join(f"{kind} {value:.0f}" for kind, value in data["microseconds"].items())
-        return "\n".join(
-            (
-                f"loss {data['loss']:.6f}, single process {data['reference_loss']:.6f}",
-                f"gradients differ by at most {data['max_gradient_difference']:.1e} "
-                f"(largest {data['largest_gradient']:.1e})",
-                f"order {'as scheduled' if data['order_held'] else 'NOT as scheduled'}",
-                f"mean microseconds: {times}",
-                f"bubble rate {data['measured_bubble_rate']:.3f} measured, "
-                f"{data['bubble_rate_from_measured_times']:.3f} from the measured times, "
-                f"{data['predicted_bubble_rate']:.3f} predicted by the schedule",
-            )
-        )
+        error = data["predicted_span"] / data["measured_span"] - 1
+        lines = [
+            f"loss {data['loss']:.6f}, single process {data['reference_loss']:.6f}",
+            f"gradients differ by at most {data['max_gradient_difference']:.1e} "
+            f"(largest {data['largest_gradient']:.1e})",
+            f"order {'as scheduled' if data['order_held'] else 'NOT as scheduled'}",
+            f"mean microseconds: {times}",
+            f"step {data['measured_span']:.0f} microseconds measured, "
+            f"{data['span_from_measured_times']} from the measured times, "
+            f"{data['predicted_span']} predicted by the schedule ({error:+.1%})",
+            f"bubble rate {data['measured_bubble_rate']:.3f} measured, "
+            f"{data['bubble_rate_from_measured_times']:.3f} from the measured times, "
+            f"{data['predicted_bubble_rate']:.3f} predicted by the schedule",
+            *(f"predicted / measured {kind}: {_listed(of)}" for kind, of in self.ratios().items()),
+        ]
+        if self.shares_cores:
+            devices = self.schedule.instance.devices
+            lines.append(f"fewer cores ({self.cores}) than devices ({devices}): the times mean little")
+        return "\n".join(lines)
+
+
+def _listed(of_stages: dict[int, float]) -> str:
+    return ", ".join(f"stage {stage} {ratio:.2f}" for stage, ratio in of_stages.items())
 
 
 def _apart(order: Order) -> Order:

@@ -1,6 +1,7 @@
 """The stages of a transformer, or its single layers, are profiled with PyTorch.
 
 On a machine on which only PyTorch is installed, run `stage_costs.py`, and read its table with `read_table`.
+That script has the description of what is measured.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.errors import InputError
 from ..core.integers import check_int
@@ -19,7 +21,12 @@ from .profile_table import Profile, read_table
 from .torch_needed import require_torch
 
 DTYPES = ("float32", "bfloat16", "float16")
+MOST_STEPS = 20
+"""After so many steps a measurement ends, whether or not all medians are known."""
+TOLERANCE = 0.02
+"""The share of a median time to which it is measured: half its 95 % confidence interval."""
 _SCRIPT = Path(__file__).with_name("stage_costs.py")
+_WARNING = "warning: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,18 @@ class TransformerShape:
 
 
 def profile_stages(
-    shape: TransformerShape, stages: int, *, device: str | None = None, repeats: int = 10
+    shape: TransformerShape,
+    stages: int,
+    *,
+    route: Sequence[int] | None = None,
+    device: str | None = None,
+    fused: bool = False,
+    repeats: int = MOST_STEPS,
+    tolerance: float = TOLERANCE,
 ) -> Profile:
     """Measure the durations of F, B, W and communication, and the memory, of the stages of a transformer.
+
+    The stages are trained as in a run, with a process for each device.
 
     Parameters
     ----------
@@ -73,64 +89,115 @@ def profile_stages(
         Shape of the transformer.
     stages
         Number of stages, at most `shape.layers`.
+    route
+        Device of each stage. None lets the stages alternate between two devices, or between as many as there
+        are GPUs if that is fewer.
     device
-        `cpu` or `cuda`; None takes a GPU if there is one.
+        `cpu` or `cuda`; None takes GPUs if there are any.
+    fused
+        Whether the backwards are fused, for schedules in which all are: B and W are half of one each.
     repeats
-        Number of runs of each stage; their median counts.
+        Largest number of training steps, at least 1. Fewer are made if all medians are known before.
+    tolerance
+        Share of the median time of an operation to which it is to be known, above 0. The profile has a
+        warning that names the operations for which it was not reached.
 
     Raises
     ------
     InputError
-        If PyTorch is missing, or the measurement fails; the message has the last line of its output.
+        If PyTorch is missing, a value is out of its range, or the measurement fails; the message has the last
+        line of its output.
     """
     check_int("stages", stages, 1)
     if shape.layers < stages:
         raise InputError(f"must be at least the number of stages, {stages}", key="layers", value=shape.layers)
-    said = _run_script(shape, device, {"stages": stages, "repeats": repeats})
+    options = {"stages": [stages], "route": list(route or [])}
+    said = _run_script(shape, device, options | _effort(repeats, tolerance), fused)
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
-        table.write_text(said)
-        return read_table(table)
+        table.write_text(said.out)
+        profile = read_table(table)
+    return replace(profile, warnings=(*profile.warnings, *said.warnings))
+
+
+class MeasuredLayers(NamedTuple):
+    """The measured layers of a transformer.
+
+    Attributes
+    ----------
+    layers
+        The tables ``[[layers]]`` of a model file, in ticks of a microsecond.
+    comm
+        Ticks of a message.
+    warnings
+        Sentences about what is not known to the tolerance.
+    """
+
+    layers: list[dict[str, Any]]
+    comm: int
+    warnings: tuple[str, ...]
 
 
 def profile_layers(
-    shape: TransformerShape, vocabulary: int, *, device: str | None = None, repeats: int = 10
-) -> tuple[list[dict[str, Any]], int]:
+    shape: TransformerShape,
+    vocabulary: int,
+    *,
+    devices: int | None = None,
+    device: str | None = None,
+    fused: bool = False,
+    repeats: int = MOST_STEPS,
+    tolerance: float = TOLERANCE,
+) -> MeasuredLayers:
     """Measure embedding, layers and head of a transformer, each apart.
 
     Parameters
     ----------
-    shape, device, repeats
+    shape, device, fused, repeats, tolerance
         As for `profile_stages`.
     vocabulary
         Number of tokens that embedding and head know.
-
-    Returns
-    -------
-    tuple of a list and an integer
-        The tables ``[[layers]]`` of a model file, in ticks of a microsecond, and the ticks of a message.
+    devices
+        Number of processes that compute at once. None means two, or as many as there are GPUs if that is
+        fewer.
 
     Raises
     ------
     InputError
-        If PyTorch is missing, or the measurement fails; the message has the last line of its output.
+        As in `profile_stages`.
     """
     check_int("vocabulary", vocabulary, 1)
-    measured = json.loads(_run_script(shape, device, {"vocabulary": vocabulary, "repeats": repeats}))
-    return measured["layers"], measured["comm"]
+    options = {"vocabulary": [vocabulary], "devices": [] if devices is None else [devices]}
+    said = _run_script(shape, device, options | _effort(repeats, tolerance), fused)
+    measured = json.loads(said.out)
+    return MeasuredLayers(measured["layers"], measured["comm"], said.warnings)
 
 
-def _run_script(shape: TransformerShape, device: str | None, options: dict[str, int]) -> str:
-    """Return what the script prints that measures a transformer."""
+def _effort(repeats: int, tolerance: float) -> dict[str, list[float]]:
+    check_int("repeats", repeats, 1)
+    if not tolerance > 0:
+        raise InputError("must be above 0", key="tolerance", value=tolerance)
+    return {"repeats": [repeats], "tolerance": [tolerance]}
+
+
+class _Said(NamedTuple):
+    """The output of the script, and the warnings among its errors."""
+
+    out: str
+    warnings: tuple[str, ...]
+
+
+def _run_script(
+    shape: TransformerShape, device: str | None, options: dict[str, list[Any]], fused: bool
+) -> _Said:
+    """Return what the script says that measures a transformer."""
     require_torch("profiling")
-    check_int("repeats", options["repeats"], 1)
-    numbers = {name: getattr(shape, name) for name in shape.__slots__ if name != "ffn"}
-    given = numbers | options | ({} if device is None else {"device": device})
-    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    if shape.ffn:
-        words += ["--ffn", *map(str, shape.ffn)]
+    numbers = {name: [getattr(shape, name)] for name in shape.__slots__ if name != "ffn"}
+    given = numbers | options | {"ffn": list(shape.ffn), "device": [] if device is None else [device]}
+    words = [word for name, values in given.items() if values for word in (f"--{name}", *map(str, values))]
+    if fused:
+        words.append("--fused")
     done = subprocess.run([sys.executable, "-P", str(_SCRIPT), *words], capture_output=True, text=True)
+    lines = done.stderr.strip().splitlines() or ["nothing"]
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["nothing"]
-        raise InputError(f"the measurement failed and said: {said[-1].rpartition('error: ')[2]}")
-    return done.stdout
+        raise InputError(f"the measurement failed and said: {lines[-1].rpartition('error: ')[2]}")
+    return _Said(done.stdout, tuple(line[len(_WARNING) :] for line in lines if line.startswith(_WARNING)))

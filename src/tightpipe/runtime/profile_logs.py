@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import warnings
 from dataclasses import replace
@@ -14,6 +13,7 @@ from ..core.errors import InputError
 from ..core.files import read_text
 from ..core.placement import Placement
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
+from .trace_events import EVENTS, trace_entries
 
 _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
 _KIND_OF = {"F": "F", "I": "B", "W": "W"}
@@ -62,22 +62,10 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
 
 
 def _ranges(path: str | Path) -> list[tuple[str, float]]:
-    text = read_text(path)
     try:
-        trace = json.loads(text)
-    except json.JSONDecodeError as error:
-        rule = f"not a Chrome trace, or truncated: {error.msg} at line {error.lineno}"
-        raise InputError(rule, source=str(path)) from None
-    except (RecursionError, ValueError):
-        rule = "not a Chrome trace: nested too deeply, or with a number of thousands of digits"
-        raise InputError(rule, source=str(path)) from None
-    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
-    if not isinstance(events, list):
-        raise InputError("must be a Chrome trace: a list of events, or traceEvents", source=str(path))
-    try:
-        return [_range(event) for event in events if _is_range(event)]
+        return [_range(event) for key, event in trace_entries(path) if key == EVENTS and _is_range(event)]
     except InputError as error:
-        raise error.at(str(path)) from None
+        raise (error if error.source else error.at(str(path))) from None
 
 
 def _is_range(event: Any) -> bool:

@@ -1,10 +1,12 @@
-"""A schedule is run and measured in PyTorch, with one process (backend gloo) per device on the CPU."""
+"""A schedule is run and measured in PyTorch, with one process per device: on the CPU, or on a GPU each."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,18 @@ from ..core.schedule import Order, Schedule
 from ..export import export_text, merge_adjacent
 from .measured import Measured, RunReport, Span
 from .processes import run_ranks
-from .torch_needed import require_torch
+from .profile import DTYPES
+from .torch_needed import require_gpus, require_pairs, require_torch
 
 MODELS = ("mlp", "transformer")
+STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class RunModel:
     """The model that is trained, with the same number of layers at every stage.
+
+    A transformer has the layers that `profile` measures.
 
     Parameters
     ----------
@@ -36,6 +42,14 @@ class RunModel:
         Rows per microbatch.
     sequence, heads
         Tokens per row and number of attention heads, for a transformer only.
+    ffn
+        Size of a transformer's feed-forward networks: one, or one for each layer of the whole model. Empty
+        means four times the hidden size.
+    vocabulary
+        Number of tokens that a transformer knows. With it, the first stage begins with the embedding, the
+        last one ends with the head, and the loss is cross entropy; None has neither of them.
+    dtype
+        Type of all numbers, one of `DTYPES`.
     seed
         Seed of the random parameters and data, at least 0.
     """
@@ -46,6 +60,9 @@ class RunModel:
     batch: int = 8
     sequence: int = 16
     heads: int = 4
+    ffn: tuple[int, ...] = ()
+    vocabulary: int | None = None
+    dtype: str = "float32"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -53,9 +70,38 @@ class RunModel:
             raise InputError(f"must be one of {', '.join(MODELS)}", key="model", value=self.model)
         for name in ("width", "layers", "batch", "sequence", "heads"):
             check_int(name, getattr(self, name), 1)
+        for size in self.ffn:
+            check_int("ffn", size, 1)
         check_int("seed", self.seed, 0)
+        if self.vocabulary is not None:
+            check_int("vocabulary", self.vocabulary, 1)
+        if self.dtype not in DTYPES:
+            raise InputError(f"must be one of {', '.join(DTYPES)}", key="dtype", value=self.dtype)
+        for name in ("ffn", "vocabulary"):
+            if self.model == "mlp" and getattr(self, name):
+                raise InputError("needs the model transformer", key=name, value=getattr(self, name))
         if self.model == "transformer" and self.width % self.heads:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="width", value=self.width)
+
+    def parts(self, stages: int) -> list[list[str | int]]:
+        """Return the layers of each stage, in the words of a job: see `torch_modules.py`.
+
+        Raises
+        ------
+        InputError
+            If there is neither one size of feed-forward networks nor one for each layer.
+        """
+        count = stages * self.layers
+        if len(self.ffn) not in (0, 1, count):
+            rule = f"must be one size, or one for each of the {count} layers"
+            raise InputError(rule, key="ffn", value=list(self.ffn))
+        sizes = self.ffn if len(self.ffn) == count else (self.ffn or (4 * self.width,)) * count
+        layers: list[str | int] = ["residual"] * count if self.model == "mlp" else list(sizes)
+        parts = [layers[k : k + self.layers] for k in range(0, count, self.layers)]
+        if self.vocabulary is not None:
+            parts[0].insert(0, "embedding")
+            parts[-1].append("head")
+        return parts
 
 
 def run_schedule(
@@ -63,8 +109,10 @@ def run_schedule(
     model: RunModel | None = None,
     *,
     merge: bool = False,
-    steps: int = 2,
+    steps: int = STEPS,
     timeout: float = 300.0,
+    trace: str | Path | None = None,
+    device: str = "cpu",
 ) -> RunReport:
     """Run a schedule in the pipeline runtime of PyTorch, and compare it with a single process.
 
@@ -77,9 +125,16 @@ def run_schedule(
     merge
         Whether each B is fused with the W that follows it directly, as in the export.
     steps
-        Number of training steps, at least 1; the last one is measured, the others warm up.
+        Number of training steps, at least 1. The first one warms up if there are others, of which the one
+        with the median time is reported.
     timeout
         Seconds after which the processes are ended.
+    trace
+        Folder, made if it does not exist, into which PyTorch's profiler writes one trace per process,
+        ``rank0.json.gz`` and so on, of all steps but the first; None records nothing.
+    device
+        `cpu`, where the processes share the cores and send messages with gloo, or `cuda`, where each has a
+        GPU and sends messages with NCCL.
 
     Returns
     -------
@@ -89,7 +144,8 @@ def run_schedule(
     Raises
     ------
     InputError
-        If PyTorch is missing or cannot run the schedule.
+        If PyTorch is missing, too old for pairs, or cannot run the schedule; if there are fewer GPUs than
+        devices; or if the folder of the traces cannot be made.
     RunError
         If a process fails or does not end in time.
     """
@@ -97,43 +153,75 @@ def run_schedule(
     check_int("steps", steps, 1)
     if schedule.instance.iterations > 1:
         raise InputError("a run takes a schedule of one iteration", value=schedule.instance.iterations)
-    model = model or RunModel()
+    job = _job(schedule, model or RunModel(), steps, device, trace is not None)
+    if schedule.order.pairs.any():
+        require_pairs()
+    if device == "cuda":
+        require_gpus(schedule.instance.devices)
+    if trace is not None:
+        _make_folder(Path(trace))
     text = export_text(schedule, "torch-csv", merge=merge)
     order = merge_adjacent(schedule.order) if merge else schedule.order
     with tempfile.TemporaryDirectory(prefix="tightpipe-run-") as name:
         folder = Path(name)
         (folder / "schedule.csv").write_text(text)
-        (folder / "job.json").write_text(json.dumps(_job(schedule, model, steps)))
+        (folder / "job.json").write_text(json.dumps(job))
         run_ranks(folder, schedule.instance.devices, timeout)
-        return _report(schedule, order, folder)
+        if trace is not None:
+            for rank in range(schedule.instance.devices):
+                shutil.copyfile(folder / f"trace{rank}.json.gz", Path(trace) / f"rank{rank}.json.gz")
+        return _report(schedule, order, folder, os.cpu_count() if device == "cpu" else None)
 
 
-def _job(schedule: Schedule, model: RunModel, steps: int) -> dict[str, Any]:
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made: {error.strerror}", key="trace", value=str(path)) from None
+
+
+def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bool) -> dict[str, Any]:
     instance = schedule.instance
     return {
-        **asdict(model),
-        "steps": steps,
+        "parts": model.parts(instance.stages),
+        "held": [instance.placement.stages_on(rank) for rank in range(instance.devices)],
+        "trace": trace,
         "devices": instance.devices,
-        "stages": instance.stages,
         "microbatches": instance.microbatches,
-        "held": [instance.placement.stages_on(device) for device in range(instance.devices)],
+        "width": model.width,
+        "heads": model.heads,
+        "batch": model.batch,
+        "sequence": model.sequence if model.model == "transformer" else None,
+        "vocabulary": model.vocabulary,
+        "dtype": model.dtype,
+        "device": device,
+        "seed": model.seed,
+        "steps": steps,
     }
 
 
-def _report(schedule: Schedule, order: Order, folder: Path) -> RunReport:
+def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -> RunReport:
     ranks = range(schedule.instance.devices)
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in ranks]
     losses = [loss for result in results for loss in result["losses"]]
-    spans = [[_span(entry) for entry in result["spans"]] for result in results]
+    steps = zip(*(result["steps"] for result in results), strict=True)
+    measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
     return RunReport(
         schedule=schedule,
         order=order,
-        loss=sum(losses) / len(losses),
+        loss=sum(losses),
         reference_loss=results[0]["reference_loss"],
         gradient_difference=results[0]["difference"],
         largest_gradient=results[0]["largest"],
-        measured=Measured(tuple(map(tuple, spans))),
+        measured=_typical(measured),
+        cores=cores,
     )
+
+
+def _typical(steps: list[Measured]) -> Measured:
+    """Return the step whose time is the median of all but the first; of two in the middle the faster one."""
+    warm = sorted(steps[1:] or steps, key=lambda step: step.largest_span)
+    return warm[(len(warm) - 1) // 2]
 
 
 def _span(entry: list[Any]) -> Span:

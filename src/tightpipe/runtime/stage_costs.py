@@ -1,14 +1,14 @@
 """A script that measures the costs of the stages of a transformer, and needs only PyTorch.
 
-``python stage_costs.py --layers 2 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
+``python -P stage_costs.py --layers 8 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
 prints a table ``stage,kind,time,memory`` (microseconds, bytes), which `tightpipe.runtime.read_table`
 reads. With ``--vocabulary 32000`` in place of ``--stages``, it measures each layer apart, embedding and head
-included, and prints them as JSON: the `layers` of a model file, and `comm`, the time of a message. It runs
-on a machine on which nothing but PyTorch is installed.
+included, and prints them as JSON: the `layers` of a model file, and `comm`, the time of a message. It needs
+the files beside it, and nothing else but PyTorch.
 
-B and W are timed separately, split as torch.distributed.pipelining splits them. On a GPU, memory is
-measured. On the CPU it is counted: F keeps the tensors that autograd saves, and B frees them except for the
-inputs of linear maps, which W needs.
+The costs are those of a run: one process per device trains the stages in the schedule runtime of PyTorch,
+so that all devices compute at once. The steps are repeated until the median of every operation is known to
+a tolerance.
 """
 
 from __future__ import annotations
@@ -16,174 +16,157 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from math import ceil, sqrt
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+import torch.multiprocessing
+
+sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
+from torch_machine import device_of, join, too_few_gpus
+from torch_memory import stage_of
+from torch_modules import Job
+from torch_pipeline import Pipeline, Spans
 
 HEADER = "stage,kind,time,memory"
-_ROUNDS = 20  # the communication time is the median of so many messages
 _MICRO = 1e6
+_SURE = 0.98  # half of 1.96, which many standard deviations of a coin's heads hold 95 % of all counts
 
-Costs = dict[str, tuple[float, int]]  # kind -> microseconds, bytes
-
-
-class Layer(nn.Module):
-    """A pre-norm decoder layer with causal attention."""
-
-    def __init__(self, hidden: int, heads: int, ffn: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.up, self.down = nn.Linear(hidden, ffn), nn.Linear(ffn, hidden)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output, which like its input has the shape (batch, sequence, hidden)."""
-        q, k, v = (self._split(part) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        out: Tensor = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-        return out
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+Times = dict[tuple[str, int], list[float]]
+"""The measured durations of each kind of operation at each stage, in seconds."""
 
 
-class Head(nn.Module):
-    """The map from the hidden state to the vocabulary, with a norm before it and the loss behind it."""
+def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> str:
+    """Return an order in which every device has work, as the text that PyTorch reads.
 
-    def __init__(self, hidden: int, vocabulary: int) -> None:
-        super().__init__()
-        self.norm, self.logits = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the loss for a text of zeros: which text it is makes no difference to the costs."""
-        logits = self.logits(self.norm(x)).flatten(0, 1).float()
-        return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
-
-
-class Stage:
-    """A part of a model on a device, and the operations F, B and W that a pipeline runs on it."""
-
-    def __init__(self, options: argparse.Namespace, module: nn.Module) -> None:
-        self.device, self.dtype = torch.device(options.device), getattr(torch, options.dtype)
-        self.shape = (options.microbatch, options.sequence, options.hidden)
-        self.module = module.to(self.device, self.dtype)
-
-    def sample(self) -> Tensor:
-        """Return a random activation."""
-        return torch.randn(self.shape, device=self.device, dtype=self.dtype)
-
-    def enter(self) -> Tensor:
-        """Return what the stage before sends."""
-        return self.sample().requires_grad_()
-
-    def gradient(self) -> Tensor:
-        """Return what the stage behind sends back."""
-        return self.sample()
-
-    def run(self) -> tuple[list[float], list[int]]:
-        """Run F, B and W once.
-
-        Returns
-        -------
-        tuple of two lists
-            Four times in seconds, at which F begins and F, B and W end; and three numbers of bytes, which are
-            held before F, after F and after B.
-        """
-        grad = self.gradient()
-        marks, held = [], [self._held()]
-        x = self.enter()
-        marks.append(self._now())
-        out = self.module(x)
-        marks.append(self._now())
-        held.append(self._held())
-        finish = self.backward(x, out, grad)
-        marks.append(self._now())
-        del out  # in a pipeline, it has been sent to the neighbour
-        held.append(self._held())
-        finish()
-        marks.append(self._now())
-        return marks, held
-
-    def backward(self, x: Tensor, out: Tensor, grad: Tensor) -> Callable[[], Any]:
-        """Run B, and return what runs W."""
-        _, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
-        return lambda: stage_backward_weight(self.module.parameters(), groups)
-
-    def saved_bytes(self) -> tuple[int, int]:
-        """Return how many bytes autograd saves during F, and how many of these are inputs of linear maps."""
-        saved: dict[int, int] = {}
-        linear: dict[int, int] = {}
-        own = {p.untyped_storage().data_ptr() for p in self.module.parameters()}
-
-        def note(tensor: Tensor, into: dict[int, int]) -> Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:
-                into[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        def note_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            note(inputs[0], linear)
-
-        maps = [module for module in self.module.modules() if isinstance(module, nn.Linear)]
-        hooks = [module.register_forward_pre_hook(note_input) for module in maps]
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: note(t, saved), lambda t: t):
-            out = self.module(self.enter())
-        for hook in hooks:
-            hook.remove()
-        del out
-        return sum(saved.values()), sum(size for key, size in linear.items() if key in saved)
-
-    def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
-
-    def _held(self) -> int:
-        return torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else 0
+    Microbatch m is at stage s in time step 2m + s on its way forward, and in 2m + 2S - 1 - s on its way back,
+    where S is the number of stages; each W follows its B, or is fused with it. With one stage per device,
+    this is 1F1B. All operations are parts of one sequence in time, so that no device waits for ever.
+    """
+    last = 2 * len(route) - 1
+    rows: list[list[tuple[int, list[str]]]] = [[] for _ in range(max(route) + 1)]
+    for m in range(microbatches):
+        for stage, device in enumerate(route):
+            rows[device].append((2 * m + stage, [f"{stage}F{m}"]))
+            back = [f"{stage}B{m}"] if fused else [f"{stage}I{m}", f"{stage}W{m}"]
+            rows[device].append((2 * m + last - stage, back))
+    return "\n".join(",".join(cell for _, cells in sorted(row) for cell in cells) for row in rows) + "\n"
 
 
-class EmbeddingStage(Stage):
-    """A table of the vocabulary: no gradient leaves it, so that it has no B."""
-
-    def enter(self) -> Tensor:
-        """Return a text of random tokens."""
-        rows: int = self.module.num_embeddings
-        return torch.randint(rows, self.shape[:2], device=self.device)
-
-    def backward(self, x: Tensor, out: Tensor, grad: Tensor) -> Callable[[], Any]:
-        """Return what runs W."""
-        return lambda: out.backward(grad)
-
-    def saved_bytes(self) -> tuple[int, int]:
-        """Return how many bytes autograd saves during F: the tokens, all of which W needs."""
-        kept, _ = super().saved_bytes()
-        return kept, kept
-
-
-class HeadStage(Stage):
-    """A stage that ends with the loss, whose gradient is 1."""
-
-    def gradient(self) -> Tensor:
-        """Return the gradient of the loss."""
-        return torch.ones((), device=self.device)
+def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> None:
+    """Train the stages of one device until all medians are known, and write the operations of each step."""
+    join(options.device, folder, rank, job["devices"])
+    pipeline = Pipeline(job, folder / "schedule.csv", rank)
+    for _ in range(options.warmup):
+        pipeline.step()
+    steps: list[Spans] = []
+    while len(steps) < options.repeats:
+        steps.append(pipeline.step().spans)
+        sure = torch.tensor(
+            float(not unsure([steps], options.tolerance)), device=device_of(options.device, rank)
+        )
+        dist.all_reduce(sure, dist.ReduceOp.MIN)
+        if sure.item():
+            break
+    dist.destroy_process_group()
+    (folder / f"{rank}.json").write_text(json.dumps(steps))
 
 
-def blocks(options: argparse.Namespace, sizes: list[int]) -> Stage:
-    """Return the stage of layers whose feed-forward networks have these sizes."""
-    return Stage(options, nn.Sequential(*(Layer(options.hidden, options.heads, size) for size in sizes)))
+def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
+    """Return the operations of each device in each step."""
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "schedule.csv").write_text(order_of(job["route"], job["microbatches"], options.fused))
+        torch.multiprocessing.spawn(train, (job, folder, options), job["devices"])
+        return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(job["devices"])]
+
+
+def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
+    """Return how long the operations of each kind and stage took."""
+    times: Times = {}
+    for steps in devices:
+        for kind, stage, _, start, end in (span for spans in steps for span in spans):
+            times.setdefault((kind, stage), []).append(end - start)
+    return times
+
+
+def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
+    """Return the operations of which the median is not known to the tolerance.
+
+    The 95 % confidence interval of the median must reach from it to both sides by at most this share of the
+    median, or of the mean time of all operations where that is longer.
+    """
+    times = times_of(devices)
+    usual = fmean(time for values in times.values() for time in values)
+    return [
+        f"{kind} of stage {stage} ({100 * _uncertainty(values) / median(values):.0f} %)"
+        for (kind, stage), values in sorted(times.items())
+        if _uncertainty(values) > tolerance * max(usual, median(values))
+    ]
+
+
+def _uncertainty(values: list[float]) -> float:
+    """Return half the width of the 95 % confidence interval of the median, from the ranks of the values."""
+    ordered, middle = sorted(values), len(values) / 2
+    reach = _SURE * sqrt(len(values))
+    low, high = max(0, int(middle - reach)), min(len(values) - 1, ceil(middle + reach))
+    return (ordered[high] - ordered[low]) / 2
+
+
+def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
+    """Return the median microseconds of an operation over these stages; a fused BW is half B and half W."""
+    fused = [time / 2 for stage in stages for time in times.get(("BW", stage), [])]
+    of_kind = [time for stage in stages for time in times.get((kind, stage), [])]
+    return median(of_kind or fused) * _MICRO
+
+
+def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
+    """Return the median time in seconds from the end of an operation to the next one's start elsewhere.
+
+    Only operations count whose device had nothing else to do when the one before ended: they start when the
+    message has arrived.
+    """
+    return median(delay for step in zip(*devices, strict=True) for delay in _delays(job["route"], step))
+
+
+def _delays(route: Sequence[int], step: Sequence[Spans]) -> Iterator[float]:
+    ends = {(kind, stage, m): end for spans in step for kind, stage, m, _, end in spans}
+    for device, spans in enumerate(step):
+        free = 0.0
+        for kind, stage, m, start, end in spans:
+            before = stage + {"F": -1, "B": 1, "BW": 1}.get(kind, 0)
+            if 0 <= before < len(route) and route[before] != device and ends[kind, before, m] > free:
+                yield start - ends[kind, before, m]
+            free = end
+
+
+def job_of(options: argparse.Namespace, parts: list[list[str | int]], route: list[int]) -> Job:
+    """Return the job of training these stages on these devices."""
+    devices = max(route) + 1
+    return {
+        "parts": parts,
+        "route": route,
+        "held": [[s for s, device in enumerate(route) if device == rank] for rank in range(devices)],
+        "devices": devices,
+        "microbatches": 2 * len(parts),
+        "width": options.hidden,
+        "heads": options.heads,
+        "batch": options.microbatch,
+        "sequence": options.sequence,
+        "vocabulary": options.vocabulary,
+        "dtype": options.dtype,
+        "device": options.device,
+        "seed": 0,
+    }
 
 
 def sizes(options: argparse.Namespace) -> list[int]:
@@ -192,96 +175,46 @@ def sizes(options: argparse.Namespace) -> list[int]:
     return given * options.layers if len(given) == 1 else given
 
 
-def measure(options: argparse.Namespace, stage: Stage) -> Costs:
-    """Return time in microseconds and memory in bytes of F, B and W."""
-    for _ in range(options.warmup):
-        stage.run()
-    runs = [stage.run() for _ in range(options.repeats)]
-    f, b, w = (median(m[k + 1] - m[k] for m, _ in runs) * _MICRO for k in range(3))
-    if stage.device.type == "cuda":
-        before, after_f, after_b = (int(median(held[k] for _, held in runs)) for k in range(3))
-        kept, for_weights = after_f - before, min(after_b - before, after_f - before)
-    else:
-        kept, for_weights = stage.saved_bytes()
-    return {"F": (f, kept), "B": (b, for_weights - kept), "W": (w, -for_weights)}
-
-
-def communication(options: argparse.Namespace) -> float:
-    """Return how many microseconds an activation takes from one device to another.
-
-    On the CPU it is sent between two processes (backend gloo). On GPUs it is copied from the first to the
-    second one. With only one GPU it is copied within that one, which is too fast, so the number in the table
-    should be replaced by that of the real link.
-    """
-    if options.device == "cpu":
-        return _between_processes(options)
-    there = torch.device("cuda", 1 if torch.cuda.device_count() > 1 else 0)
-    x = blocks(options, []).sample()
-    return _median_time(lambda: x.to(there, copy=True), torch.cuda.synchronize)
-
-
-def _median_time(step: Callable[[], Any], settle: Callable[[], Any]) -> float:
-    times = []
-    for _ in range(_ROUNDS):
-        settle()
-        start = time.perf_counter()
-        step()
-        settle()
-        times.append(time.perf_counter() - start)
-    return median(times) * _MICRO
-
-
-def _between_processes(options: argparse.Namespace) -> float:
-    if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # both processes run on this machine
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-P", __file__, *_arguments(options), "--ping-pong", folder]
-        other = subprocess.Popen(command)
-        try:
-            return _ping_pong(options, folder, rank=0)
-        finally:
-            other.wait()
-
-
-def _ping_pong(options: argparse.Namespace, folder: str, rank: int) -> float:
-    """Send an activation to the other process and back; return the median microseconds of one way."""
-    dist.init_process_group("gloo", init_method=f"file://{Path(folder) / 'store'}", rank=rank, world_size=2)
-    x = blocks(options, []).sample()
-
-    def there_and_back() -> None:
-        for sender in (0, 1):
-            if sender == rank:
-                dist.send(x, 1 - rank)
-            else:
-                dist.recv(x, 1 - rank)
-
-    result = _median_time(there_and_back, lambda: None) / 2
-    dist.destroy_process_group()
-    return result
-
-
 def table(options: argparse.Namespace) -> str:
     """Measure all stages and return the table as text."""
-    rows, known, left = [HEADER], dict[tuple[int, ...], Costs](), sizes(options)
+    parts, left = list[list[str | int]](), sizes(options)
     for stage in range(options.stages):
         layers = options.layers // options.stages + (stage < options.layers % options.stages)
-        mine, left = tuple(left[:layers]), left[layers:]
-        if mine not in known:
-            known[mine] = measure(options, blocks(options, list(mine)))
-        rows += [f"{stage},{kind},{time:.1f},{memory}" for kind, (time, memory) in known[mine].items()]
-    rows.append(f",comm,{communication(options):.1f},0")
+        parts.append(list(left[:layers]))
+        left = left[layers:]
+    job = job_of(options, parts, options.route)
+    steps = measure(job, options)
+    warn(steps, options)
+    times, rows = times_of(steps), [HEADER]
+    for stage in range(options.stages):
+        kept, for_weights = stage_of(job, stage).held()
+        for kind, held in {"F": kept, "B": for_weights - kept, "W": -for_weights}.items():
+            rows.append(f"{stage},{kind},{median_time(times, kind, [stage]):.1f},{held}")
+    if job["devices"] > 1:
+        rows.append(f",comm,{communication(job, steps) * _MICRO:.1f},0")
     return "\n".join(rows) + "\n"
 
 
 def layers_apart(options: argparse.Namespace) -> str:
-    """Measure embedding, layers and head, each apart, and return them as JSON."""
-    known = {size: blocks(options, [size]) for size in sorted(set(sizes(options)))}
-    embedding = EmbeddingStage(options, nn.Embedding(options.vocabulary, options.hidden))
-    head = HeadStage(options, Head(options.hidden, options.vocabulary))
-    measured = {size: entry(options, stage, sends=True) for size, stage in known.items()}
+    """Measure embedding, layers and head, each as a stage of its own, and return them as JSON.
+
+    Every device has one layer of each size, so that all of them have work; the first one also has the
+    embedding, and the last one the head.
+    """
+    known = sorted(set(sizes(options)))
+    blocks: list[list[str | int]] = [[size] for _ in range(options.devices) for size in known]
+    route = [0, *(device for device in range(options.devices) for _ in known), options.devices - 1]
+    job = job_of(options, [["embedding"], *blocks, ["head"]], route)
+    steps = measure(job, options)
+    warn(steps, options)
+    times = times_of(steps)
     message = {"output": _message(options)}
+    measured = {
+        size: entry(job, times, [k for k, part in enumerate(job["parts"]) if part == [size]])
+        for size in known
+    }
     tables: list[dict[str, Any]] = [
-        {"name": "embedding"} | entry(options, embedding, sends=True) | {"backward": 0} | message
+        {"name": "embedding"} | entry(job, times, [0]) | {"backward": 0} | message
     ]
     for size, equal in groupby(sizes(options)):
         counted: dict[str, Any] = {
@@ -289,27 +222,41 @@ def layers_apart(options: argparse.Namespace) -> str:
             "count": len(list(equal)),
         }
         tables.append(counted | measured[size] | {"input": _message(options)} | message)
-    tables.append({"name": "head"} | entry(options, head, sends=False))
-    return json.dumps({"layers": tables, "comm": round(communication(options))}) + "\n"
+    tables.append({"name": "head"} | entry(job, times, [len(route) - 1]))
+    comm = communication(job, steps) if job["devices"] > 1 else 0.0
+    return json.dumps({"layers": tables, "comm": round(comm * _MICRO)}) + "\n"
 
 
-def entry(options: argparse.Namespace, stage: Stage, *, sends: bool) -> dict[str, int]:
-    """Return ticks, bytes and parameters of one layer.
+def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
+    """Return ticks, bytes and parameters of the layer that each of these stages is.
 
     On a GPU a layer that sends its output is measured with both its input and its output. The next layer
     counts the output as its input, so it is not counted here.
     """
-    costs = measure(options, stage)
-    counted_behind = _message(options) if sends and options.device == "cuda" else 0
-    held = max(0, costs["F"][1] - counted_behind)
+    forward, backward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "B", "W"))
+    stage = stage_of(job, stages[0])
+    kept, for_weights = stage.held()
+    sends = stages[0] < len(job["parts"]) - 1
+    held = max(0, kept - (stage.output().nbytes if sends and job["device"] == "cuda" else 0))
     return {
-        "forward": max(1, round(costs["F"][0])),
-        "backward": max(1, round(costs["B"][0])),
-        "weight": max(1, round(costs["W"][0])),
+        "forward": forward,
+        "backward": backward,
+        "weight": weight,
         "activation": held,
-        "weight_activation": min(held, -costs["W"][1]),
+        "weight_activation": min(held, for_weights),
         "parameters": sum(parameter.numel() for parameter in stage.module.parameters()),
     }
+
+
+def warn(steps: Sequence[Sequence[Spans]], options: argparse.Namespace) -> None:
+    """Name on stderr the operations whose median is not known to the tolerance after all steps."""
+    names = unsure(steps, options.tolerance)
+    if names:
+        print(
+            f"warning: after {len(steps[0])} steps these medians are not known to {options.tolerance:.1%}, "
+            f"the machine may be busy: {', '.join(names)}",
+            file=sys.stderr,
+        )
 
 
 def _message(options: argparse.Namespace) -> int:
@@ -319,9 +266,10 @@ def _message(options: argparse.Namespace) -> int:
     return numbers * size
 
 
-_NUMBERS = ("layers", "hidden", "heads", "sequence", "microbatch", "repeats", "warmup", "threads")
+_NUMBERS = ("layers", "hidden", "heads", "sequence", "microbatch", "repeats", "warmup")
 _KINDS = ("stages", "vocabulary")  # one of them says what is measured
-_DEFAULTS = {"repeats": 10, "warmup": 3, "threads": 1}  # one thread, as in a run with a process per device
+_DEFAULTS = {"repeats": 20, "warmup": 2}
+_USUAL_DEVICES = 2
 
 
 def parser() -> argparse.ArgumentParser:
@@ -333,11 +281,16 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name}", type=int, required=name not in _DEFAULTS, default=_DEFAULTS.get(name))
     for name in _KINDS:
         made.add_argument(f"--{name}", type=int)
+    made.add_argument("--devices", type=int, help="processes that compute at once; default 2, or the GPUs")
+    made.add_argument(
+        "--route", type=int, nargs="+", help="device of each stage; default 0, 1, ..., 0, 1, ..."
+    )
+    made.add_argument("--fused", action="store_true", help="measure fused backwards, half of which is B")
+    made.add_argument("--tolerance", type=float, default=0.02, help="share to which a median must be known")
     made.add_argument("--ffn", type=int, nargs="+", help="one size, or one per layer; default 4 x hidden")
     made.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     devices = ("cpu", "cuda")
     made.add_argument("--device", default=devices[torch.cuda.is_available()], choices=devices)
-    made.add_argument("--ping-pong", help=argparse.SUPPRESS)
     return made
 
 
@@ -357,15 +310,28 @@ def check(options: argparse.Namespace) -> str:
         return f"ffn = {options.ffn}: must be one size, or one for each of the {options.layers} layers"
     if options.stages is not None and options.layers < options.stages:
         return f"layers = {options.layers}: must be at least the number of stages, {options.stages}"
-    if options.device == "cuda" and not torch.cuda.is_available():
-        return f"device = {options.device}: PyTorch finds no GPU on this machine; cpu would be right"
-    return ""
+    return check_devices(options)
 
 
-def _arguments(options: argparse.Namespace) -> list[str]:
-    values = {name: getattr(options, name) for name in (*_NUMBERS, *_KINDS, "dtype", "device")}
-    known = {name: value for name, value in values.items() if value is not None}
-    return [word for name, value in known.items() for word in (f"--{name}", str(value))]
+def check_devices(options: argparse.Namespace) -> str:
+    """Choose devices and route where none are given; return a sentence that says what is wrong with them."""
+    options.devices = options.devices or (
+        max(options.route) + 1 if options.route else _usual_devices(options)
+    )
+    if options.stages is not None:
+        options.route = options.route or [stage % options.devices for stage in range(options.stages)]
+        if len(options.route) != options.stages or set(options.route) != set(range(options.devices)):
+            return f"route = {options.route}: must be the device of each stage, from 0 to the last device"
+    if options.devices < 1:
+        return f"devices = {options.devices}: must be at least 1"
+    if not options.tolerance > 0:
+        return f"tolerance = {options.tolerance}: must be above 0"
+    return str(too_few_gpus(options.device, options.devices))
+
+
+def _usual_devices(options: argparse.Namespace) -> int:
+    most = _USUAL_DEVICES if options.device == "cpu" else torch.cuda.device_count()
+    return max(1, min(most, _USUAL_DEVICES, options.stages or _USUAL_DEVICES))
 
 
 def main() -> None:
@@ -375,11 +341,7 @@ def main() -> None:
     problem = check(options)
     if problem:
         made.error(problem)
-    torch.set_num_threads(options.threads)
-    if options.ping_pong:
-        _ping_pong(options, options.ping_pong, rank=1)
-    else:
-        print(table(options) if options.vocabulary is None else layers_apart(options), end="")
+    print(table(options) if options.vocabulary is None else layers_apart(options), end="")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from ..core.errors import InputError
@@ -26,3 +27,31 @@ def require_torch(purpose: str) -> None:
             f"{purpose} needs PyTorch 2.8 or later, which is not installed: pip install 'tightpipe[torch]', "
             "or pip install torch==2.13.0 for the version that is tested"
         )
+
+
+def require_gpus(devices: int) -> None:
+    """Raise an error unless PyTorch finds a GPU for each device.
+
+    Raises
+    ------
+    InputError
+        If there are fewer; the message says how many.
+    """
+    from .torch_machine import too_few_gpus  # only here, as PyTorch takes seconds
+
+    problem = too_few_gpus("cuda", devices)
+    if problem:
+        raise InputError(problem)
+
+
+def require_pairs() -> None:
+    """Raise an error unless this version of PyTorch can run an F and a backward as a pair.
+
+    Raises
+    ------
+    InputError
+        If it is older than 2.9.
+    """
+    found = version("torch")
+    if tuple(map(int, found.split(".")[:2])) < (2, 9):
+        raise InputError("two operations that run as a pair need 2.9 or later", key="PyTorch", value=found)

@@ -8,7 +8,7 @@ from .greedy import raise_comms, sink_waits
 from .picture import visualize_overlap
 from .program_passes import PROGRAM_PASSES, ProgramReport, overlap_program
 from .reorder_compute import decide_global_ordering_of_comms, reorder_compute_for_overlap
-from .task import Estimator, Task, TaskKind, Tasks, check_tasks, given_duration
+from .tasks import Estimator, Task, TaskKind, Tasks, check_tasks, given_duration
 from .timeline import exposed_time, peak_memory, timeline
 
 __all__ = [

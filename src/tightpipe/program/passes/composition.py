@@ -9,7 +9,7 @@ from ...core.errors import InputError
 from .adjacent_swaps import raise_comms_within_memory, sink_waits_within_memory
 from .greedy import raise_comms, sink_waits
 from .reorder_compute import decide_global_ordering_of_comms, reorder_compute_for_overlap
-from .task import Estimator, Task, Tasks, check_tasks, given_duration
+from .tasks import Estimator, Task, Tasks, check_tasks, given_duration
 from .timeline import exposed_time, peak_memory
 
 Pass = Callable[[Tasks, Estimator, int | None], Tasks]

@@ -9,7 +9,7 @@ from ...core.instance import Instance
 from ..node import Node, NodeType
 from ..program import Program
 from ..steps import Step, device_steps
-from .task import Task, TaskKind, Tasks
+from .tasks import Task, TaskKind, Tasks
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}
 

@@ -20,7 +20,7 @@ from ...core.errors import InputError
 from ...core.files import write_text
 from ...core.instance_file import check_keys, check_kind, read_json
 from ...core.integers import check_int
-from .task import Task, TaskKind, Tasks, check_tasks
+from .tasks import Task, TaskKind, Tasks, check_tasks
 
 _NUMBERS = ("duration", "ready", "memory", "buffer")
 _TEXTS = ("peer", "link")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .task import Task, TaskKind, Tasks
+from .tasks import Task, TaskKind, Tasks
 
 
 def sink_waits(tasks: Sequence[Task]) -> Tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .task import Estimator, Task, TaskKind, check_tasks, given_duration
+from .tasks import Estimator, Task, TaskKind, check_tasks, given_duration
 from .timeline import peak_memory, timeline
 
 

@@ -13,7 +13,7 @@ from ..program import Program
 from ..replay import Replay, replay
 from .composition import PASSES
 from .device_tasks import device_tasks, reordered
-from .task import Estimator, Tasks, given_duration
+from .tasks import Estimator, Tasks, given_duration
 from .timeline import exposed_time
 
 PROGRAM_PASSES = ("sink_waits", "raise_comms")

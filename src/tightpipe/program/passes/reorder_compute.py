@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from .task import Estimator, Task, TaskKind, Tasks, given_duration
+from .tasks import Estimator, Task, TaskKind, Tasks, given_duration
 
 
 def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:

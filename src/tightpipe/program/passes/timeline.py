@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .task import Estimator, Task, TaskKind, given_duration
+from .tasks import Estimator, Task, TaskKind, given_duration
 
 
 class Timeline(NamedTuple):

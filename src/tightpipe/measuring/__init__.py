@@ -1,0 +1,20 @@
+"""Runs are measured by their traces: schedule, costs, and idle time by its causes."""
+
+from .accounts import Account, Cause
+from .costs import Cost
+from .measurement import TOLERANCE, Measurement, measure
+from .megatron_timers import DeviceTotals, TimerTotals, read_timers
+from .recordings import is_timer_log
+
+__all__ = [
+    "TOLERANCE",
+    "Account",
+    "Cause",
+    "Cost",
+    "DeviceTotals",
+    "Measurement",
+    "TimerTotals",
+    "is_timer_log",
+    "measure",
+    "read_timers",
+]

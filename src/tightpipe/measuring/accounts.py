@@ -1,0 +1,194 @@
+"""Where the time of each device went in a measured step: busy, waiting for whom, or late.
+
+The order is taken as given; `tightpipe.explain` says what else a device could have run while it waited. Its
+code finds the idle intervals, and those that a full memory explains.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from ..core.metrics import charged_windows
+from ..core.operation import Operation
+from ..core.schedule import Schedule
+from ..explain import DeviceTime, Idle, Reason, arrivals, explain
+
+
+class Cause(StrEnum):
+    """Why a device was idle."""
+
+    DEPENDENCY = "dependency"  #: the input of the next operation was not computed yet
+    STRAGGLER = "straggler"  #: the same, while what computed it took longer than its median
+    COMMUNICATION = "communication"  #: the input was on its way, or the device waited to receive it
+    MEMORY = "memory"  #: an F was ready, but memory was full
+    LATE = "late"  #: the input was there, but the next operation had not begun
+    FINISHED = "finished"  #: nothing was left to do
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the time of one device went; all times are in ticks of a microsecond.
+
+    Parameters
+    ----------
+    device
+        Number of the device.
+    begins
+        When its first operation started, after the first one of all devices.
+    charged
+        The time that the objective charges to the device: busy and idle together.
+    busy
+        Time in which operations ran.
+    idle
+        Time without operations, by cause.
+    waited_for
+        Idle time until operations of other devices had ended and their messages had arrived, by the other
+        device.
+    longest
+        The longest idle interval as a sentence; empty where there is none.
+    """
+
+    device: int
+    begins: int
+    charged: int
+    busy: int
+    idle: dict[Cause, int]
+    waited_for: dict[int, int]
+    longest: str
+
+    @property
+    def idle_share(self) -> float:
+        """Idle time as a share of the charged time."""
+        return sum(self.idle.values()) / self.charged if self.charged else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the times as plain data for JSON."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        named = {str(cause): ticks for cause, ticks in self.idle.items()}
+        waited = {str(device): ticks for device, ticks in self.waited_for.items()}
+        return plain | {"idle": named, "idle_share": self.idle_share, "waited_for": waited}
+
+
+Stretches = Sequence[tuple[int, int]]
+"""Starts and ends in ticks, which do not overlap."""
+
+
+def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Account, ...]:
+    """Return the account of each device of a measured schedule.
+
+    Parameters
+    ----------
+    schedule
+        A measured schedule, with the shortest times of messages in its instance.
+    messages
+        For each device when it sent, or waited to receive, as far as that is known.
+    """
+    found = explain(schedule, relax=False)
+    opens, _ = charged_windows(schedule)
+    inputs = _inputs(schedule)
+    begins = (opens - schedule.start.min()).tolist()
+    return tuple(
+        _account(
+            [interval for interval in found.idle if interval.device == times.device],
+            times,
+            begins[times.device],
+            inputs,
+            messages[times.device],
+        )
+        for times in found.devices
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What an operation waited for: times in ticks, and the device of the operation that made its input."""
+
+    home: int
+    ended: int
+    usual_end: int  # had the operation that made it taken no longer than its median
+    arrived: int  # as the fastest message would have
+
+
+def _inputs(schedule: Schedule) -> dict[Operation, _Input]:
+    lists = schedule.order.to_lists()
+    homes = [device for device, operations in enumerate(lists) for _ in operations]
+    flat = [operation for operations in lists for operation in operations]
+    took = (schedule.end - schedule.start).tolist()
+    usual = schedule.instance.duration
+    extra = [max(0, t - usual(op.kind, op.stage)) for op, t in zip(flat, took, strict=True)]
+    found = arrivals(schedule)
+    rows = zip(flat, found.source.tolist(), found.ended.tolist(), found.arrived.tolist(), strict=True)
+    return {
+        op: _Input(homes[source], ended, ended - extra[source] if source >= 0 else ended, arrived)
+        for op, source, ended, arrived in rows
+    }
+
+
+def _account(
+    idle: Sequence[Idle],
+    times: DeviceTime,
+    begins: int,
+    inputs: Mapping[Operation, _Input],
+    messages: Stretches,
+) -> Account:
+    causes = dict.fromkeys(Cause, 0)
+    waited: dict[int, int] = defaultdict(int)
+    gaps: dict[Operation, int] = defaultdict(int)
+    for interval in idle:
+        parts = _parts(interval, None if interval.next is None else inputs[interval.next], messages)
+        for cause, ticks in parts.items():
+            causes[cause] += ticks
+        if interval.next is not None:
+            gaps[interval.next] += interval.ticks
+            home = inputs[interval.next].home
+            waited[home] += sum(parts.get(cause, 0) for cause in _FOR_OTHERS)
+    others = {home: ticks for home, ticks in sorted(waited.items()) if ticks and home != times.device}
+    longest = _longest(gaps, idle, inputs)
+    return Account(times.device, begins, times.charged, times.busy, causes, others, longest)
+
+
+_FOR_OTHERS = (Cause.DEPENDENCY, Cause.STRAGGLER, Cause.COMMUNICATION)
+
+
+def _parts(idle: Idle, input_: _Input | None, messages: Stretches) -> dict[Cause, int]:
+    """Return how many ticks of an idle interval have which cause."""
+    if input_ is None or idle.reason is Reason.FINISHED:
+        return {Cause.FINISHED: idle.ticks}
+    if idle.reason is Reason.MEMORY:
+        return {Cause.MEMORY: idle.ticks}
+    usual, ended, arrived = (
+        min(max(time, idle.start), idle.end) for time in (input_.usual_end, input_.ended, input_.arrived)
+    )
+    talks = _overlap(messages, arrived, idle.end)
+    return {
+        Cause.DEPENDENCY: usual - idle.start,
+        Cause.STRAGGLER: ended - usual,
+        Cause.COMMUNICATION: arrived - ended + talks,
+        Cause.LATE: idle.end - arrived - talks,
+    }
+
+
+def _overlap(stretches: Stretches, start: int, end: int) -> int:
+    """Return for how long one of the stretches lies between two times."""
+    first = max(0, bisect_left(stretches, (start, start)) - 1)
+    total = 0
+    for begins, ends in islice(stretches, first, None):
+        if begins >= end:
+            break
+        total += max(0, min(ends, end) - max(begins, start))
+    return min(total, end - start)
+
+
+def _longest(gaps: Mapping[Operation, int], idle: Sequence[Idle], inputs: Mapping[Operation, _Input]) -> str:
+    if not gaps:
+        return ""
+    operation = max(gaps, key=lambda op: gaps[op])
+    awaits = next(interval.awaits for interval in idle if interval.next == operation)
+    needs = "" if awaits is None else f", which needs {awaits} of device {inputs[operation].home}"
+    return f"{gaps[operation]:,} before {operation}{needs}"

@@ -1,0 +1,114 @@
+"""The measured costs of operations: what they take at each stage, and how much that varies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..core.instance import Costs
+from ..core.operation import Operation, OpKind
+from .clocks import edges
+from .training_steps import Step
+
+_MICRO = 1000.0  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How long the operations of one kind and stage took, over all microbatches and steps, in microseconds.
+
+    Parameters
+    ----------
+    kind, stage
+        Which operations.
+    count
+        How many of them ran.
+    median, mean, deviation
+        Of their times; the deviation is the standard deviation.
+    p95, longest
+        The time that 95 % of them did not exceed, and the longest.
+    slowest
+        The operation that took longest.
+    jitter
+        Standard deviation of the logarithm of the times: the sigma of a lognormal distribution.
+    """
+
+    kind: OpKind
+    stage: int
+    count: int
+    median: float
+    mean: float
+    deviation: float
+    p95: float
+    longest: float
+    slowest: Operation
+    jitter: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data for JSON."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return plain | {"kind": self.kind.name, "slowest": str(self.slowest)}
+
+
+def costs_of(steps: Sequence[Step]) -> tuple[Cost, ...]:
+    """Return the costs of each kind and stage that ran, by stage and then by kind."""
+    samples: dict[tuple[int, OpKind], list[tuple[float, Operation]]] = defaultdict(list)
+    for step in steps:
+        for ran in step:
+            for operation, start, end, *_ in ran:
+                samples[operation.stage, operation.kind].append(((end - start) / _MICRO, operation))
+    return tuple(_cost(kind, stage, took) for (stage, kind), took in sorted(samples.items()))
+
+
+def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]]) -> Cost:
+    times = np.array([time for time, _ in took])
+    longest, slowest = max(took)
+    middle, p95 = np.percentile(times, (50, 95)).tolist()
+    jitter = float(np.log(np.maximum(times, 1 / _MICRO)).std())
+    return Cost(
+        kind, stage, len(took), middle, float(times.mean()), float(times.std()), p95, longest, slowest, jitter
+    )
+
+
+def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
+    """Return the median costs in ticks of a microsecond, at least 1.
+
+    The time of a fused backward is divided equally between B and W, because only the sum was measured.
+    """
+    took = {(cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs}
+    columns = []
+    for stage in range(stages):
+        both = max(2, took.get((OpKind.BW, stage), 2))
+        backward = took.get((OpKind.B, stage), both // 2)
+        columns.append((took[OpKind.F, stage], backward, took.get((OpKind.W, stage), both - both // 2)))
+    f, b, w = zip(*columns, strict=True)
+    return Costs(f, b, w, comm)
+
+
+def message_times(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
+    """Return the median time of a message from each device to each other, in microseconds.
+
+    Nobody records when a message arrives; but a device that was idle when the message was sent starts to
+    compute as soon as it arrives. These messages count. Between devices without such a message it is the
+    least time from the end of an operation to the use of its result.
+    """
+    devices = len(steps[0])
+    waited: dict[tuple[int, int], list[int]] = defaultdict(list)
+    least: dict[tuple[int, int], int] = {}
+    for step in steps:
+        free = {b.operation: a.end for ran in step for a, b in pairwise(ran)}
+        for sender, sent, receiver, used in edges(step):
+            gap, link = used.start - sent.end, (sender, receiver)
+            least[link] = min(gap, least.get(link, gap))
+            if free.get(used.operation, sent.end) <= sent.end:
+                waited[link].append(gap)
+    typical = least | {link: float(np.median(gaps)) for link, gaps in waited.items()}
+    return tuple(
+        tuple(round(typical.get((i, j), 0) / _MICRO) if i != j else 0 for j in range(devices))
+        for i in range(devices)
+    )

@@ -1,0 +1,136 @@
+"""A training step that ran becomes a schedule with measured times, in ticks of a microsecond.
+
+Its instance has the median durations, because an instance has one duration for all microbatches of a stage;
+the operations of the schedule have their own. Its communication time from one device to another is the
+shortest that was met between an operation and the use of its result, so that no operation starts before its
+input arrives: what a message took longer than that counts as a late start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.placement import PLACEMENTS, Placement
+from ..core.schedule import Order, Schedule
+from ..core.schedule_file import MEASURED, faults
+from .clocks import edges
+from .costs import Cost, message_times, planned_costs
+from .tracks import Track
+from .training_steps import Step
+
+_MICRO = 1000
+
+
+def placement_of(tracks: Sequence[Track]) -> Placement:
+    """Return the placement in which each device holds the stages of its track.
+
+    Raises
+    ------
+    InputError
+        If there is no such placement.
+    """
+    devices, held = len(tracks), [track.stages for track in tracks]
+    for name in PLACEMENTS:
+        try:
+            placement = Placement(name, devices, len(held[0]))
+        except InputError:
+            continue  # this placement has other numbers of devices or stages
+        if [placement.stages_on(device) for device in range(devices)] == held:
+            return placement
+    raise InputError(
+        f"the stages of the devices fit none of {', '.join(PLACEMENTS)}",
+        key="stages",
+        value=list(map(list, held)),
+    )
+
+
+def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
+    """Raise an InputError unless traces are those of a run of a planned instance.
+
+    Raises
+    ------
+    InputError
+        If devices, stages, microbatches or iterations differ; the message says how.
+    """
+    if plan.iterations > 1:
+        raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
+    if len(tracks) != plan.devices:
+        rule = f"the schedule has {plan.devices} devices; give one trace of each"
+        raise InputError(rule, key="traces", value=len(tracks))
+    for device, track in enumerate(tracks):
+        held = plan.placement.stages_on(device)
+        if track.stages != held:
+            rule = f"the schedule has {_listed(held)} on device {device}"
+            raise InputError(rule, key="stages", value=_listed(track.stages), source=track.source)
+        microbatches = 1 + max(timed.operation.microbatch for timed in track.operations)
+        if microbatches != plan.microbatches:
+            rule = f"the schedule has {plan.microbatches}"
+            raise InputError(rule, key="microbatches", value=microbatches, source=track.source)
+
+
+def _listed(stages: Sequence[int]) -> str:
+    return ", ".join(map(str, stages))
+
+
+def measured_instance(
+    steps: Sequence[Step], costs: Sequence[Cost], placement: Placement, plan: Instance | None
+) -> Instance:
+    """Return the instance with the median costs of all steps, to plan with.
+
+    Memory and objective are those of the plan, because traces have none.
+    """
+    medians = planned_costs(costs, placement.stages, message_times(steps))
+    microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
+    memory, objective = (None, Objective.DEVICE_SPAN) if plan is None else (plan.memory, plan.objective)
+    return Instance(placement, microbatches, medians, memory, objective)
+
+
+def measured_schedule(step: Step, instance: Instance) -> Schedule:
+    """Return a step as a schedule; memory limits that its order exceeds are left out.
+
+    The first operation starts at tick 0.
+    """
+    begin = min(timed.start for ran in step for timed in ran)
+    order = Order.from_lists([[timed.operation for timed in ran] for ran in step])
+    times = np.array([(timed.start, timed.end) for ran in step for timed in ran]) - begin
+    start, end = ((times + _MICRO // 2) // _MICRO).T
+    least = replace(instance.costs, comm=_least_message_times(step, begin))
+    schedule = Schedule(replace(instance, costs=least), order, start, end)
+    if instance.memory is None or not faults(schedule, MEASURED):
+        return schedule
+    unlimited = replace(schedule.instance, memory=replace(instance.memory, limit=None))
+    return Schedule(unlimited, order, start, end)
+
+
+def message_stretches(
+    step: Step, tracks: Sequence[Track], offsets: Sequence[int]
+) -> list[list[tuple[int, int]]]:
+    """Return when each device sent or waited to receive, in ticks of `measured_schedule`.
+
+    `offsets` are the nanoseconds by which the clocks of the devices were put forward.
+    """
+    begin = min(timed.start for ran in step for timed in ran)
+    return [
+        [(_ticks(start + offset - begin), _ticks(end + offset - begin)) for start, end in track.messages]
+        for track, offset in zip(tracks, offsets, strict=True)
+    ]
+
+
+def _ticks(nanoseconds: int) -> int:
+    return (nanoseconds + _MICRO // 2) // _MICRO
+
+
+def _least_message_times(step: Step, begin: int) -> list[list[int]]:
+    """Return the shortest time from an operation's end to the use of its result, in rounded ticks."""
+    devices = range(len(step))
+    least: dict[tuple[int, int], int] = {}
+    for sender, sent, receiver, used in edges(step):
+        ended, started = _ticks(sent.end - begin), _ticks(used.start - begin)
+        link = sender, receiver
+        least[link] = min(started - ended, least.get(link, started - ended))
+    return [[least.get((i, j), 0) if i != j else 0 for j in devices] for i in devices]

@@ -1,0 +1,192 @@
+"""A measurement: what the traces of a run say about its schedule, its costs and its idle time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core import metrics
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.integers import check_int
+from ..core.schedule import Schedule
+from .accounts import Account, accounts_of
+from .clocks import aligned
+from .costs import Cost, costs_of
+from .measured_schedule import (
+    check_plan,
+    measured_instance,
+    measured_schedule,
+    message_stretches,
+    placement_of,
+)
+from .names import Names
+from .recordings import read_recordings
+from .tracks import tracks_of
+from .training_steps import Step, steps_of
+
+TOLERANCE = 50.0
+"""Microseconds by which a message may seem to arrive before it was sent, unless somebody says otherwise."""
+
+_MICRO = 1000
+_WAITS = (
+    "ranges include the waits for their inputs: an operation is taken to start when its input was computed, "
+    "so that the time of the message counts as computing"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What the traces of a run say; all times are in microseconds, which are the ticks of its schedule.
+
+    Parameters
+    ----------
+    schedule
+        The measured step: starts and ends as they were, in an instance with median durations.
+    instance
+        The instance with the costs of all steps and the usual times of messages, to solve and plan with.
+    plan
+        The schedule that was to be run; None if it is not known.
+    sources
+        Name of the trace of each device.
+    steps, step
+        Number of training steps in the traces, and the number of the measured one, from 0.
+    offsets
+        By how many nanoseconds the clock of each device was put forward to align it with the others.
+    costs
+        Costs of each kind of operation at each stage, over all steps.
+    accounts
+        Where the time of each device went.
+    warnings
+        One sentence for each thing that the traces do not say, with what is assumed instead.
+    """
+
+    schedule: Schedule
+    instance: Instance
+    plan: Schedule | None
+    sources: tuple[str, ...]
+    steps: int
+    step: int
+    offsets: tuple[int, ...]
+    costs: tuple[Cost, ...]
+    accounts: tuple[Account, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def cost(self) -> int:
+        """Cost of the measured step."""
+        return metrics.cost(self.schedule)
+
+    @property
+    def bubble_rate(self) -> float:
+        """Bubble rate of the measured step."""
+        return metrics.bubble_rate(self.schedule)
+
+    @property
+    def deviation(self) -> str | None:
+        """Where the run first left the order of the plan; empty if nowhere, None without a plan."""
+        if self.plan is None:
+            return None
+        lists = zip(self.schedule.order.to_lists(), self.plan.order.to_lists(), strict=True)
+        for device, (ran, planned) in enumerate(lists):
+            for number, (a, b) in enumerate(zip(ran, planned, strict=False)):
+                if a != b:
+                    return f"device {device} ran {a} as its operation {number}, where the schedule has {b}"
+        return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain data for JSON."""
+        plan = self.plan
+        return {
+            "sources": list(self.sources),
+            "steps": self.steps,
+            "step": self.step,
+            "placement": self.schedule.instance.placement.name,
+            "cost": self.cost,
+            "bubble_rate": self.bubble_rate,
+            "planned_cost": None if plan is None else metrics.cost(plan),
+            "planned_bubble_rate": None if plan is None else metrics.bubble_rate(plan),
+            "deviation": self.deviation,
+            "clock_offsets_ns": list(self.offsets),
+            "devices": [account.to_dict() for account in self.accounts],
+            "operations": [cost.to_dict() for cost in self.costs],
+            "comm": [list(row) for row in self.instance.costs.comm],  # type: ignore[union-attr]
+            "warnings": list(self.warnings),
+        }
+
+
+def measure(
+    *traces: str | Path,
+    schedule: Schedule | None = None,
+    patterns: Sequence[str] = (),
+    microbatches: int | None = None,
+    step: int | None = None,
+    tolerance: float = TOLERANCE,
+) -> Measurement:
+    """Measure a run of a pipeline by the traces of its processes.
+
+    Parameters
+    ----------
+    traces
+        Files, or folders with files, of all ranks of one pipeline: traces of PyTorch's profiler (JSON, also
+        compressed by gzip), or reports of Nsight Systems that were exported as SQLite.
+    schedule
+        The schedule that was to be run, to compare with.
+    patterns
+        How the ranges of operations are named, each as ``<F|B|W|BW>:<regular expression>`` with the named
+        groups `stage` or `chunk`, and `microbatch`; none takes ``tightpipe <operation>`` or PyTorch's
+        ``PP:<action>``.
+    microbatches
+        Number of microbatches of a step. It is needed only where the names of ranges do not have them and
+        there is no schedule.
+    step
+        Number of the training step that becomes the measured schedule, from 0; None takes the last one.
+    tolerance
+        Microseconds, at least 0, by which a message may seem to arrive before it was sent.
+
+    Raises
+    ------
+    InputError
+        If a trace is damaged, lacks something, does not fit the schedule, or the clocks of two traces cannot
+        be aligned; the message names the file and says what would be right.
+    """
+    if not 0 <= tolerance < 1e9:
+        raise InputError("must be a number of microseconds, at least 0", key="tolerance", value=tolerance)
+    if microbatches is not None:
+        check_int("microbatches", microbatches, 1)
+    names = Names.of(patterns)
+    plan = None if schedule is None else schedule.instance
+    tracks = tracks_of(read_recordings(traces, names.wanted), names, plan, microbatches)
+    if plan is not None:
+        check_plan(tracks, plan)
+    placement = placement_of(tracks) if plan is None else plan.placement
+    sources = tuple(track.source for track in tracks)
+    steps, offsets = aligned(steps_of(tracks), sources, round(tolerance * _MICRO))
+    number = check_int("step", len(steps) - 1 if step is None else step, 0, len(steps) - 1)
+    costs = costs_of(steps)
+    instance = measured_instance(steps, costs, placement, plan)
+    measured = measured_schedule(steps[number], instance)
+    accounts = accounts_of(measured, message_stretches(steps[number], tracks, offsets))
+    return Measurement(
+        measured,
+        instance,
+        schedule,
+        sources,
+        len(steps),
+        number,
+        offsets,
+        costs,
+        accounts,
+        tuple(_warnings(steps[0], instance)),
+    )
+
+
+def _warnings(step: Step, instance: Instance) -> list[str]:
+    found = []
+    if any(timed.waits for ran in step for timed in ran):
+        found.append(_WAITS)
+    if instance.memory is None:
+        found.append("traces have no memory: the instance has memory null, as if devices had no limit")
+    return found

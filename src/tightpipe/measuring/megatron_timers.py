@@ -1,0 +1,179 @@
+"""The timers of Megatron-LM are read from its log: how long each rank computed and communicated.
+
+Megatron prints them with ``--timing-log-level 2 --timing-log-option all``, as blocks of this form, in
+milliseconds and averaged over the iterations since the last block::
+
+    times across ranks (ms):
+      forward-compute:
+         rank  0: 812.40
+
+They are sums over all microbatches. So they tell how large the bubble of a rank is, but not which operation
+waited for which other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.files import read_text
+from ..core.instance import Costs, Instance
+from ..core.integers import check_int
+from ..core.placement import Placement
+
+MARK = "across ranks (ms):"
+"""What a log with timers has in it."""
+
+FORWARD, BACKWARD, STEP = "forward-compute", "backward-compute", "forward-backward"
+_MESSAGES = ("forward-recv", "forward-send", "backward-recv", "backward-send")
+_BLOCK = "times across ranks (ms):"
+_NAME = re.compile(r"  (\S+):", re.ASCII)
+_RANK = re.compile(r" {5}rank {1,9}(\d{1,9}): (\d{1,12}\.\d{1,9})", re.ASCII)
+_HOW = "record with --timing-log-level 2 --timing-log-option all"
+_MICRO = 1000.0  # microseconds of a millisecond
+Block = dict[str, dict[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTotals:
+    """Times of one device in one iteration, in microseconds; each is the median over blocks and ranks."""
+
+    device: int
+    step: float
+    forward: float
+    backward: float
+    messages: float
+
+    @property
+    def busy(self) -> float:
+        """Time in which the device computed."""
+        return self.forward + self.backward
+
+    @property
+    def other(self) -> float:
+        """Time in which the device neither computed nor waited for a message."""
+        return self.step - self.busy - self.messages
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the times as plain data for JSON."""
+        times = {name: getattr(self, name) for name in self.__slots__}
+        return times | {"busy": self.busy, "other": self.other}
+
+
+@dataclass(frozen=True, slots=True)
+class TimerTotals:
+    """What the timers of a log say, with one entry for each device.
+
+    Parameters
+    ----------
+    devices
+        The times of each device.
+    blocks
+        Number of blocks of the log that count: all but the first, which warms up, if there are others.
+    """
+
+    devices: tuple[DeviceTotals, ...]
+    blocks: int
+
+    @property
+    def step(self) -> float:
+        """Microseconds of forward and backward of an iteration, on the slowest device."""
+        return max(device.step for device in self.devices)
+
+    @property
+    def bubble_rate(self) -> float:
+        """Time of a step less the largest computing time of a device, as a share of the step."""
+        return 1 - max(device.busy for device in self.devices) / self.step
+
+    def instance(self, microbatches: int) -> Instance:
+        """Return the instance with the mean times of a microbatch, and one stage on each device.
+
+        The time of a backward is divided equally between B and W, because Megatron measures their sum.
+        Messages take no time in it, because the timers of messages include waits.
+
+        Raises
+        ------
+        InputError
+            If `microbatches` is less than 1.
+        """
+        check_int("microbatches", microbatches, 1)
+        forward = [max(1, round(device.forward / microbatches)) for device in self.devices]
+        half = [max(1, round(device.backward / microbatches / 2)) for device in self.devices]
+        return Instance(Placement("linear", len(self.devices)), microbatches, Costs(forward, half, half))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain data for JSON; times are in microseconds."""
+        figures = {"step": self.step, "bubble_rate": self.bubble_rate, "blocks": self.blocks}
+        return {**figures, "devices": [device.to_dict() for device in self.devices]}
+
+
+def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
+    """Return what the timers in a log of Megatron-LM say.
+
+    Parameters
+    ----------
+    path
+        The log; lines between the blocks of timers do not matter.
+    devices
+        Length of the pipeline. Each device then has equally many consecutive ranks, as Megatron numbers them,
+        and the median of these counts; None takes every rank for a device.
+
+    Raises
+    ------
+    InputError
+        If the log has no timers for each rank, lacks a timer, or has a number of ranks that `devices` does
+        not divide.
+    """
+    try:
+        return _totals(_blocks(read_text(path)), devices)
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def _blocks(text: str) -> list[Block]:
+    blocks: list[Block] = []
+    name = ""
+    for line in text.splitlines():
+        if line.strip() == _BLOCK:
+            blocks.append(defaultdict(dict))
+        elif blocks and (found := _NAME.fullmatch(line)):
+            name = found[1]
+        elif blocks and name and (found := _RANK.fullmatch(line)):
+            blocks[-1][name][int(found[1])] = float(found[2]) * _MICRO
+    if not blocks:
+        raise InputError(f"has no times of each rank; {_HOW}")
+    return blocks[1:] or blocks
+
+
+def _totals(blocks: Sequence[Block], devices: int | None) -> TimerTotals:
+    for name in (STEP, FORWARD, BACKWARD):
+        if any(name not in block for block in blocks):
+            raise InputError(f"this timer is missing; {_HOW}", key=name)
+    ranks = sorted(blocks[0][STEP])
+    count = len(ranks) if devices is None else check_int("devices", devices, 1)
+    if len(ranks) % count:
+        raise InputError(f"must divide the number of ranks, {len(ranks)}", key="devices", value=count)
+    share = len(ranks) // count
+    groups = [ranks[k * share : (k + 1) * share] for k in range(count)]
+    totals = TimerTotals(tuple(_device(blocks, k, group) for k, group in enumerate(groups)), len(blocks))
+    if totals.step <= 0:
+        raise InputError("must be above 0", key=STEP, value=totals.step)
+    return totals
+
+
+def _device(blocks: Sequence[Block], device: int, ranks: Sequence[int]) -> DeviceTotals:
+    def typical(names: Sequence[str]) -> float:
+        return median(
+            sum(block[name].get(rank, 0.0) for name in names if name in block)
+            for block in blocks
+            for rank in ranks
+        )
+
+    messages = sorted({name for block in blocks for name in block if name.startswith(_MESSAGES)})
+    return DeviceTotals(device, typical([STEP]), typical([FORWARD]), typical([BACKWARD]), typical(messages))

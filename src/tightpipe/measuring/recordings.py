@@ -1,0 +1,77 @@
+"""Traces are recognised by their content, and read by the reader of their format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.errors import InputError
+from ..core.files import STANDARD
+from .kineto import read_kineto
+from .megatron_timers import MARK
+from .ranges import Recording, Wanted
+
+_SQLITE = b"SQLite format 3\0"  # the first bytes of such a file
+_SUFFIXES = (".json", ".json.gz", ".sqlite")
+_HEAD = 1 << 20  # bytes of a log in which its first timers are looked for
+
+
+def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recording]:
+    """Return the recordings of all processes: of Kineto's JSON or Nsight's SQLite, in any mixture.
+
+    Raises
+    ------
+    InputError
+        If a trace cannot be read or is damaged, or one is named twice.
+    """
+    recordings: list[Recording] = []
+    seen: set[Path] = set()
+    for path in files_of(paths):
+        if path != STANDARD and (real := Path(path).resolve()) in seen:
+            raise InputError("is named twice; give one trace of each rank", source=str(real))
+        seen.add(Path(path).resolve())
+        if _head(path, len(_SQLITE)) == _SQLITE:
+            from .nsight import read_nsight  # imported here because SQLite takes long to load
+
+            recordings += read_nsight(path, wanted)
+        else:
+            recordings.append(read_kineto(path, wanted))
+    if not recordings:
+        raise InputError("no range says which operation ran", source=", ".join(map(str, paths)))
+    return recordings
+
+
+def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
+    """Return the files that are traces: a folder stands for all traces in it, by their names.
+
+    Raises
+    ------
+    InputError
+        If a folder has no traces.
+    """
+    files: list[str | Path] = []
+    for path in paths:
+        if path == STANDARD or not Path(path).is_dir():
+            files.append(path)
+            continue
+        inside = sorted(file for file in Path(path).iterdir() if file.name.endswith(_SUFFIXES))
+        if not inside:
+            raise InputError(f"the folder has no traces ({', '.join(_SUFFIXES)})", source=str(path))
+        files += inside
+    return files
+
+
+def is_timer_log(path: str | Path) -> bool:
+    """Return whether a file is a log with timers of Megatron-LM."""
+    return MARK.encode() in _head(path, _HEAD)
+
+
+def _head(path: str | Path, size: int) -> bytes:
+    """Return the first bytes of a file; none of what is no file or cannot be opened, as a reader will say."""
+    try:
+        if not Path(path).is_file():
+            return b""
+        with open(path, "rb") as stream:
+            return stream.read(size)
+    except OSError:
+        return b""

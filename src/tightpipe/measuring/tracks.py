@@ -1,0 +1,175 @@
+"""Tracks: the operations that each device of a pipeline ran, found in the recordings of its processes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.operation import Operation, OpKind
+from .names import Named, Names
+from .ranges import Range, Recording
+
+_HOW = (
+    "has no ranges of operations: record with names such as 'tightpipe F0.3' or run PyTorch 2.9 or later, "
+    "whose pipeline runtime names its ranges PP:<action>, or say with --pattern how the ranges are named"
+)
+Counts = dict[tuple[OpKind, int], int]
+
+
+class Timed(NamedTuple):
+    """An operation that ran, with its start and end in nanoseconds.
+
+    `waits` tells whether the start may lie before the arrival of the operation's input.
+    """
+
+    operation: Operation
+    start: int
+    end: int
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What one device ran.
+
+    Parameters
+    ----------
+    source
+        Name of the recording; errors name it.
+    operations
+        The operations of all steps, by their starts.
+    messages
+        When the device sent, or waited to receive, as far as the recording says: start and end in
+        nanoseconds, by their starts.
+    """
+
+    source: str
+    operations: tuple[Timed, ...]
+    messages: tuple[tuple[int, int], ...]
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The stages that the device holds, in ascending order."""
+        return tuple(sorted({timed.operation.stage for timed in self.operations}))
+
+
+def tracks_of(
+    recordings: Sequence[Recording], names: Names, plan: Instance | None, microbatches: int | None
+) -> list[Track]:
+    """Return one track for each recording, in the sequence of the devices: by their first stages.
+
+    Parameters
+    ----------
+    recordings
+        The recordings of all processes of one pipeline.
+    names
+        How names of ranges are read.
+    plan
+        Instance that was to be run. Where names have no stage or microbatch, it says which they are.
+    microbatches
+        Number of microbatches of a step, for names without them; None takes that of the plan.
+
+    Raises
+    ------
+    InputError
+        If a recording has no operations, two have the same rank or stage, or names say too little.
+    """
+    count = microbatches if microbatches is not None or plan is None else plan.microbatches
+    tracks = [
+        _track(recording, device, names, plan, count) for device, recording in enumerate(_by_rank(recordings))
+    ]
+    tracks.sort(key=lambda track: track.stages)
+    _check_stages(tracks)
+    return tracks
+
+
+def _by_rank(recordings: Sequence[Recording]) -> list[Recording]:
+    """Return the recordings by rank, or in the given sequence where some rank is unknown."""
+    known: dict[int, str] = {}
+    for recording in recordings:
+        if recording.rank is not None and recording.rank in known:
+            rule = f"is also the rank of {known[recording.rank]}; give one trace of each rank"
+            raise InputError(rule, key="rank", value=recording.rank, source=recording.source)
+        if recording.rank is not None:
+            known[recording.rank] = recording.source
+    complete = len(known) == len(recordings)
+    return sorted(recordings, key=lambda r: r.rank or 0) if complete else list(recordings)
+
+
+def _track(
+    recording: Recording, device: int, names: Names, plan: Instance | None, count: int | None
+) -> Track:
+    found = [(ranged, named) for ranged in recording.ranges if (named := names.read(ranged.name))]
+    operations = [(ranged, named) for ranged, named in found if named.kind is not None]
+    exact = [(ranged, named) for ranged, named in operations if not named.waits]
+    chosen = sorted(exact or operations, key=lambda pair: pair[0].start)
+    if not chosen:
+        raise InputError(_HOW, source=recording.source)
+    seen: Counts = defaultdict(int)
+    try:
+        timed = [_timed(ranged, named, device, plan, count, seen) for ranged, named in chosen]
+    except InputError as error:
+        raise error.at(recording.source) from None
+    messages = [(ranged.start, ranged.end) for ranged, named in found if named.kind is None]
+    if exact:
+        messages += _waits([ranged for ranged, named in operations if named.waits], timed)
+    return Track(recording.source, tuple(timed), tuple(sorted(messages)))
+
+
+def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tuple[int, int]]:
+    """Yield the first part of each waiting range, until the exact range of its operation begins."""
+    begins = [timed.start for timed in operations]
+    for ranged in waiting:
+        k = bisect_left(begins, ranged.start)
+        if k < len(begins) and operations[k].end <= ranged.end:
+            yield ranged.start, begins[k]
+
+
+def _timed(
+    ranged: Range, named: Named, device: int, plan: Instance | None, count: int | None, seen: Counts
+) -> Timed:
+    assert named.kind is not None
+    stage = _stage(named, device, plan)
+    microbatch = named.microbatch
+    if microbatch is None:
+        if count is None:
+            rule = "names without microbatches need --microbatches or --schedule: how many a step has"
+            raise InputError(rule, value=ranged.name)
+        microbatch = seen[named.kind, stage] % count
+        seen[named.kind, stage] += 1
+    return Timed(Operation(named.kind, stage, microbatch), ranged.start, ranged.end, named.waits)
+
+
+def _stage(named: Named, device: int, plan: Instance | None) -> int:
+    """Return the stage of an operation; where names have none, a device has one, or those of the plan."""
+    if named.stage is not None:
+        return named.stage
+    if plan is None:
+        if named.chunk is not None:
+            raise InputError("names with chunks need --schedule, which says what stages they are")
+        return device
+    held = plan.placement.stages_on(device) if device < plan.devices else ()
+    chunk = named.chunk or 0
+    if chunk >= len(held):
+        raise InputError(f"device {device} of the schedule has {len(held)} chunks", key="chunk", value=chunk)
+    return held[chunk]
+
+
+def _check_stages(tracks: Sequence[Track]) -> None:
+    homes: dict[int, str] = {}
+    for track in tracks:
+        for stage in track.stages:
+            if stage in homes:
+                rule = f"is also in {homes[stage]}; give the traces of one pipeline, one per rank"
+                raise InputError(rule, key="stage", value=stage, source=track.source)
+            homes[stage] = track.source
+    for stage in range(max(homes)):
+        if stage not in homes:
+            raise InputError(
+                "no trace has this stage; give the traces of all ranks", key="stage", value=stage
+            )

@@ -1,0 +1,120 @@
+"""What differs between the CPU and GPUs: the device of a process, its process group and its clock.
+
+On GPUs, operations only start when Python calls them, so that their times are those of events that the GPU
+itself records. The scripts of this folder import this file where nothing but PyTorch is installed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+
+def device_of(kind: str, rank: int) -> torch.device:
+    """Return the device of a process: the CPU, which all share, or the GPU with the number of its rank."""
+    return torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
+
+
+def group_options(kind: str, folder: Path, rank: int, devices: int) -> dict[str, Any]:
+    """Return the arguments of `torch.distributed.init_process_group` for one process of a job."""
+    shared = {"init_method": f"file://{folder}/store", "rank": rank, "world_size": devices}
+    if kind == "cuda":
+        return {"backend": "nccl", "device_id": device_of(kind, rank), **shared}
+    return {"backend": "gloo", **shared}
+
+
+def join(kind: str, folder: Path, rank: int, devices: int) -> None:
+    """Let this process join the process group of a job; on the CPU it then computes in one thread."""
+    if kind == "cuda":
+        torch.cuda.set_device(device_of(kind, rank))
+    else:
+        torch.set_num_threads(1)  # the processes share the cores of the machine
+    dist.init_process_group(**group_options(kind, folder, rank, devices))
+
+
+def too_few_gpus(kind: str, devices: int) -> str:
+    """Return a sentence that says how many GPUs there are; it is empty if there are enough."""
+    found = torch.cuda.device_count() if kind == "cuda" else devices
+    if found >= devices:
+        return ""
+    if not found:
+        return f"device = {kind}: PyTorch finds no GPU on this machine; cpu would be right"
+    return f"device = {kind}: each of the {devices} devices needs a GPU of its own, and PyTorch finds {found}"
+
+
+class Clock(Protocol):
+    """Marks moments while operations run, and says afterwards when they were."""
+
+    def begin(self) -> None:
+        """Begin to measure; marks are made after this."""
+
+    def mark(self) -> Any:
+        """Return a mark of the moment at which all work that was given to the device so far has ended."""
+
+    def settle(self) -> None:
+        """Wait until all marked moments have passed."""
+
+    def seconds(self, mark: Any) -> float:
+        """Return a passed moment in seconds of the machine's clock, which all processes share."""
+
+
+class HostClock:
+    """The clock of the CPU, whose operations have ended when Python goes on."""
+
+    def begin(self) -> None:
+        """Do nothing: the clock always runs."""
+
+    def mark(self) -> float:
+        """Return the present moment."""
+        return time.perf_counter()
+
+    def settle(self) -> None:
+        """Do nothing: the moments have passed."""
+
+    def seconds(self, mark: float) -> float:
+        """Return the moment."""
+        return mark
+
+
+class GpuClock:
+    """The clock of the present GPU, whose marks are events between its operations.
+
+    Parameters
+    ----------
+    event
+        Makes an event; None takes the timed events of PyTorch.
+    wait
+        Waits until the GPU has ended all its work; None takes `torch.cuda.synchronize`.
+    """
+
+    def __init__(
+        self, event: Callable[[], Any] | None = None, wait: Callable[[], None] | None = None
+    ) -> None:
+        self._event = event or (lambda: torch.cuda.Event(enable_timing=True))
+        self.settle = wait or torch.cuda.synchronize
+
+    def begin(self) -> None:
+        """Record the event from which the others are counted, at a known time of the machine's clock."""
+        self.settle()
+        self._first, self._began = self.mark(), time.perf_counter()
+
+    def mark(self) -> Any:
+        """Return an event that the GPU records when it has ended the work before it."""
+        event = self._event()
+        event.record()
+        return event
+
+    def seconds(self, mark: Any) -> float:
+        """Return when the GPU recorded the event."""
+        passed: float = self._first.elapsed_time(mark)
+        return self._began + passed / 1000
+
+
+def clock_of(kind: str) -> Clock:
+    """Return the clock that measures operations on the CPU (`cpu`) or on GPUs (`cuda`)."""
+    return GpuClock() if kind == "cuda" else HostClock()

@@ -1,0 +1,124 @@
+"""The models of runs and profiles: the modules of each stage, their data, and the loss.
+
+Each stage of a job is a list of layers: ``"embedding"`` and ``"head"`` of a vocabulary, ``"residual"`` of an
+MLP, and a number for a layer of a transformer whose feed-forward network has that size. The scripts of this
+folder import this file where nothing but PyTorch is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Job = dict[str, Any]
+
+
+class Residual(nn.Module):
+    """A layer of the MLP: two linear maps with a residual connection, which keeps deep models stable."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output."""
+        out: Tensor = x + self.down(torch.tanh(self.up(x)))
+        return out
+
+
+class Layer(nn.Module):
+    """A pre-norm decoder layer of a transformer, with causal attention."""
+
+    def __init__(self, hidden: int, heads: int, ffn: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, ffn), nn.Linear(ffn, hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output, which like its input has the shape (batch, sequence, hidden)."""
+        q, k, v = (self._split(part) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        out: Tensor = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+        return out
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class Head(nn.Module):
+    """The map from the hidden state to the vocabulary, with a norm before it."""
+
+    def __init__(self, hidden: int, vocabulary: int) -> None:
+        super().__init__()
+        self.norm, self.logits = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a number for each token of the text and each one of the vocabulary."""
+        out: Tensor = self.logits(self.norm(x))
+        return out
+
+
+def build_stage(job: Job, index: int, device: torch.device) -> nn.Module:
+    """Return one stage of the model on a device.
+
+    A layer has the same parameters however the model is cut, so that schedules of all placements train the
+    same model.
+    """
+    before = sum(map(len, job["parts"][:index]))
+    layers = []
+    for number, layer in enumerate(job["parts"][index], before):
+        torch.manual_seed(job["seed"] + 1 + number)
+        layers.append(build_layer(job, layer))
+    return nn.Sequential(*layers).to(device, getattr(torch, job["dtype"]))
+
+
+def build_layer(job: Job, layer: str | int) -> nn.Module:
+    """Return one layer of a stage, by its entry in the job."""
+    if isinstance(layer, int):
+        return Layer(job["width"], job["heads"], layer)
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "residual": lambda: Residual(job["width"]),
+        "embedding": lambda: nn.Embedding(job["vocabulary"], job["width"]),
+        "head": lambda: Head(job["width"], job["vocabulary"]),
+    }
+    return makers[layer]()
+
+
+def data(job: Job, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the inputs and the targets of all microbatches, which are always the same.
+
+    They are texts if the model has a vocabulary, and otherwise hidden states.
+    """
+    torch.manual_seed(job["seed"])
+    rows = job["microbatches"] * job["batch"]
+    text = (rows,) if job["sequence"] is None else (rows, job["sequence"])
+    shape, dtype = (*text, job["width"]), getattr(torch, job["dtype"])
+
+    def drawn() -> Tensor:
+        if job["vocabulary"]:
+            return torch.randint(job["vocabulary"], text).to(device)
+        return torch.randn(shape).to(device, dtype)
+
+    return drawn(), drawn()
+
+
+def loss_of(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the loss of a microbatch, by its output and its target, as its share of the mean over all.
+
+    It is the cross entropy of a text, and otherwise the mean squared error.
+    """
+    share = 1 / job["microbatches"]
+
+    def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+        return share * nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+
+    def squared(output: Tensor, target: Tensor) -> Tensor:
+        return share * nn.functional.mse_loss(output.float(), target.float())
+
+    return cross_entropy if job["vocabulary"] else squared

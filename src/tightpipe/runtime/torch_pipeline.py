@@ -1,0 +1,126 @@
+"""The stages of one device in PyTorch's schedule runtime, trained and timed step by step.
+
+Runs and profiles both train with this, so that a profile measures what a run does. The scripts of this
+folder import this file where nothing but PyTorch is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.profiler import record_function
+from torch_machine import clock_of, device_of
+from torch_modules import Job, build_stage, data, loss_of
+
+Spans = list[tuple[str, int, int, float, float]]
+"""Kind, stage and microbatch of each operation, and its start and end in seconds of the machine's clock."""
+
+
+class Step(NamedTuple):
+    """A training step on one device: its operations, and the losses of the last stage if it is here."""
+
+    spans: Spans
+    losses: list[float]
+
+
+class Pipeline:
+    """The stages that one process of a job trains.
+
+    Parameters
+    ----------
+    job
+        The job; `torch_modules.py` describes its layers.
+    order
+        File with the order of all devices, as PyTorch reads it.
+    rank
+        Number of the process, which is that of its device.
+    """
+
+    def __init__(self, job: Job, order: Path, rank: int) -> None:
+        self._job, self._held = job, job["held"][rank]
+        self._device, self._clock = device_of(job["device"], rank), clock_of(job["device"])
+        self.modules = {index: build_stage(job, index, self._device) for index in self._held}
+        stages = [PipelineStage(m, i, len(job["parts"]), self._device) for i, m in self.modules.items()]
+        # the loss is a share of the mean already: PyTorch 2.8 scales no gradients of split backwards
+        self._schedule = _PipelineScheduleRuntime(
+            stages, job["microbatches"], loss_fn=loss_of(job), scale_grads=False
+        )
+        self._schedule._load_csv(str(order))
+        self._data = data(job, self._device)
+        self._marks: list[list[Any]] = []
+        self._until_loss = ExitStack()
+        for stage in stages:
+            self._watch(stage)
+        self._count_loss()
+
+    def step(self) -> Step:
+        """Train for one step, in which the gradients are computed anew, and wait until all has ended."""
+        self._marks.clear()
+        for module in self.modules.values():
+            module.zero_grad()
+        dist.barrier()
+        self._clock.begin()
+        losses: list[Tensor] = []
+        self._train(losses)
+        self._clock.settle()
+        seconds = self._clock.seconds
+        spans = [(*what, seconds(start), seconds(end)) for *what, start, end in self._marks]
+        return Step(spans, [loss.item() for loss in losses])
+
+    def _train(self, losses: list[Tensor]) -> None:
+        inputs, targets = self._data
+        args = (inputs,) if 0 in self._held else ()
+        if len(self._job["parts"]) - 1 in self._held:
+            self._schedule.step(*args, target=targets, losses=losses)
+        else:
+            self._schedule.step(*args)
+
+    def _watch(self, stage: Any) -> None:
+        """Let the methods of a stage that compute note their times; these include no waits for messages.
+
+        In a trace of the profiler the same times are ranges ``tightpipe <operation>``.
+        """
+
+        def timed(method: Callable[..., Any], kind: Callable[[dict[str, Any]], str]) -> Callable[..., Any]:
+            def call(microbatch: int, *args: Any, **kwargs: Any) -> Any:
+                name = kind(kwargs)
+                with ExitStack() as recorded:
+                    recorded.enter_context(
+                        record_function(f"tightpipe {name}{stage.stage_index}.{microbatch}")
+                    )
+                    start = self._clock.mark()
+                    result = method(microbatch, *args, **kwargs)
+                    self._marks.append([name, stage.stage_index, microbatch, start, self._clock.mark()])
+                    if name == "F" and stage.is_last:
+                        self._until_loss = recorded.pop_all()
+                return result
+
+            return call
+
+        stage.forward_one_chunk = timed(stage.forward_one_chunk, lambda _: "F")
+        stage.backward_one_chunk = timed(
+            stage.backward_one_chunk, lambda kwargs: "BW" if kwargs["full_backward"] else "B"
+        )
+        stage.backward_weight_one_chunk = timed(stage.backward_weight_one_chunk, lambda _: "W")
+
+    def _count_loss(self) -> None:
+        """Let the loss belong to the F of the last stage, after which the runtime computes it.
+
+        Its range in a trace, which was left open, ends with the loss too.
+        """
+        compute = self._schedule._maybe_compute_loss
+
+        def counted(stage: Any, *args: Any, **kwargs: Any) -> None:
+            compute(stage, *args, **kwargs)
+            if stage.is_last:
+                self._marks[-1][-1] = self._clock.mark()
+                self._until_loss.close()
+
+        self._schedule._maybe_compute_loss = counted
