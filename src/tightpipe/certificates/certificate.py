@@ -19,7 +19,7 @@ from ..solver.bounds.formulas import three_times, two_times
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
 from .derivation import Step
-from .overloads import overload_step, three_times_step
+from .energetic_times import overload_step, three_times_step
 from .refuting import Refuter, UnprovenError
 from .trimming import trimmed
 

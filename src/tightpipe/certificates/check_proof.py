@@ -58,9 +58,9 @@ def require(condition: object, text: str, error: type[Exception] = InputError) -
 
 def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
     """Return an integer of a file, which has to lie in a range."""
-    good = type(value) is int and low <= value <= high
-    require(good, f"{name}: must be an integer from {low} to {high}, is {shown(value)}")
-    return int(value)
+    if type(value) is int and low <= value <= high:  # most of a file; a text is made where one is needed
+        return value
+    raise InputError(f"{name}: must be an integer from {low} to {high}, is {shown(value)}")
 
 
 def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST) -> list[int]:
@@ -151,12 +151,12 @@ def cost_of(problem: Problem, devices: Any) -> int:
 
 def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
     """Return the operations of an entry such as ["F0.1+BW2.3", 5, 9], and its start and end."""
-    good = isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)
-    require(good, f"schedule: {shown(entry)} must be [operation, start, end]")
+    if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)):
+        raise InputError(f"schedule: {shown(entry)} must be [operation, start, end]")
     found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+")]
     words = [(word[1], int(word[2]), int(word[3])) for word in found if word]
     known = [s < problem.stages and m < problem.microbatches for _, s, m in words]
-    require(known == [True] * len(found), f"schedule: the instance has no operation {shown(entry[0])}")
+    require(known == [True] * len(found), f"schedule: the instance has no operation {entry[0]!r:.40}")
     return words, integer(entry[1], "start"), integer(entry[2], "end")
 
 
@@ -538,15 +538,15 @@ class Windows:
         most = {"i": len(self.queue) - 1, "q": len(self.queues) - 1, "d": len(self.on) - 1, "t": LARGEST}
         most["r"] = self.problem.per_route - 1
         for step in steps:
-            good = isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES
-            require(good, f"steps: unknown step {shown(step)}")
+            if not (isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES):
+                raise InputError(f"steps: unknown step {shown(step)}")
             self.effort += self.width
             require(self.effort < MOST_EFFORT and self.depth < MOST_DEPTH, "steps: too much work or depth")
             shape = RULES[step[0]]
-            require(len(step) == len(shape) + 1, f"steps: {shown(step)} must have {len(shape)} arguments")
+            require(len(step) == len(shape) + 1, f"steps: {step[0]} must have {len(shape)} arguments")
             for kind, value in zip(shape, step[1:], strict=True):
                 if kind != "s":
-                    integer(value, f"steps: {shown(step)}", -LARGEST if kind == "t" else 0, most[kind])
+                    integer(value, f"steps: {step[0]}", -LARGEST if kind == "t" else 0, most[kind])
             getattr(self, step[0])(*step[1:])
 
 

@@ -28,8 +28,8 @@ from ..solver.windows.window_state_kernel import (
 )
 from .check_proof import Problem, RefutedError
 from .derivation import Derivation, Step
-from .look_kernel import REFUTED, fails, look
-from .overloads import overload_step
+from .energetic_times import overload_step
+from .look_ahead_kernel import REFUTED, fails, look
 
 Side = tuple[int, int, bool]  # an item, a queue among those of its device, and whether its open items follow
 _QUICK, _THOROUGH = 30, 240  # items that the propagation of one supposition may work on

@@ -4,7 +4,7 @@ from .arrivals import Arrivals, arrivals
 from .critical import Link, Step, critical_path
 from .explanation import DeviceTime, Explanation, explain
 from .idle import SENTENCES, Idle, Reason
-from .legs import Leg, legs
+from .path_legs import Leg, legs
 from .phases import Phase
 from .relax import Relaxation
 

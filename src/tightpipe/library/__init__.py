@@ -1,6 +1,6 @@
 """The library of instances: what is known about each of them, who found it, and how to improve on it."""
 
-from .library import Library, default_library
+from .folder import Library, default_library
 from .record import Claim, Difficulty, Record, State
 from .submit import submit
 from .verify import check_record

@@ -11,7 +11,7 @@ from ..core.instance import Instance
 from ..core.instance_file import check_kind, instance_from_dict
 from ..core.schedule_file import schedule_from_dict, schedule_to_dict
 from ..core.validate import validate
-from .library import Library
+from .folder import Library
 from .record import Claim, Record
 from .verify import verified_bound, verified_cost
 

@@ -16,7 +16,7 @@ from ..core.errors import InputError, RefusedError
 from ..core.files import read_text
 from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict, read_json
-from .library import Library
+from .folder import Library
 from .record import Record
 
 _CLAIMS = ("method", "cost", "bound")

@@ -2,7 +2,7 @@
 
 from .candidate import Candidate
 from .cluster import Cluster
-from .model import Layer, Model
+from .layered_model import Layer, Model
 from .plan import Plan
 from .plan_file import load_plan, plan_to_dict, save_plan
 from .plan_split import split_of

@@ -13,12 +13,12 @@ from enum import StrEnum
 from ..core.allowance import Allowance
 from ..core.progress import Progress
 from .adopted import adopted
-from .families import Family, families_of
 from .plan import Plan
 from .plan_folder import PlanFolder, kept_plan
 from .plan_table import Row, plan_row
 from .planner import plan as find_plan
 from .problem import PlanningProblem
+from .schedule_families import Family, families_of
 from .uniform_split import uniform_plan
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ..core.instance import Costs, Instance, Memory
 from ..core.placement import Placement
-from .model import Layer
+from .layered_model import Layer
 from .problem import PlanningProblem
 
 

@@ -31,7 +31,9 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
 
 
 def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candidate:
-    """Return the candidate of a problem that plain data describes; `recomputed` is not looked at.
+    """Return the candidate of a problem that plain data describes.
+
+    The list of recomputed layers counts; the key `recomputed`, how many they are, is not read.
 
     Raises
     ------

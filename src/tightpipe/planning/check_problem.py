@@ -6,7 +6,7 @@ from ..core.errors import InputError
 from ..core.instance import check_size
 from ..core.placement import Placement
 from .cluster import Network
-from .model import Model
+from .layered_model import Model
 from .problem import PlanningProblem
 from .units import decimal
 
@@ -25,7 +25,7 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_outputs(problem)
     allowed = _placements(problem)
     _check_chunks(problem, allowed)
-    most = most_stages(problem.model)
+    most = most_stages(problem.model, problem.space.recompute)
     possible = [placement for placement in allowed if placement.stages <= most]
     if not possible:
         _say_too_few(problem, allowed, most)
@@ -33,15 +33,17 @@ def check_problem(problem: PlanningProblem) -> None:
         _check_microbatches(placement, problem.batch.microbatches)
 
 
-def most_stages(model: Model) -> int:
+def most_stages(model: Model, recompute: bool) -> int:
     """Return into how many stages a model can be cut at most, if F, B and W of each take a tick or more.
 
-    A stage that ends as early as it can leaves the most layers for the others.
+    A stage that ends as early as it can leaves the most layers for the others. Where layers may be
+    recomputed, the B of a layer may take the time of its F as well.
     """
     stages, sums = 0, (0, 0, 0)
     for layer in model.layers:
         forward, backward, weight = sums
-        sums = (forward + layer.forward, backward + layer.backward, weight + layer.weight)
+        again = layer.forward if recompute and layer.recomputable else 0
+        sums = (forward + layer.forward, backward + layer.backward + again, weight + layer.weight)
         if min(sums) > 0:
             stages, sums = stages + 1, (0, 0, 0)
     return stages

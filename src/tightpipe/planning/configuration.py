@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ..core.placement import Placement
 from .device_bound_kernel import NEVER
+from .model_arrays import Tables, tables_of
 from .problem import PlanningProblem
 from .recompute_options import OptionSets, RecomputeOptions
-from .tables import Tables, tables_of
 
 
 class Arrays(NamedTuple):

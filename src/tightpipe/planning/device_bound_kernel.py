@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled
-from .tables import NO_LIMIT, Tables
+from .model_arrays import NO_LIMIT, Tables
 
 NEVER = 2**62
 """A bound where there is no schedule."""

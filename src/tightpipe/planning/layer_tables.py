@@ -8,7 +8,7 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.instance_file import check_keys
 from ..core.integers import check_int, is_list
-from .model import MOST_LAYERS, Layer, Model
+from .layered_model import MOST_LAYERS, Layer, Model
 from .units import check_ticks
 
 _TIMES = ("forward", "backward", "weight")

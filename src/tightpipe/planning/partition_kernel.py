@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled
 from .device_bound_kernel import NEVER, device_bound, device_excess
-from .tables import Tables
+from .model_arrays import Tables
 
 LINE, FOLDED, LOOPED = 0, 1, 2
 """How devices take their stages: one from the front; one from each end; one from the front of each half."""

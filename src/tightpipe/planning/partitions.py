@@ -7,11 +7,11 @@ from math import comb
 from typing import Protocol
 
 from .candidate import Candidate
+from .candidates_by_list import Listed, all_cuts, device_stages
+from .candidates_by_table import Tabled, kind_of, least_excess_in_tables
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .listed import Listed, all_cuts, device_stages
-from .tabled import Tabled, kind_of, least_excess_in_tables
-from .unlisted import Unlisted
+from .few_candidates import Unlisted
 
 _LISTED = 50_000  # the most partitions that are listed
 

@@ -9,7 +9,7 @@ from ..core.instance import Instance
 from ..core.metrics import cost
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
-from ..drawing.show import html_of
+from ..drawing.plot_schedule import html_of
 from .candidate import Candidate
 from .device_memory import DeviceMemory, device_memories
 from .plan_text import plan_text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..core.errors import InputError, NoScheduleError
 from ..export import ModelSplit, split_model
-from .model import Layer
+from .layered_model import Layer
 from .plan import Plan
 
 

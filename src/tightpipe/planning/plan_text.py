@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..core.metrics import bubble_rate, busy_times, imbalance
+from ..core.result_text import lines_of, share_text, status_text
 from ..core.schedule import Schedule
-from ..core.summary import lines_of, share_text, status_text
 from .candidate import Candidate, numbers_of
 from .device_memory import DeviceMemory
-from .model import Layer
+from .layered_model import Layer
 
 if TYPE_CHECKING:
     from .plan import Plan

@@ -12,8 +12,8 @@ from ..solving.ensure_compiled import ensure_compiled
 from .device_bound_kernel import NEVER
 from .partitions import partitions_of
 from .plan import Plan
+from .plan_search import Search
 from .problem import PlanningProblem
-from .search import Search
 from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 

@@ -8,7 +8,7 @@ from tightpipe.heuristics import HEURISTICS
 
 from ..core.instance import Objective
 from .cluster import Cluster
-from .model import Model
+from .layered_model import Model
 
 SCHEDULING = (*HEURISTICS, "best")
 """The methods that may schedule a candidate."""

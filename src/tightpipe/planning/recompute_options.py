@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.errors import InputError
 from ..kernels.arrays import Ints
-from .model import Layer
+from .layered_model import Layer
 from .problem import PlanningProblem
 
 _MOST = 4096  # ways for one stage

@@ -53,7 +53,7 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.integers import check_int
 from .layer_tables import tables_of
-from .model import Layer, Model
+from .layered_model import Layer, Model
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
 from .public_models import Gpu, ModelShape

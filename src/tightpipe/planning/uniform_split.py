@@ -18,10 +18,10 @@ from ..core.result import Result, Status
 from ..export.model_split import EMBEDDING, HEAD, part_of
 from ..solving.solve import solve
 from .candidate import Candidate, held_apart, instance_of, numbers_of
-from .families import Family
-from .model import Model
+from .layered_model import Model
 from .plan import Plan, no_plan
 from .problem import PlanningProblem
+from .schedule_families import Family
 
 
 def uniform_plan(family: Family, allowance: Allowance) -> Plan:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..core.errors import InputError
+from .candidates_by_list import device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .partitions import least_excess
+from .partitions import least_excess, partitions_of
+from .plan_text import layer_names
 from .problem import PlanningProblem
 from .search_space import configurations_of
 
@@ -24,8 +26,33 @@ def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuratio
         return f"no partition gives every stage an F, a B and a W that take time, even on {where}"
     why = (
         f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold one microbatch"
+        f"{_which_device(best, excess)}"
     )
     return "; ".join((why, *_help(problem)))
+
+
+def _which_device(configuration: Configuration, excess: int) -> str:
+    """Return which device that is, and its layers, in a partition that lacks as little as possible."""
+    problem, placement = configuration.problem, configuration.placement
+    candidate = partitions_of(replace(configuration, problem=_with_more_memory(problem, excess))).take()
+    if candidate is None:  # too many partitions to look at all of them
+        return ""
+    devices = device_stages(configuration, configuration.arrays())
+    lacking = [device.excess(candidate.cuts) for device in devices]
+    fullest = lacking.index(max(lacking))
+    cuts, layers = candidate.cuts, problem.model.layers
+    held = (layer_names(layers, cuts[s], cuts[s + 1]) for s in placement.stages_on(fullest))
+    return f" (device {fullest} with {', '.join(held)})"
+
+
+def _with_more_memory(problem: PlanningProblem, size: int) -> PlanningProblem:
+    cluster = problem.cluster
+    memory = (
+        cluster.memory + size
+        if isinstance(cluster.memory, int)
+        else tuple(each + size for each in cluster.memory or ())
+    )
+    return replace(problem, cluster=replace(cluster, memory=memory))
 
 
 def _help(problem: PlanningProblem) -> Iterator[str]:

@@ -33,7 +33,7 @@ from .neighbours import neighbours
 from .open_candidate import OpenCandidate
 from .partitions import Partitions
 from .problem import PlanningProblem
-from .seeds import seeds
+from .recomputing_candidates import seeds
 
 _SEARCH = "best"  # the method that works on a candidate after the heuristics
 _FIRST_SLICE = 0.01  # of the time limit; each further round of a candidate gets twice as long
@@ -183,7 +183,10 @@ class Search:
         return True
 
     def _vary(self, seconds: float) -> bool:
-        """Schedule neighbours of the candidate that is best for heuristics; return whether one is better."""
+        """Schedule neighbours of the candidate whose schedule by heuristics is cheapest.
+
+        Return whether the schedule of a neighbour is cheaper.
+        """
         until = self.budget if self.budget.endless else self.budget.within(max(self._slice, seconds))
         first = self._climber
         while self._climber is not None and not (until.left <= 0 or self.reason or self.closed):

@@ -7,9 +7,9 @@ from itertools import cycle, product
 import numpy as np
 
 from .candidate import Candidate
+from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .listed import by_stage, device_stages
 
 _LONGEST = 2.0  # work of the longest stage that is looked at, over the mean work of the devices
 
@@ -30,7 +30,7 @@ class Unlisted:
         self._taken = False
 
     def take(self) -> Candidate | None:
-        """Return the candidate, and then None."""
+        """Return the one candidate at the first call, and None at every later one."""
         if self._taken:
             return None
         self._taken = True
