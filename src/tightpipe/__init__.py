@@ -1,8 +1,8 @@
 """Pipeline-parallel training schedules with proven optimality gaps."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .certificates import Certificate, certify
 from .core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from .core.instance import Costs, Instance, Memory, Objective
 from .core.instance_file import load_instance, save_instance
@@ -14,14 +14,28 @@ from .core.schedule import Order, Schedule
 from .core.schedule_file import load_schedule, save_schedule
 from .core.simulate import simulate
 from .core.validate import Violation, validate
-from .drawing import plot
-from .planning import Plan, PlanningProblem, load_plan, load_problem, plan, save_plan
-from .solving.bounds import bound
-from .solving.methods import methods
-from .solving.solve import solve
 
 if TYPE_CHECKING:
+    from .certificates import Certificate, certify
+    from .drawing import plot
+    from .measuring import measure
+    from .planning import Plan, PlanningProblem, load_plan, load_problem, plan, save_plan
+    from .solving.bounds import bound
+    from .solving.methods import methods
+    from .solving.solve import solve
+
     __version__: str
+
+_ON_DEMAND = {
+    ".certificates": ("Certificate", "certify"),
+    ".drawing": ("plot",),
+    ".measuring": ("measure",),
+    ".planning": ("Plan", "PlanningProblem", "load_plan", "load_problem", "plan", "save_plan"),
+    ".solving.bounds": ("bound",),
+    ".solving.methods": ("methods",),
+    ".solving.solve": ("solve",),
+}
+"""Modules that are imported when one of their names is first used: each process needs few of them."""
 
 __all__ = [
     "Bound",
@@ -51,6 +65,7 @@ __all__ = [
     "load_plan",
     "load_problem",
     "load_schedule",
+    "measure",
     "methods",
     "plan",
     "plot",
@@ -65,9 +80,19 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return the version, looked up only on demand: that takes half as long as all the imports above."""
+    """Return a name that is imported on demand, or the version, and keep it for the next time."""
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("tightpipe")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: Any = version("tightpipe")
+    else:
+        module = next((module for module, names in _ON_DEMAND.items() if name in names), None)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(module, __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tightpipe.solver.robust import Measure, robust_search
+
 from .certificates import certify
 from .core.budget import UNLIMITED
 from .core.instance import Instance, Memory
@@ -10,6 +12,7 @@ from .core.metrics import cost
 from .core.placement import PLACEMENTS
 from .core.progress import ignore
 from .explain import explain
+from .noise.noisy import draw_times, run_noisy
 from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from .planning.partitions import least_excess, partitions_of
 from .planning.search_space import configurations_of
@@ -21,7 +24,7 @@ _LEAST = 246  # cost of the tiny V in ticks: its proof needs suppositions
 
 
 def exercise() -> None:
-    """Run heuristics, CP-SAT, `improve`, bounds, `certify`, `explain` and partitions once, on tiny inputs.
+    """Run heuristics, searches, bounds, `certify`, `explain`, noise and partitions once, on tiny inputs.
 
     Raises
     ------
@@ -39,6 +42,8 @@ def exercise() -> None:
         search(tiny, cost(start), UNLIMITED.within(60.0), 0, ignore)
     certify(tiny, _LEAST)
     explain(start, relax=False)
+    run_noisy([start], ())
+    robust_search(start, [draw_times(tiny, (), 0, 0)], 1, Measure.MEAN, UNLIMITED)
     _cut_a_model()
 
 

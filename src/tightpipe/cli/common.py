@@ -14,8 +14,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
 from ..core.interruption import exit_status, reason_of
-from ..core.schedule_file import ScheduleFile, load_schedule
-from ..core.validate import validate
+from ..core.schedule_file import ScheduleFile, faults, load_schedule
 from ..terminal.console import show_json, show_pairs
 from .group import LazyGroup
 
@@ -119,7 +118,7 @@ def summary_beside(output: str | None) -> AbstractContextManager[object]:
 
 def valid_schedule(path: str) -> ScheduleFile:
     content = load_schedule(path)
-    violations = validate(content.schedule.instance, content.schedule)
+    violations = faults(content.schedule, content.method)
     if violations:
         raise InfeasibleError(f"{path}: the schedule is invalid: {violations[0]}")
     return content

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from .. import drawing
 from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance import Objective
-from ..experiments.compare import FILES_FORM, SETTINGS_FORM, Comparison, lacking, plan_files, plan_settings
+from ..experiments.compare import (
+    FILES_FORM,
+    SETTINGS_FORM,
+    Comparison,
+    lacking,
+    tasks_of_files,
+    tasks_of_settings,
+)
 from ..experiments.compare_report import latest, markdown
 from ..experiments.compare_report import latex_table as compare_latex
 from ..experiments.latex_table import LatexTable, write_latex
@@ -24,13 +32,14 @@ from ..experiments.published_tables import latex_table as published_latex
 from ..experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
 from ..experiments.realistic import lacking as lacking_realistic
 from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
+from ..experiments.results_table import Cells, Table
 from ..experiments.sweep.axes import OWN
 from ..experiments.sweep.experiment import usual_hard_limit
 from ..experiments.sweep.problems import choose_settings
 from ..experiments.sweep.task import Task
-from ..experiments.table import Cells, Table
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, show, summary_beside
+from .comparing_plans import show_alternatives
 from .filling import fill_table, refuse_failures
 
 _migrate_option = click.option(
@@ -65,12 +74,19 @@ _migrate_option = click.option(
     help="CSV to extend.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
+@click.option(
+    "--placements",
+    is_flag=True,
+    help="Compare placements and schedule families for one model file, each with its own best partition.",
+)
 @_migrate_option
 @click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
 @latex_options
 @search_options(75.0)
 @json_option
+@click.pass_context
 def _compare(
+    context: click.Context,
     instances: tuple[str, ...],
     settings: str | None,
     memory: str | None,
@@ -78,6 +94,7 @@ def _compare(
     objective: str | None,
     output: str | None,
     link_occupancy: int,
+    placements: bool,
     migrate: bool,
     fresh: bool,
     latex: str | None,
@@ -90,12 +107,17 @@ def _compare(
 ) -> None:
     """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
 
-    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix.
+    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix. With
+    --placements, the one file is a model file, of which a plan chooses the stages; the table is that of
+    `tightpipe plan --alternatives`, and -o a folder.
 
     Rows that are already in the CSV (same instance, limit, method, options and versions) are not
     computed again, so an interrupted run continues where it stopped.
     """
     check_latex(latex, caption)
+    if placements:
+        _refuse_beside_placements(context)
+        return show_alternatives(_one_model(instances), output, Allowance(time_limit, workers, seed), as_json)
     own = bool(instances)
     comparison = Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
@@ -107,9 +129,9 @@ def _compare(
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
     if own:
         _refuse_beside_files(settings, migrate)
-        tasks = plan_files(instances, comparison)
+        tasks = tasks_of_files(instances, comparison)
     else:
-        tasks = plan_settings(choose_settings(settings or "active"), comparison)
+        tasks = tasks_of_settings(choose_settings(settings or "active"), comparison)
     if migrate:
         return show({"csv": str(path), "migrated": migrate_table(path, SETTINGS_FORM, lacking)}, as_json)
     if fresh and path.exists():
@@ -130,6 +152,21 @@ def _csv(output: str) -> Path:
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
     return Path(output)
+
+
+def _one_model(files: tuple[str, ...]) -> str:
+    if len(files) != 1:
+        raise InputError(f"goes with one model file, not with {len(files)} files", key="placements")
+    return files[0]
+
+
+def _refuse_beside_placements(context: click.Context) -> None:
+    """Raise an error for an option that a comparison of placements has no use for."""
+    allowed = {"instances", "output", "placements", "time_limit", "workers", "seed", "as_json"}
+    for key, value in context.params.items():
+        if key not in allowed and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
+            rule = "does not go with --placements: the model file says what is compared"
+            raise InputError(rule, key=key.replace("_", "-"), value=value)
 
 
 def _refuse_beside_files(settings: str | None, migrate: bool) -> None:

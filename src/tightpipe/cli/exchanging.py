@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..core.accepted import accepted
+from ..core.accepted_order import accepted
 from ..core.errors import InputError
 from ..core.files import STANDARD, check_writable
 from ..core.instance import Instance, Objective

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from ..core.engine_version import engine_version
 from ..core.errors import StoppedError
-from ..experiments.sweep.engine import local_engine
+from ..experiments.results_table import Solve, Table
+from ..experiments.sweep.executor import local_executor
 from ..experiments.sweep.guarded_process import Limits, Outcome
 from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.store import Store, open_store
 from ..experiments.sweep.task import Task
-from ..experiments.table import Solve, Table
 from ..solving.ensure_compiled import compile_ahead
 from .common import say_other_engines
 from .sweep_bar import sweep_bar
@@ -60,7 +60,7 @@ def _run(store: Store, table: Table, hard_limit: float) -> None:
                 table.append(Solve(task, outcome))
             bar.watch(task, outcome, solves_at_once)
 
-        run_sweep(store, local_engine(1), limits, watch)
+        run_sweep(store, local_executor(1), limits, watch)
 
 
 def refuse_failures(errors: Sequence[str]) -> None:

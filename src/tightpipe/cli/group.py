@@ -50,6 +50,10 @@ COMMANDS = {
         "Keep the best schedule and bound known of each instance of the library, and who found them.",
     ),
     "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
+    "measure": (
+        "measuring",
+        "Measure the run of a pipeline by the TRACES of its processes: busy and idle time, bubble, costs.",
+    ),
     "methods": ("listing", "List the methods with placement, memory and source."),
     "model": (
         "shaping",
@@ -73,7 +77,10 @@ COMMANDS = {
         "comparing",
         "Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.",
     ),
-    "replay": ("programs", "Run the file PROGRAM; exit status 1 if its devices wait for each other."),
+    "replay": (
+        "programs",
+        "Run a program, or with --noise the orders of schedules and programs under random durations.",
+    ),
     "report": (
         "reporting",
         "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",

@@ -7,7 +7,7 @@ import click
 from ..core.errors import InputError, RefusedError
 from ..core.instance_file import read_json
 from ..library import Library, Record, State, check_record, default_library, submit
-from ..library.page import COLUMNS, markdown, percent, row_of
+from ..library.library_page import COLUMNS, markdown, percent, row_of
 from ..terminal.console import show_json, show_pairs, show_table
 from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option

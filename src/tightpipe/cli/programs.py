@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from ..core.errors import DeadlockError
+from ..core.errors import DeadlockError, InputError
 from ..core.files import check_writable
 from ..core.instance_file import read_json
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
@@ -25,6 +26,8 @@ from ..program.passes import (
 )
 from ..terminal.console import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
+from .noise_options import noise_option
+from .noisy_replay import NoiseOptions, replay_with_noise
 
 Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]
 """One report per pass, and a function that returns pictures of the result as text."""
@@ -73,15 +76,65 @@ def _lower(
 
 
 @cli.command("replay")
-@click.argument("program")
-@_semantics("What sends and receives wait for.", default="asynchronous", show_default=True)
+@click.argument("files", nargs=-1, required=True)
+@_semantics("What sends and receives wait for. [default: asynchronous]")
 @click.option("--fuse", is_flag=True, help="Issue neighbouring sends and receives as one batch.")
 @click.option(
     "--link-occupancy", type=int, help="Ticks that a message keeps its link. [default: the instance's]"
 )
+@noise_option
+@click.option("--samples", type=int, default=1000, show_default=True, help="With --noise: runs of each file.")
+@click.option("--seed", type=int, default=0, show_default=True, help="With --noise: seed of the samples.")
+@click.option("--workers", type=int, help="With --noise: threads. [default: all cores]")
+@click.option(
+    "--top",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="With --noise: lines on where delays enter.",
+)
+@click.option("-o", "--output", metavar="CSV", help="With --noise: the table as a file.")
+@click.option("--costs", metavar="CSV", help="With --noise: the cost in every sample as a file.")
+@click.option("--figure", metavar="PICTURE", help="With --noise: distributions as .png, .svg or .pdf.")
 @json_option
-def _replay(program: str, semantics: str, fuse: bool, link_occupancy: int | None, as_json: bool) -> None:
-    """Run the file PROGRAM; exit status 1 if its devices wait for each other."""
+@click.pass_context
+def _replay(
+    context: click.Context,
+    /,
+    files: tuple[str, ...],
+    semantics: str | None,
+    fuse: bool,
+    link_occupancy: int | None,
+    as_json: bool,
+    **of_noise: Any,
+) -> None:
+    """Run a program, or with --noise the orders of schedules and programs under random durations.
+
+    Without --noise, FILES is one program; the exit status is 1 if its devices wait for each other. With it,
+    FILES are schedules or programs of one instance: each runs under the same random samples, and the answer
+    is the distribution of its cost and what delays come from.
+    """
+    of_program = ("semantics", "fuse", "link_occupancy")
+    _refuse_others(context, of_program if of_noise["noise"] else tuple(of_noise), bool(of_noise["noise"]))
+    if of_noise["noise"]:
+        replay_with_noise(files, NoiseOptions(**of_noise), as_json)
+        return
+    if len(files) > 1:
+        raise InputError("one program at a time, unless --noise is given", key="files", value=files[1])
+    _replay_program(files[0], semantics or "asynchronous", fuse, link_occupancy, as_json)
+
+
+def _refuse_others(context: click.Context, names: Sequence[str], noise: bool) -> None:
+    """Raise an InputError if one of these options is given, which goes without noise, or with it alone."""
+    for name in names:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            key = f"--{name.replace('_', '-')}"
+            raise InputError("goes without --noise" if noise else "goes with --noise", key=key)
+
+
+def _replay_program(
+    program: str, semantics: str, fuse: bool, link_occupancy: int | None, as_json: bool
+) -> None:
     loaded = load_program(program)
     try:
         timed = replay(loaded, semantics, fuse=fuse, link_occupancy=link_occupancy)

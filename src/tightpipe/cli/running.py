@@ -19,6 +19,9 @@ from ..planning.shapes import STATE, STATE_OF_FLOAT32
 from ..runtime import (
     DTYPES,
     MODELS,
+    MOST_STEPS,
+    STEPS,
+    TOLERANCE,
     Profile,
     RunModel,
     TransformerShape,
@@ -40,21 +43,44 @@ from .common import cli, json_option, output_option, show, summary_beside, valid
 @click.option("--model", type=click.Choice(MODELS), default="mlp", show_default=True)
 @click.option("--width", default=64, show_default=True, help="Hidden size.")
 @click.option("--layers", default=1, show_default=True, help="Layers per stage.")
+@click.option("--ffn", multiple=True, type=int, help="Size of the feed-forward networks, or each layer's.")
+@click.option("--vocabulary", type=int, help="With embedding and head of so many tokens.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--batch", default=8, show_default=True, help="Rows per microbatch.")
 @click.option("--sequence", default=16, show_default=True, help="Tokens per row of a transformer.")
 @click.option("--heads", default=4, show_default=True, help="Attention heads of a transformer.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--steps", default=2, show_default=True, help="Training steps; the last is measured.")
+@click.option(
+    "--steps", default=STEPS, show_default=True, help="Training steps: one to warm up, the others measured."
+)
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds until the run is ended.")
 @click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
+@click.option("--trace", metavar="FOLDER", help="Record the steps, for measure: one trace per process.")
 @json_option
 def _run(
-    schedule: str, backend: str, steps: int, timeout: float, merge: bool, as_json: bool, **model: Any
+    schedule: str,
+    backend: str,
+    steps: int,
+    timeout: float,
+    merge: bool,
+    trace: str | None,
+    device: str,
+    as_json: bool,
+    **model: Any,
 ) -> None:
     """Train a small model with the file SCHEDULE, one process per device, and compare with one process."""
     content = valid_schedule(schedule)
     with working(f"training in {content.schedule.instance.devices} processes"):
-        report = run_schedule(content.schedule, RunModel(**model), merge=merge, steps=steps, timeout=timeout)
+        report = run_schedule(
+            content.schedule,
+            RunModel(**model),
+            merge=merge,
+            steps=steps,
+            timeout=timeout,
+            trace=trace,
+            device=device,
+        )
     if as_json:
         show_json(report.to_dict())
     else:
@@ -82,7 +108,12 @@ def _run(
 )
 @click.option("--vocabulary", type=int, help="Measure each layer, embedding and head apart: a model file.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: the GPU where there is one]")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: GPUs where there are any]")
+@click.option("--fused", is_flag=True, help="Measure fused backwards, for schedules such as 1F1B.")
+@click.option("--repeats", default=MOST_STEPS, show_default=True, help="Measure: at most so many steps.")
+@click.option(
+    "--tolerance", default=TOLERANCE, show_default=True, help="Measure: to which share of a median."
+)
 @json_option
 def _profile(
     output: str,
@@ -97,6 +128,9 @@ def _profile(
     stages: int | None,
     vocabulary: int | None,
     device: str | None,
+    fused: bool,
+    repeats: int,
+    tolerance: float,
     as_json: bool,
     **shape: Any,
 ) -> None:
@@ -106,26 +140,31 @@ def _profile(
     file is written, of which a plan chooses the stages. --limit is then the memory of each device.
     """
     check_writable(output)
+    how: dict[str, Any] = {"device": device, "fused": fused, "repeats": repeats, "tolerance": tolerance}
     if vocabulary is not None:
         _check_measured(trace, log, table, stages)
         rest = _beside_layers(devices, microbatches, placement, objective, limit, shape["dtype"])
-        _write_model(output, rest, _shape(shape), vocabulary, device, as_json)
+        _write_model(output, rest, _shape(shape), vocabulary, how, as_json)
         return
     placement = placement or "v"
     profile = _read_profile(trace, log, table, placement)
     if profile is None:
-        stages = stages or Placement(placement, check_int("devices", devices, 1)).stages
-        profile = _measure(shape, stages, device)
+        profile = _measure(_shape(shape), _placement(placement, devices, stages), how)
     instance = profile.instance(
         devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
     )
     save_instance(instance, output)
     costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
-    for text in profile.warnings:
-        print(f"tightpipe: warning: {text}", file=sys.stderr)
-    said = {"warnings": list(profile.warnings)} if as_json else {}
+    said = _warn(profile.warnings, as_json)
     with summary_beside(output):
         show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
+
+
+def _warn(warnings: tuple[str, ...], as_json: bool) -> dict[str, list[str]]:
+    """Print warnings on stderr; return the entry that JSON has for them."""
+    for text in warnings:
+        print(f"tightpipe: warning: {text}", file=sys.stderr)
+    return {"warnings": list(warnings)} if as_json else {}
 
 
 def _read_profile(
@@ -168,23 +207,34 @@ def _write_model(
     rest: dict[str, dict[str, Any]],
     shape: TransformerShape,
     vocabulary: int,
-    device: str | None,
+    how: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Measure a transformer's layers, and write them with the rest of a model file."""
     stand_in = {"count": shape.layers + 1, "forward": 1, "backward": 1, "weight": 1}
     problem_from_dict(rest | {"layers": [stand_in]})  # what is wrong is said before anything is measured
     with working("measuring each layer"):
-        layers, comm = profile_layers(shape, vocabulary, device=device)
-    measured = {"layers": layers, **rest, "cluster": rest["cluster"] | {"comm": comm}}
+        found = profile_layers(shape, vocabulary, devices=rest["cluster"]["devices"], **how)
+    measured = {"layers": found.layers, **rest, "cluster": rest["cluster"] | {"comm": found.comm}}
     write_model(output, measured, "Measured with PyTorch. A tick is a microsecond.")
+    said = _warn(found.warnings, as_json)
     with summary_beside(output):
-        show({"output": output, "layers": shape.layers + 2, "comm": comm}, as_json)
+        show({"output": output, "layers": shape.layers + 2, "comm": found.comm, **said}, as_json)
 
 
-def _measure(shape: dict[str, Any], stages: int, device: str | None) -> Profile:
-    with working(f"measuring {stages} stages"):
-        return profile_stages(_shape(shape), stages, device=device)
+def _placement(name: str, devices: int, stages: int | None) -> Placement:
+    """Return the placement of so many stages; None means as many as are usual."""
+    check_int("devices", devices, 1)
+    if stages is None:
+        return Placement(name, devices)
+    if check_int("stages", stages, 1) % devices:
+        raise InputError(f"must be a multiple of devices = {devices}", key="stages", value=stages)
+    return Placement(name, devices, stages // devices)
+
+
+def _measure(shape: TransformerShape, placement: Placement, how: dict[str, Any]) -> Profile:
+    with working(f"measuring {placement.stages} stages on {placement.devices} devices"):
+        return profile_stages(shape, placement.stages, route=placement.routes[0], **how)
 
 
 def _shape(shape: dict[str, Any]) -> TransformerShape:

@@ -17,14 +17,16 @@ from ..core.files import STANDARD, check_writable
 from ..core.instance_file import load_instance
 from ..core.interruption import exit_status, held_back, reason_of, was_stopped
 from ..core.result import Bound, Result
+from ..core.result_text import summary
 from ..core.schedule_file import load_schedule, save_schedule
-from ..core.summary import summary
 from ..solving.bounds import bounds_within
 from ..solving.solve import solve
 from ..terminal.console import show_json, show_pairs, show_table
 from ..terminal.progress_bar import progress_bar
 from .certifying import certificate_option, write_certificate
 from .common import cli, json_option, max_memory_option, search_options, summary_beside
+from .noise_options import noise_option
+from .robust import RobustOptions, refuse_contradictions, solve_robustly
 
 
 @cli.command("solve")
@@ -41,6 +43,13 @@ from .common import cli, json_option, max_memory_option, search_options, summary
     type=float,
     help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
 )
+@click.option(
+    "--robust",
+    type=click.Choice(["mean", "p95"]),
+    help="With --method improve: least mean or 95th percentile under --noise.",
+)
+@noise_option
+@click.option("--samples", type=int, default=256, show_default=True, help="With --robust: samples searched.")
 @certificate_option
 @json_option
 @click.pass_context
@@ -56,6 +65,9 @@ def _solve(
     seed: int,
     max_memory: float | None,
     effort: float | None,
+    robust: str | None,
+    noise: tuple[str, ...],
+    samples: int,
     certificate: str | None,
     as_json: bool,
 ) -> None:
@@ -63,6 +75,10 @@ def _solve(
     problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
+    refuse_contradictions(context, robust is not None)
+    if robust is not None:
+        asked = RobustOptions(robust, noise, samples, time_limit, workers, seed, _warm_start(warm_start))
+        context.exit(solve_robustly(problem, asked, output, as_json))
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
     with progress_bar(1, time_limit if effort is None else None) as bar:

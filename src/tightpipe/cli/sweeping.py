@@ -17,16 +17,16 @@ from ..experiments.study.folder import write_conditions, write_parquet, write_ro
 from ..experiments.study.load import ROWS, STORE
 from ..experiments.study.migrate import migrated_rows
 from ..experiments.study.summary import write_summary
-from ..experiments.sweep.engine import (
-    EngineContext,
-    dask_engine,
-    local_engine,
-    slurm_engine,
-    workers_that_fit,
+from ..experiments.sweep.executor import (
+    ExecutorContext,
+    dask_executor,
+    local_executor,
+    slurm_executor,
+    solves_that_fit,
 )
 from ..experiments.sweep.experiment import Experiment
 from ..experiments.sweep.experiment_file import load_experiment, located
-from ..experiments.sweep.grid import plan
+from ..experiments.sweep.grid import tasks_of
 from ..experiments.sweep.guarded_process import Limits
 from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
@@ -46,11 +46,15 @@ _folder_option = click.option(
 @click.argument("experiment")
 @_folder_option
 @click.option(
-    "--workers", type=click.IntRange(1), help="Solves run at once. [default: all that fit the cores]"
+    "--at-once", type=click.IntRange(1), help="Solves run at once. [default: all that fit the cores]"
 )
-@click.option("--engine", type=click.Choice(["local", "dask", "slurm"]), default="local", show_default=True)
-@click.option("--scheduler", metavar="ADDRESS", help="Scheduler of --engine dask, e.g. tcp://10.0.0.1:8786.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Jobs for --engine slurm.")
+@click.option("--executor", type=click.Choice(["local", "dask", "slurm"]), default="local", show_default=True)
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Scheduler of --executor dask, e.g. tcp://10.0.0.1:8786."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Jobs for --executor slurm."
+)
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
 @click.option(
@@ -62,8 +66,8 @@ _folder_option = click.option(
 def _sweep(
     experiment: str,
     output: str | None,
-    workers: int | None,
-    engine: str,
+    at_once: int | None,
+    executor: str,
     scheduler: str | None,
     jobs: int,
     retry_failed: bool,
@@ -88,7 +92,7 @@ def _sweep(
         write_rows(rows, folder)
         write_summary(Path(experiment).stem, rows, declared.figure, folder)
         return _say({"rows": str(folder / ROWS), "migrated": len(rows)}, as_json)
-    where = _engine(engine, workers, scheduler, jobs, declared)
+    where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
@@ -97,10 +101,10 @@ def _sweep(
         if retry_failed:
             store.retry_failed()
         if not quiet:
-            _say_size(store, (workers or workers_that_fit(declared.threads)) if engine == "local" else None)
+            _say_size(store, (at_once or solves_that_fit(declared.threads)) if executor == "local" else None)
         if store.tally().unfinished:
             write_conditions(experiment, folder)
-            if engine == "local":
+            if executor == "local":
                 compile_ahead()  # otherwise the first solves would spend their time limit on it
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
@@ -111,7 +115,7 @@ def _sweep(
 
 
 def _plan(declared: Experiment, experiment: str) -> list[Task]:
-    tasks = plan(declared, experiment)
+    tasks = tasks_of(declared, experiment)
     if declared.figure is not None:
         try:
             check_figure(declared.figure, [task.row for task in tasks])
@@ -120,7 +124,7 @@ def _plan(declared: Experiment, experiment: str) -> list[Task]:
     return tasks
 
 
-def _run(store: Store, where: EngineContext, declared: Experiment, folder: Path, quiet: bool) -> None:
+def _run(store: Store, where: ExecutorContext, declared: Experiment, folder: Path, quiet: bool) -> None:
     limits = Limits(declared.hard_limit, declared.memory_cap, declared.threads)
     try:
         with sweep_bar(store, quiet) as bar:
@@ -138,15 +142,15 @@ def _write_study(rows: Sequence[Row], declared: Experiment, name: str, folder: P
         write_figure(declared.figure, rows, folder)
 
 
-def _engine(
-    name: str, workers: int | None, scheduler: str | None, jobs: int, declared: Experiment
-) -> EngineContext:
+def _executor(
+    name: str, at_once: int | None, scheduler: str | None, jobs: int, declared: Experiment
+) -> ExecutorContext:
     if (scheduler is not None) != (name == "dask"):
-        rule = "goes with --engine dask, which needs it"
+        rule = "goes with --executor dask, which needs it"
         raise InputError(rule, key="scheduler", value=scheduler)
     if name == "dask":
-        return dask_engine(str(scheduler))
-    return slurm_engine(jobs, declared.slurm) if name == "slurm" else local_engine(workers)
+        return dask_executor(str(scheduler))
+    return slurm_executor(jobs, declared.slurm) if name == "slurm" else local_executor(at_once)
 
 
 def _folder(experiment: str, output: str | None) -> Path:
@@ -167,10 +171,10 @@ def _say(pairs: dict[str, object], as_json: bool) -> None:
     show_json(pairs) if as_json else show_pairs(pairs)
 
 
-def _say_size(store: Store, workers: int | None) -> None:
+def _say_size(store: Store, at_once: int | None) -> None:
     tally = store.tally()
-    where = "of solving" if workers is None else f"on {workers} workers"
-    seconds = duration(tally.seconds_left / (workers or 1))
+    where = "of solving" if at_once is None else f"with {at_once} solves at once"
+    seconds = duration(tally.seconds_left / (at_once or 1))
     if tally.unfinished:
         say_other_engines(store.engines(), store.path)
     print(f"{tally.total} solves, {tally.unfinished} to run: at most {seconds} {where}", file=sys.stderr)

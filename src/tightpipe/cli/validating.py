@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from ..core.metrics import bubble_rate, cost
-from ..core.schedule_file import ScheduleFile, load_schedule
-from ..core.validate import Violation, validate
+from ..core.schedule_file import ScheduleFile, faults, load_schedule
+from ..core.validate import Violation
 from ..terminal.console import show_json
 from .common import cli, json_option
 
@@ -18,7 +18,7 @@ from .common import cli, json_option
 def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
     """Check the schedule in the file SCHEDULE against every rule of the model."""
     content = load_schedule(schedule)
-    violations = _claims(content) if not (found := _violations(content)) else found
+    violations = faults(content.schedule, content.method) or _claims(content)
     value = cost(content.schedule)
     if as_json:
         broken = [{"rule": v.rule, "message": v.message} for v in violations]
@@ -28,10 +28,6 @@ def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
     else:
         print(f"valid: cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
     context.exit(1 if violations else 0)
-
-
-def _violations(content: ScheduleFile) -> list[Violation]:
-    return validate(content.schedule.instance, content.schedule)
 
 
 def _claims(content: ScheduleFile) -> list[Violation]:

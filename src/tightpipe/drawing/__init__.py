@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .show import plot
+from .plot_schedule import plot
 from .text import draw_text
 
 if TYPE_CHECKING:
     from .anytime import draw_gap_over_time
     from .bubble_chart import draw_bubble_rates
+    from .distribution_chart import draw_distributions
     from .frontier import draw_frontier
     from .gantt import draw_gantt
     from .plan_chart import draw_plans
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "draw_bubble_rates",
+    "draw_distributions",
     "draw_frontier",
     "draw_gantt",
     "draw_gap_over_time",
@@ -33,6 +35,7 @@ __all__ = [
 
 _FIGURES = {
     "draw_bubble_rates": ".bubble_chart",
+    "draw_distributions": ".distribution_chart",
     "draw_frontier": ".frontier",
     "draw_gantt": ".gantt",
     "draw_gap_over_time": ".anytime",

@@ -24,7 +24,14 @@ _WIDEST_EDGE = 0.4  # points
 
 
 def draw_bars(
-    axes: Axes, schedule: Schedule, *, shades: int, row_points: float, tick_points: float, dense: bool
+    axes: Axes,
+    schedule: Schedule,
+    *,
+    shades: int,
+    row_points: float,
+    tick_points: float,
+    dense: bool,
+    heights: Floats | None = None,
 ) -> None:
     """Draw every operation of a schedule, device 0 on top, over its idle time in light grey.
 
@@ -48,13 +55,15 @@ def draw_bars(
         Width of a tick, in points.
     dense
         Whether to draw all bars as one image, also in vector files.
+    heights
+        Middle of the row of each device on the vertical axis; None puts device d at d.
     """
-    top, bottom = _heights(schedule)
+    rows = np.arange(schedule.order.devices, dtype=np.float64) if heights is None else heights
+    top, bottom = _heights(schedule, rows)
     shown = shown_rows(schedule, axes.get_xlim())
     common: dict[str, Any] = {"rasterized": dense, "antialiased": not dense}
     charged = charged_windows(schedule)
-    every_device = np.arange(schedule.order.devices)
-    idle = _boxes(*charged, every_device - _BAR_HEIGHT / 2, every_device + _BAR_HEIGHT / 2)
+    idle = _boxes(*charged, rows - _BAR_HEIGHT / 2, rows + _BAR_HEIGHT / 2)
     axes.add_collection(PolyCollection(idle, facecolor=palette.IDLE, linewidth=0, **common))
     width = tick_points * float((schedule.end - schedule.start)[shown].min())
     edge = 0.0 if dense else min(_WIDEST_EDGE, 0.1 * width)
@@ -68,7 +77,7 @@ def draw_bars(
             )
         )
     if schedule.instance.iterations > 1:
-        _draw_iterations(axes, schedule)
+        _draw_iterations(axes, schedule, rows)
     if not dense:
         largest = 0.75 * row_points * float((bottom - top).min())
         _draw_numbers(axes, schedule, (top + bottom) / 2, groups, largest, tick_points)
@@ -79,14 +88,14 @@ def shown_rows(schedule: Schedule, span: tuple[float, float]) -> NDArray[np.bool
     return (schedule.end > span[0]) & (schedule.start < span[1])
 
 
-def _heights(schedule: Schedule) -> tuple[Floats, Floats]:
+def _heights(schedule: Schedule, rows: Floats) -> tuple[Floats, Floats]:
     """Return the top and the bottom of each operation's bar, in rows."""
     order = schedule.order
-    device = np.repeat(np.arange(order.devices), np.diff(order.offsets))
+    middle = np.repeat(rows, np.diff(order.offsets))
     joins = order.pairs == 1
     joined = np.append(False, joins[:-1])
-    top = np.where(joined, device, device - _BAR_HEIGHT / 2)
-    return top, np.where(joins, device, device + _BAR_HEIGHT / 2)
+    top = np.where(joined, middle, middle - _BAR_HEIGHT / 2)
+    return top, np.where(joins, middle, middle + _BAR_HEIGHT / 2)
 
 
 def _boxes(start: Ints, end: Ints, top: Floats, bottom: Floats) -> Any:
@@ -106,7 +115,7 @@ def _groups(schedule: Schedule, shades: int, shown: NDArray[np.bool_]) -> list[G
     return [group for group in groups if len(group[2])]
 
 
-def _draw_iterations(axes: Axes, schedule: Schedule) -> None:
+def _draw_iterations(axes: Axes, schedule: Schedule, heights: Floats) -> None:
     """Draw a line where a device starts its second and each later iteration."""
     instance, order = schedule.instance, schedule.order
     of_microbatch = np.array([instance.iteration(m) for m in range(instance.microbatches)])
@@ -115,7 +124,7 @@ def _draw_iterations(axes: Axes, schedule: Schedule) -> None:
         rows = order.rows(device)
         start = schedule.start[rows]
         begins = [start[iteration[rows] == k].min() for k in range(1, instance.iterations)]
-        axes.vlines(begins, device - 0.5, device + 0.5, color=palette.INK, linewidth=1.2)
+        axes.vlines(begins, heights[device] - 0.5, heights[device] + 0.5, color=palette.INK, linewidth=1.2)
 
 
 def _draw_numbers(

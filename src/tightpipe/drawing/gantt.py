@@ -6,37 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..core import metrics
 from ..core.errors import InputError
-from ..core.operation import OpKind
 from ..core.schedule import Schedule
-from . import palette, style
+from . import style
 from .bars import draw_bars, shown_rows
 from .engine_note import note_engine
-from .lanes import lane_count, lane_noun, looks
-from .memory import draw_memory
+from .lanes import lane_count
+from .legend import CHARACTER, LEGEND_LINE, draw_legend, folded, legend_columns
+from .memory_panel import draw_memory
 from .output import check_target, write_figure
-from .window import WHOLE, Window, shown_ticks
+from .time_range import WHOLE, Window, shown_ticks
 
 _LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, like the following lengths
 _TITLE, _TITLE_LINE = 0.2, 0.12  # of one line, and of each further one
 _MEMORY_HEIGHT, _MEMORY_KEY = 1.05, 0.2
 _BETWEEN = 0.16
 _TIME_AXIS = 0.36
-_LEGEND_LINE = 0.14
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.22, 2.9, 0.01
 _LONGEST_LABEL = 44
 _SHORTEST_LABEL = 16  # characters; in less room it stands above the numbers
 _GAP = "   "  # between two numbers
-_BOLD_CHARACTER, _CHARACTER = 0.066, 0.054  # of a title
-_SWATCH = 0.36  # of an entry of the legend, with its margins
+_BOLD_CHARACTER = 0.066  # of a title
 _NARROWEST, _WIDEST = 3.0, 100.0
 _MOST_TIMES = 8  # named on the axis of a figure of the usual width
 
@@ -173,8 +168,8 @@ def _draw(
         for (label, schedule), bound in zip(labelled, bounds, strict=True)
     ]
     shades = max(lane_count(s.instance.placement) for s in schedules)
-    legend = _folded(_legend_columns(schedules, shades), width)
-    below = _TIME_AXIS + _LEGEND_LINE * max(map(len, legend)) + 0.04
+    legend = folded(legend_columns(schedules, shades), width)
+    below = _TIME_AXIS + LEGEND_LINE * max(map(len, legend)) + 0.04
     panels = sum(_panel_height(schedule, memory) for schedule in schedules)
     panels += sum(title.height for title in titles)
     page = _Page.of_size(width, _TOP + panels + _BETWEEN * (len(schedules) - 1) + below)
@@ -187,7 +182,7 @@ def _draw(
             _draw_memory_panel(page, schedule, span)
         page.skip(_BETWEEN)
     _label_times(page.figure.axes, max(2, round(_MOST_TIMES * width / style.WIDTH)))
-    _draw_legend(page.figure, legend)
+    draw_legend(page.figure, legend)
     return page.figure
 
 
@@ -250,8 +245,8 @@ def _title(label: str, numbers: Sequence[str], width: float) -> _Title:
     lines = [numbers[0]]
     for part in numbers[1:]:
         longer = lines[-1] + _GAP + part
-        lines[-1:] = [longer] if _CHARACTER * len(longer) <= width else [lines[-1], part]
-    beside = int((width - _CHARACTER * len(lines[0])) / _BOLD_CHARACTER)
+        lines[-1:] = [longer] if CHARACTER * len(longer) <= width else [lines[-1], part]
+    beside = int((width - CHARACTER * len(lines[0])) / _BOLD_CHARACTER)
     fits = beside >= min(len(label), _SHORTEST_LABEL)
     most = beside if fits else int(width / _BOLD_CHARACTER)
     below = len(lines) - 1 if fits else len(lines)
@@ -281,55 +276,3 @@ def _label_times(all_axes: Sequence[Axes], most: int) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(style.thousands))
         axes.tick_params(axis="x", labelbottom=axes is all_axes[-1])
     all_axes[-1].set_xlabel("time (ticks)", labelpad=2)
-
-
-def _legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Artist]]:
-    """Return the columns of the legend: the lanes of each kind in the schedules, then idle time."""
-    noun = lane_noun(schedule.instance.placement for schedule in schedules)
-    columns: dict[OpKind, list[Artist]] = {}
-    for kind, lane in sorted(set().union(*map(looks, schedules))):
-        name = kind.name + (f" {noun} {lane}" if noun else "")
-        columns.setdefault(kind, []).append(_swatch(kind, lane, shades, name))
-    rest: list[Artist] = [Patch(facecolor=palette.IDLE, label="idle")]
-    if any(schedule.instance.iterations > 1 for schedule in schedules):
-        rest.append(Line2D([], [], color=palette.INK, linewidth=1.2, label="next iteration"))
-    others = [rest] if shades > 1 else [[artist] for artist in rest]  # keeps the legend low
-    return [*columns.values(), *others]
-
-
-def _folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:
-    """Return the columns, those that do not fit the width below the others."""
-    longest = max(len(str(artist.get_label())) for column in columns for artist in column)
-    most = max(1, int(width / (_SWATCH + _CHARACTER * longest)))
-    if len(columns) <= most:
-        return columns
-    lines = max(map(len, columns))
-    padded = [column + [_blank()] * (lines - len(column)) for column in columns]
-    return [[artist for column in padded[i::most] for artist in column] for i in range(most)]
-
-
-def _blank() -> Artist:
-    """Return what keeps the next kind out of a short column."""
-    return Patch(facecolor="none", label=" ")
-
-
-def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
-    hatch = style.HATCH if kind in palette.HATCHED else None
-    colour = palette.shade(kind, lane, shades)
-    return Patch(facecolor=colour, edgecolor=palette.PAPER, hatch=hatch, linewidth=0, label=name)
-
-
-def _draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
-    """Draw the legend at the bottom, one column per kind."""
-    lines = max(map(len, columns))
-    figure.legend(
-        handles=[patch for column in columns for patch in column + [_blank()] * (lines - len(column))],
-        loc="lower center",
-        bbox_to_anchor=(0.5, 0.0),
-        ncols=len(columns),
-        borderaxespad=0.2,
-        labelspacing=0.25,
-        handlelength=1.6,
-        handleheight=0.8,
-        columnspacing=1.8,
-    )

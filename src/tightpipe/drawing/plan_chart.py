@@ -36,7 +36,7 @@ def draw_plans(
     ----------
     points
         At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
-        `bound`, which no value of the place is better than: None if nothing is proven, and infinite, or 0 if
+        `bound`, a proven limit of the values of its place: None if nothing is proven, and infinite, or 0 if
         higher is better, if there is no plan at all. Places are drawn in the sequence in which they first
         appear. The picture names their `engine`, if they have this key.
     path

@@ -9,7 +9,7 @@ from ..core.integers import check_int
 from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from .lanes import lane_count, visits
-from .window import WHOLE, Window, shown_ticks
+from .time_range import WHOLE, Window, shown_ticks
 
 USUAL_WIDTH = 160
 _LEAST_WIDTH = 40

@@ -14,13 +14,13 @@ from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
 from ..core.integers import check_int
 from ..settings import Setting, load_settings
+from .results_table import Cells, Form, Solve
 from .sweep.axes import OWN, UNCHANGED, Change, memory_of_activations, parse_objective
 from .sweep.experiment import Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.problems import choose_settings, file_problem, setting_problem
 from .sweep.row import Row
 from .sweep.task import Task
-from .table import Cells, Form, Solve
 from .table_cells import Cell, added_cells, cells
 
 COLUMNS = (
@@ -68,7 +68,7 @@ class Comparison:
         check_int("link_occupancy", self.link_occupancy, 0)
 
 
-def plan_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
+def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
     """Return the solves on published settings, in the sequence in which they run.
 
     Raises
@@ -82,7 +82,7 @@ def plan_settings(settings: Sequence[Setting], comparison: Comparison) -> list[T
     return _plan([setting_problem(setting) for setting in settings], comparison)
 
 
-def plan_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
+def tasks_of_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
     """Return the solves on instance files; each instance is named after its file without the suffix.
 
     Raises
@@ -223,7 +223,7 @@ def lacking(row: Cells) -> dict[str, object]:
     (setting,) = choose_settings(_setting_name(row["setting"]))
     limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"
     comparison = Comparison((limit,), (row["method"],), row["objective"], Allowance(0))
-    (task,) = plan_settings([setting], comparison)
+    (task,) = tasks_of_settings([setting], comparison)
     if str(task.row.memory_limit) != row["max_mem"]:
         said = f"2p{int(row['m_offset']):+d} activations of {setting.name} in {task.row.placement}"
         rule = f"{said} are {task.row.memory_limit} now; remove such rows"

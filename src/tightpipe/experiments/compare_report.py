@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from .latex_table import LatexTable
+from .results_table import Cells
 from .sweep.axes import OWN
-from .table import Cells
 
 _DASH = "-"
 _MEANING = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..core.errors import InputError
 from ..core.files import read_text, write_text
+from .results_table import Cells, Form, cell_text
 from .sweep.row import renamed
-from .table import Cells, Form, cell_text
 
 
 def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str, object]]) -> int:

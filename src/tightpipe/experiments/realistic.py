@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..settings import load_realistic
+from .results_table import Cells, Form, Solve
 from .sweep.experiment import Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.task import Task
-from .table import Cells, Form, Solve
 from .table_cells import added_cells, cells
 
 MEDIAN = "greedy-v, median costs"

@@ -8,7 +8,7 @@ from statistics import mean
 from .. import drawing
 from ..drawing.panels import Point
 from .realistic import METHODS
-from .table import Cells
+from .results_table import Cells
 
 _BASELINE = "greedy-v"
 _COMPARED = tuple(method for method in METHODS if method != _BASELINE)

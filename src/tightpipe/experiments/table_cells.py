@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ..core.activations import memory_of_1f1b
 from ..core.instance import Instance
 from ..core.metrics import imbalance, works
+from .results_table import Solve
 from .sweep.row import Row
-from .table import Solve
 
 Cell = Callable[[Solve], object]
 """Returns the value of a solve in one column of a table."""

@@ -1,7 +1,7 @@
 """Schedules and cuts of models are written as files of other programs, and read back from them."""
 
+from .formats import EXPORTS, export, export_text, import_order
 from .model_split import ModelSplit, split_model
-from .registry import EXPORTS, export, export_text, import_order
 from .split_target import SplitTarget
 from .splits import SPLITS, export_split, read_split, split_text
 from .target import Target

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..core import metrics
 from ..core.instance_file import read_json
-from ..core.schedule_file import ScheduleFile
+from ..core.schedule_file import MEASURED, ScheduleFile
 from ..experiments.study.load import Study, load_study
 from ..experiments.sweep.axes import OWN
 from ..experiments.sweep.row import Row
@@ -69,7 +69,8 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
         "gap": None if bound is None else (cost - bound) / cost,
         "peak_memory": int(metrics.peak_memory(schedule).max()),
     }
-    return Entry(values, content.method or path.stem, schedule, content.method, bound)
+    label = path.stem if content.method in (None, MEASURED) else str(content.method)
+    return Entry(values, label, schedule, content.method, bound)
 
 
 def _conditions(folder: Path) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.summary import lines_of
+from ..core.result_text import lines_of
 
 MISSING = "-"
 

@@ -18,7 +18,7 @@ from .row import Row
 from .task import Task, make_task
 
 
-def plan(experiment: Experiment, path: str | Path) -> list[Task]:
+def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
     """Return the experiment's tasks.
 
     An axis that means nothing to a method, such as the seed to a heuristic, does not multiply its solves.

@@ -99,7 +99,7 @@ class _Process:
     complaints: IO[str]
 
     def end(self) -> None:
-        """Leave none of its group behind."""
+        """Kill the process and every process that it has started, and close the file."""
         with self.popen, self.complaints:
             _kill(self.popen)
 

@@ -1,4 +1,4 @@
-"""The pending solves of a store are run on an engine until none is left."""
+"""The pending solves of a store are run on an executor until none is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 
 from ...core.errors import StoppedError
-from .engine import Engine, EngineContext
+from .executor import Executor, ExecutorContext
 from .guarded_process import Limits, Outcome
 from .store import Store
 from .task import Task
@@ -22,11 +22,11 @@ _BEATS_PER_RENEWAL = 4
 Watch = Callable[[Task, Outcome | None, int], None]
 """Called with each task and None when the task is claimed, and with its outcome when it has ended.
 
-The third argument is how many solves the engine can run at once.
+The third argument is how many solves the executor can run at once.
 """
 
 
-def run_sweep(store: Store, engine: EngineContext, limits: Limits, watch: Watch) -> None:
+def run_sweep(store: Store, executor: ExecutorContext, limits: Limits, watch: Watch) -> None:
     """Run all pending solves of the store's grid, and wait for those that other processes run.
 
     If Ctrl-C or a full disk ends the run early, the solves that it runs are ended and become pending again.
@@ -38,7 +38,7 @@ def run_sweep(store: Store, engine: EngineContext, limits: Limits, watch: Watch)
     """
     owner = f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     try:
-        with engine(limits) as running:
+        with executor(limits) as running:
             _Loop(store, running, owner, watch).run()
     finally:
         store.release(owner)
@@ -47,7 +47,7 @@ def run_sweep(store: Store, engine: EngineContext, limits: Limits, watch: Watch)
 @dataclass(slots=True)
 class _Loop:
     store: Store
-    engine: Engine
+    executor: Executor
     owner: str
     watch: Watch
     futures: dict[Future[Outcome], Task] = field(default_factory=dict)
@@ -67,20 +67,20 @@ class _Loop:
                 self.store.renew(self.owner)
 
     def _claim(self) -> None:
-        at_once = self.engine.solves_at_once()
+        at_once = self.executor.solves_at_once()
         for _ in range(at_once - len(self.futures)):
             task = self.store.claim(self.owner)
             if task is None:
                 return
             self.watch(task, None, at_once)
-            self.futures[self.engine.submit(task.payload)] = task
+            self.futures[self.executor.submit(task.payload)] = task
 
     def _finish(self, task: Task, future: Future[Outcome]) -> None:
         try:
             outcome = future.result()
         except CancelledError:
-            raise StoppedError("the engine has cancelled its solves") from None
-        except Exception as error:  # the engine raises it, e.g. because too many workers died of this solve
+            raise StoppedError("the executor has cancelled its solves") from None
+        except Exception as error:  # the executor raises it, e.g. because too many workers died of this solve
             outcome = Outcome({"state": "failed", "error": f"{type(error).__name__}: {error}"})
         if self.store.finish(task.row.key, self.owner, outcome.values, outcome.schedule):
-            self.watch(task, outcome, self.engine.solves_at_once())
+            self.watch(task, outcome, self.executor.solves_at_once())

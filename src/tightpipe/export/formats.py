@@ -9,9 +9,9 @@ from ..core.errors import InputError
 from ..core.files import read_text, write_text
 from ..core.schedule import Order, Schedule
 from .chrome_trace import CHROME_TRACE
+from .csv_table import CSV
 from .exportable import check_exportable
 from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
-from .table import CSV
 from .target import Target, check_options
 from .torch_csv import TORCH_CSV
 

@@ -1,4 +1,4 @@
-"""An engine runs the solves of a sweep: on this machine, on a Dask cluster, or in jobs of Slurm.
+"""An executor runs the solves of a sweep: on this machine, on a Dask cluster, or in jobs of Slurm.
 
 It consists of an executor, as in `concurrent.futures`, and the number of solves that run at once. On other
 machines, Dask sends the solves to its workers and starts them again where a worker is lost.
@@ -19,34 +19,34 @@ from .guarded_process import Limits, Outcome, idle_processes, run_guarded
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """An engine that has been started.
+class Executor:
+    """An executor that has been started.
 
     Parameters
     ----------
     submit
         Starts the solve of a task's payload and returns its future.
     solves_at_once
-        Returns how many solves the engine can run at once at the moment; a cluster may grow and shrink.
+        Returns how many solves the executor can run at once at the moment; a cluster may grow and shrink.
     """
 
     submit: Callable[[str], Future[Outcome]]
     solves_at_once: Callable[[], int]
 
 
-EngineContext = Callable[[Limits], AbstractContextManager[Engine]]
+ExecutorContext = Callable[[Limits], AbstractContextManager[Executor]]
 
 
-def local_engine(workers: int | None) -> EngineContext:
-    """Return an engine on this machine that runs `workers` solves at once; None: as many as fit its cores."""
+def local_executor(at_once: int | None) -> ExecutorContext:
+    """Return an executor on this machine that runs `at_once` solves; None: as many as fit its cores."""
 
     @contextmanager
-    def start(limits: Limits) -> Iterator[Engine]:
-        count = workers or workers_that_fit(limits.threads)
+    def start(limits: Limits) -> Iterator[Executor]:
+        count = at_once or solves_that_fit(limits.threads)
         stop = threading.Event()
         with idle_processes() as idle, ThreadPoolExecutor(count) as executor:
             try:
-                yield Engine(
+                yield Executor(
                     lambda payload: executor.submit(run_guarded, payload, limits, stop, idle), lambda: count
                 )
             finally:
@@ -55,38 +55,38 @@ def local_engine(workers: int | None) -> EngineContext:
     return start
 
 
-def workers_that_fit(threads: int) -> int:
+def solves_that_fit(threads: int) -> int:
     """Return how many solves of `threads` threads each can run at once on the cores of this process."""
     # not every system lets a process be bound to some of its cores
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // threads)
 
 
-def dask_engine(scheduler: str) -> EngineContext:
-    """Return an engine on the workers of a running Dask scheduler, one solve per thread of a worker.
+def dask_executor(scheduler: str) -> ExecutorContext:
+    """Return an executor on the workers of a running Dask scheduler, one solve per thread of a worker.
 
     Raises
     ------
     InputError
-        If Dask is not installed, or when the engine starts and nothing answers at the address.
+        If Dask is not installed, or when the executor starts and nothing answers at the address.
     """
     distributed = _needed("distributed")
 
     @contextmanager
-    def start(limits: Limits) -> Iterator[Engine]:
+    def start(limits: Limits) -> Iterator[Executor]:
         try:
             client = distributed.Client(scheduler, set_as_default=False)
         except (OSError, ValueError) as error:
             rule = f"no Dask scheduler answers there: {error}"
             raise InputError(rule, key="scheduler", value=scheduler) from None
         with client:
-            yield _engine_of(client, limits)
+            yield _executor_of(client, limits)
 
     return start
 
 
-def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
-    """Return an engine on Dask workers in jobs of Slurm.
+def slurm_executor(jobs: int, options: Mapping[str, Any]) -> ExecutorContext:
+    """Return an executor on Dask workers in jobs of Slurm.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
     jobqueue, distributed = _needed("dask_jobqueue"), _needed("distributed")
 
     @contextmanager
-    def start(limits: Limits) -> Iterator[Engine]:
+    def start(limits: Limits) -> Iterator[Executor]:
         try:
             cores = options.get("cores", 1)
             usual = {"cores": cores, "processes": 1, "job_cpu": cores * limits.threads}
@@ -115,12 +115,12 @@ def slurm_engine(jobs: int, options: Mapping[str, Any]) -> EngineContext:
             raise InputError(f"not options of a Slurm cluster: {error}", key="slurm", value=options) from None
         with cluster, distributed.Client(cluster, set_as_default=False) as client:
             cluster.scale(jobs=jobs)
-            yield _engine_of(client, limits)
+            yield _executor_of(client, limits)
 
     return start
 
 
-def _engine_of(client: Any, limits: Limits) -> Engine:
+def _executor_of(client: Any, limits: Limits) -> Executor:
     executor = client.get_executor(pure=False)
 
     def solves_at_once() -> int:
@@ -129,7 +129,7 @@ def _engine_of(client: Any, limits: Limits) -> Engine:
         except OSError as error:
             raise StoppedError(f"the Dask scheduler no longer answers: {error}") from None
 
-    return Engine(lambda payload: executor.submit(run_guarded, payload, limits), solves_at_once)
+    return Executor(lambda payload: executor.submit(run_guarded, payload, limits), solves_at_once)
 
 
 def _needed(module: str) -> Any:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from ..core.schedule import Schedule
-from .window import WHOLE, Window
+from .time_range import WHOLE, Window
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,171 @@
+"""The command ``measure``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..core import metrics
+from ..core.errors import InputError
+from ..core.files import check_writable
+from ..core.instance_file import save_instance
+from ..core.schedule_file import MEASURED, save_schedule
+from ..drawing.output import check_target
+from ..drawing.side_by_side import draw_side_by_side
+from ..measuring import TOLERANCE, Cause, Measurement, TimerTotals, is_timer_log, measure, read_timers
+from ..terminal.console import show_json, show_table
+from ..terminal.progress_bar import working
+from .common import cli, json_option, summary_beside, valid_schedule
+
+_LISTED = 8  # kinds of operations whose times vary most
+
+
+@cli.command("measure")
+@click.argument("traces", nargs=-1, required=True)
+@click.option("--schedule", metavar="FILE", help="The schedule that was to be run, to compare with.")
+@click.option(
+    "--pattern",
+    multiple=True,
+    metavar="KIND:REGEX",
+    help="How ranges are named: F, B, W, BW or COMM, with groups stage or chunk, and microbatch.",
+)
+@click.option("--microbatches", type=int, help="Per step, where neither names nor a schedule say it.")
+@click.option(
+    "--devices", type=int, help="Length of the pipeline, for a log of Megatron-LM. [default: all ranks]"
+)
+@click.option(
+    "--step", type=int, help="Training step of the traces that is measured, from 0. [default: the last]"
+)
+@click.option(
+    "--tolerance",
+    type=float,
+    default=TOLERANCE,
+    show_default=True,
+    help="Microseconds that a message may seem to arrive too early.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the measured step as a schedule file.")
+@click.option("--instance", metavar="FILE", help="Write the instance with the median costs.")
+@click.option("--figure", metavar="PICTURE", help="Draw plan and measurement: .png, .svg or .pdf.")
+@json_option
+def _measure(
+    traces: tuple[str, ...],
+    schedule: str | None,
+    devices: int | None,
+    output: str | None,
+    instance: str | None,
+    figure: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Measure the run of a pipeline by the TRACES of its processes: busy and idle time, bubble, costs.
+
+    TRACES are files of one pipeline, or folders with them: traces of PyTorch's profiler, one per rank, or
+    reports of Nsight Systems exported as SQLite. A single log with the timers of Megatron-LM gives totals.
+    """
+    for path in (output, instance):
+        if path is not None:
+            check_writable(path)
+    if figure is not None:
+        check_target(figure)
+        if schedule is None:
+            raise InputError("needs --schedule, beside whose rows it draws", key="figure", value=figure)
+    if len(traces) == 1 and is_timer_log(traces[0]):
+        _refuse_of_totals(output=output, figure=figure, schedule=schedule, pattern=options["pattern"] or None)
+        _show_totals(read_timers(traces[0], devices), options["microbatches"], instance, as_json)
+        return
+    if devices is not None:
+        raise InputError("goes with a log of Megatron-LM's timers", key="devices", value=devices)
+    plan = None if schedule is None else valid_schedule(schedule).schedule
+    with working("reading traces"):
+        found = measure(*traces, schedule=plan, patterns=options.pop("pattern"), **options)
+    if output is not None:
+        save_schedule(found.schedule, output, method=MEASURED)
+    if instance is not None:
+        save_instance(found.instance, instance)
+    if figure is not None and plan is not None:
+        draw_side_by_side(plan, found.schedule, figure)
+    with summary_beside(output):
+        if as_json:
+            show_json(found.to_dict())
+        else:
+            _show(found)
+
+
+def _refuse_of_totals(**options: Any) -> None:
+    for key, value in options.items():
+        if value is not None:
+            rule = "needs the times of operations; Megatron's timers are totals: record with a profiler"
+            raise InputError(rule, key=key, value=value)
+
+
+def _show(found: Measurement) -> None:
+    for text in found.warnings:
+        print(f"tightpipe: warning: {text}", file=sys.stderr)
+    print(f"training step {found.step} of {found.steps}; all times in microseconds")
+    print(f"measured  cost {found.cost:,}, bubble rate {found.bubble_rate:.2%}")
+    if found.plan is not None:
+        planned = metrics.bubble_rate(found.plan)
+        print(f"plan      cost {metrics.cost(found.plan):,}, bubble rate {planned:.2%}")
+        print(f"order     {found.deviation or 'as in the plan'}")
+    if any(found.offsets):
+        moved = ", ".join(f"{offset / 1000:,.1f}" for offset in found.offsets)
+        print(f"clocks    put forward by {moved}")
+    _show_devices(found)
+    _show_waits(found)
+    _show_costs(found)
+
+
+def _show_devices(found: Measurement) -> None:
+    met = [cause for cause in Cause if any(account.idle[cause] for account in found.accounts)]
+    print("\nTime of each device, and why it was idle")
+    show_table(["device", "begins", "charged", "busy", *met, "idle"], [
+        [
+            a.device,
+            *map(_ticks, (a.begins, a.charged, a.busy, *(a.idle[c] for c in met))),
+            f"{a.idle_share:.1%}",
+        ]
+        for a in found.accounts
+    ])  # fmt: skip
+
+
+def _show_waits(found: Measurement) -> None:
+    print("\nWaits for other devices, and the longest idle time")
+    show_table(["device", "waits for device", "longest"], [
+        [a.device, ", ".join(f"{d}: {_ticks(t)}" for d, t in a.waited_for.items()) or None, a.longest or None]
+        for a in found.accounts
+    ])  # fmt: skip
+
+
+def _show_costs(found: Measurement) -> None:
+    most = sorted(found.costs, key=lambda cost: -cost.jitter)[:_LISTED]
+    print(f"\nOperations whose times vary most ({len(most)} of {len(found.costs)} kinds and stages)")
+    show_table(["operation", "stage", "count", "median", "deviation", "95 %", "longest", "which"], [
+        [
+            *(c.kind.name, c.stage, c.count),
+            *(f"{t:,.1f}" for t in (c.median, c.deviation, c.p95, c.longest)),
+            c.slowest,
+        ]
+        for c in most
+    ])  # fmt: skip
+
+
+def _show_totals(totals: TimerTotals, microbatches: int | None, instance: str | None, as_json: bool) -> None:
+    if instance is not None:
+        if microbatches is None:
+            raise InputError("the instance of a log of timers needs --microbatches: how many a step has")
+        save_instance(totals.instance(microbatches), instance)
+    if as_json:
+        show_json(totals.to_dict())
+        return
+    print(f"step {totals.step:,.0f}, bubble rate {totals.bubble_rate:.2%}; all times in microseconds")
+    show_table(["device", "forward", "backward", "messages", "other", "step"], [
+        [d.device, *(f"{t:,.0f}" for t in (d.forward, d.backward, d.messages, d.other, d.step))]
+        for d in totals.devices
+    ])  # fmt: skip
+    print("The timers are totals: record a trace to see which operation waits for which.")
+
+
+def _ticks(value: int) -> str:
+    return f"{value:,}"
