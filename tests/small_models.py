@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise, product
+from pathlib import Path
+from typing import NamedTuple
 
 from tightpipe import Instance, Placement, solve
 from tightpipe.core.errors import InputError
@@ -14,9 +19,34 @@ from tightpipe.core.instance import Objective
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.candidate import StageNumbers, instance_of, stage_numbers
 from tightpipe.planning.cluster import Network
+from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.solver.bounds.formulas import best_bound
 
 Cuts = tuple[int, ...]
+BEST_PLANS = Path(__file__).parent / "data" / "small_plans.csv"
+
+
+class KnownPlan(NamedTuple):
+    """The least cost of a plan of the problem with this seed, None if nothing fits; its digest tells changes."""
+
+    seed: int
+    digest: str
+    cost: int | None
+
+
+def known_plans() -> list[KnownPlan]:
+    """Return every line of the file that `benchmarks/small_plans.py` wrote."""
+    with BEST_PLANS.open(newline="") as file:
+        return [
+            KnownPlan(int(row["seed"]), row["digest"], int(row["cost"]) if row["cost"] else None)
+            for row in csv.DictReader(file)
+        ]
+
+
+def digest(problem: PlanningProblem) -> str:
+    """Return a short name of the problem's content."""
+    text = json.dumps(problem_to_dict(problem), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def all_cuts(layers: int, stages: int) -> list[Cuts]:

@@ -12,7 +12,7 @@ from tightpipe import solve
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.study.load import STORE
 from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.schedule_bytes import pack
 from tightpipe.experiments.sweep.store import open_store
 
@@ -32,7 +32,7 @@ def make_study(folder: Path) -> Path:
     results = folder / "small_study"
     results.mkdir()
     with open_store(results / STORE) as store:
-        store.enrol(plan(load_experiment(experiment), experiment))
+        store.enrol(tasks_of(load_experiment(experiment), experiment))
         while (task := store.claim("the test")) is not None:
             instance = instance_from_dict(json.loads(task.payload)["instance"])
             result = solve(instance, task.row.method, time_limit=task.row.time_limit, workers=1)

@@ -34,7 +34,7 @@ from tightpipe.cli import cli
 from tightpipe.core.errors import InfeasibleError, InputError
 from tightpipe.core.metrics import peak_memory
 from tightpipe.core.result import LogEntry, Proof
-from tightpipe.drawing import show
+from tightpipe.drawing import plot_schedule as show
 
 SMALL = Instance.uniform(
     devices=3, microbatches=6, forward=6, backward=4, weight=4, comm=1, memory=Memory(2, -1, -1, 12)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.compare import SETTINGS_FORM, Comparison, plan_settings
+from tightpipe.experiments.compare import SETTINGS_FORM, Comparison, tasks_of_settings
 from tightpipe.experiments.compare_report import latest, markdown
 from tightpipe.experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import newest, realistic_markdown
+from tightpipe.experiments.results_table import Form, Table
 from tightpipe.experiments.sweep import task as task_module
 from tightpipe.experiments.sweep.problems import choose_settings
-from tightpipe.experiments.table import Form, Table
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 
@@ -60,7 +60,7 @@ def test_a_committed_table_is_all_that_compare_continues_from(
     table = opened(name, SETTINGS_FORM, monkeypatch)
     before = table.path.read_bytes()
     comparison = Comparison((memory,), ("greedy-v", "best"), "device_span", options)
-    assert table.missing(plan_settings(choose_settings(settings), comparison)) == []
+    assert table.missing(tasks_of_settings(choose_settings(settings), comparison)) == []
     assert table.path.read_bytes() == before
 
 

@@ -12,7 +12,7 @@ from small_instances import small_instance
 from tightpipe import Instance, Schedule
 from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError
 from tightpipe.certificates.derivation import Derivation
-from tightpipe.certificates.overloads import counts_at, overload_step, three_times_step
+from tightpipe.certificates.energetic_times import counts_at, overload_step, three_times_step
 from tightpipe.core.instance_file import instance_to_dict
 from tightpipe.core.metrics import cost
 from tightpipe.solver.queues import queues_of, starts_of
@@ -91,6 +91,7 @@ def assert_inside(windows: Derivation, instance: Instance, schedule: Schedule) -
             assert early <= frame - origin <= late
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_step_loses_a_schedule(seed: int) -> None:
     instance, rng = small_instance(seed), random.Random(seed)

@@ -11,7 +11,7 @@ from command_line import SMALL, call, write
 
 from tightpipe import Instance, load_instance, load_schedule, save_schedule, solve, validate
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.compare import Comparison, plan_settings
+from tightpipe.experiments.compare import Comparison, tasks_of_settings
 from tightpipe.experiments.published_instance import FITTING, published_instance
 from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.settings import load_settings
@@ -27,7 +27,7 @@ def exported(folder: Path, *options: str) -> Instance:
 @pytest.mark.parametrize(("memory", "method"), [("2p", "greedy-v"), ("3p", "greedy-v"), ("1p", "1f1b")])
 def test_an_exported_setting_is_the_instance_of_compare(memory: str, method: str, tmp_path: Path) -> None:
     settings = choose_settings("1.5B-8x24")
-    (task,) = plan_settings(settings, Comparison((memory,), (method,), "makespan", Allowance()))
+    (task,) = tasks_of_settings(settings, Comparison((memory,), (method,), "makespan", Allowance()))
     options = ("--memory", memory, "--placement", task.row.placement, "--objective", "makespan")
     assert exported(tmp_path, *options) == task.instance
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from command_line import call, write
-from plans import LAYERS, no_plan, plan, problem
+from handmade_plans import LAYERS, no_plan, plan, problem
 
 from tightpipe import Placement, load_schedule
 from tightpipe.cli import main

@@ -38,9 +38,7 @@ def loaded(code: str, *arguments: str | Path, rich: bool = False) -> list[str]:
 
 
 def test_the_package_loads_nothing_heavy() -> None:
-    assert (
-        loaded("import tightpipe; tightpipe.Instance; tightpipe.core.validate; tightpipe.solving.solve") == []
-    )
+    assert loaded("import tightpipe; [getattr(tightpipe, name) for name in tightpipe.__all__]") == []
     assert loaded("import tightpipe.cli; tightpipe.cli.main; tightpipe.__version__") == []
 
 
@@ -53,6 +51,23 @@ def test_the_small_commands_load_nothing_heavy(tmp_path: Path) -> None:
     assert loaded(run, "methods", rich=True) == []
     assert loaded(run, "methods", "--json") == []
     assert loaded(run, "validate", schedule) == []
+
+
+def test_a_heuristic_loads_no_solver(tmp_path: Path) -> None:
+    path = tmp_path / "instance.json"
+    save_instance(INSTANCE, path)
+    assert loaded(RUN.format(""), "solve", path, "--method", "greedy-v", rich=True) == ["numba"]
+
+
+def test_a_name_is_imported_when_it_is_used() -> None:
+    late = (
+        "import sys, tightpipe; before = 'tightpipe.planning' in sys.modules; tightpipe.plan; print(before)"
+    )
+    done = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    assert {*tightpipe.__all__, "__version__"} <= set(dir(tightpipe))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tightpipe.nothing
 
 
 def test_the_list_of_commands_is_that_of_their_modules() -> None:

@@ -16,13 +16,13 @@ from tightpipe import Instance, Status, solve
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.metrics import busiest, busy_times, imbalance
 from tightpipe.core.result import Result
-from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, plan_settings
+from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, tasks_of_settings
 from tightpipe.experiments.compare_report import markdown
+from tightpipe.experiments.results_table import Solve, cell_text
 from tightpipe.experiments.study.summary import write_summary
 from tightpipe.experiments.sweep.guarded_process import Outcome
 from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.experiments.sweep.task import Task
-from tightpipe.experiments.table import Solve, cell_text
 from tightpipe.explain import explain
 
 TIMES = [16, 10, 10, 10, 10, 10, 10, 18]  # an embedding and a head, both on device 0 of a V
@@ -104,7 +104,7 @@ def test_tables_have_it(tmp_path: Path) -> None:
     instance = uniform(4, 8, (10, 10, 10))
     uneven = replace(instance, costs=replace(instance.costs, forward=TIMES, backward=TIMES, weight=TIMES))
     comparison = Comparison(("2p",), ("1f1b",), instance.objective, Allowance())
-    (task,) = plan_settings(choose_settings("toy-4x8"), comparison)
+    (task,) = tasks_of_settings(choose_settings("toy-4x8"), comparison)
     assert written(task, solve(uneven, "greedy-v"))["imbalance"] == "0.446809"
     row = written(task, solve(task.instance, "1f1b"))
     assert (row["memory_of_1f1b"], row["imbalance"]) == ("2.000000", "0.000000")

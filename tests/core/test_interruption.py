@@ -37,9 +37,9 @@ from tightpipe.experiments.compare import FILES_FORM
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
-from tightpipe.solver.cpsat.search import Found, _together
-from tightpipe.solver.progress import Incumbent
-from tightpipe.solver.side_by_side import alone
+from tightpipe.solver.cpsat.race import Found, _together
+from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.two_sides import alone
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 HARD = Instance.uniform(
@@ -64,7 +64,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tes
 print("ready", file=sys.stderr, flush=True)
 main()
 """
-SEARCHES = "tightpipe.solver.progress.Incumbent.__init__"
+SEARCHES = "tightpipe.solver.incumbent.Incumbent.__init__"
 WRITES = "tightpipe.cli.solving.save_schedule"
 HAS_FORMULAS = "tightpipe.solving.bounds.warm_starts"
 
@@ -117,6 +117,7 @@ def hard(tmp_path: Path) -> Path:
     return tmp_path / "hard.json"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
 @pytest.mark.parametrize(
     "method",
@@ -127,11 +128,11 @@ def test_a_solve_that_is_ended_at_any_time_writes_its_schedule_and_says_why(
     method: list[str], number: signal.Signals, reason: str, status: int, hard: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "schedule.json"
-    for while_it_searches, latest in ((False, 2.0), (True, 1.5)):
+    for while_it_searches, latest in ((False, 1.6), (True, 0.8)):
         process = start("solve", hard, "--method", *method, "--time-limit", "600", "-o", output, "--json")
         if while_it_searches:
             wait_for(process, "there")
-        ended = end(process, number, random.uniform(0.3, latest))
+        ended = end(process, number, random.uniform(0.2, latest))
         assert ended.status == status, ended.stderr
         if ended.stdout:
             break

@@ -58,6 +58,13 @@ def test_orders_round_trip_through_text(instance: Instance) -> None:
     assert Order.from_lists(order.to_lists()) == order
 
 
+@pytest.mark.parametrize("wrong", [("F", 0, 0), (0, 0), (0, 0, 10**30), (0, None, 0), (0.5, 0, 0)], ids=str)
+def test_lists_of_anything_else_are_no_order(wrong: tuple[Any, ...]) -> None:
+    with pytest.raises(InputError, match=r"operation = .*must be three integers") as error:
+        Order.from_lists([[(0, 0, 0)], [wrong]])
+    assert error.value.value == wrong
+
+
 def test_orders_and_schedules_are_frozen() -> None:
     with pytest.raises(ValueError, match="read-only"):
         SCHEDULE.order.operations[0, 0] = 1

@@ -13,7 +13,12 @@ from matplotlib.testing.compare import compare_images
 
 PICTURES = ROOT / "docs/pictures"
 SCRIPT = PICTURES / "draw.py"
-DRAWN = ("gantt.png", "replay.png", "two-times.png")  # report.png is a screenshot: tests/browser takes it
+DRAWN = (
+    "gantt.png",
+    "measured.png",
+    "replay.png",
+    "two-times.png",
+)  # report.png is a screenshot: tests/browser takes it
 LARGEST = 300_000  # bytes
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise
 
@@ -56,7 +61,7 @@ def test_the_script_refuses_a_picture_that_it_does_not_know(tmp_path: Path) -> N
     )
     assert done.returncode == 2
     assert (
-        "no picture is called none.png: there are gantt.png, replay.png, report.png, two-times.png"
+        "no picture is called none.png: there are gantt.png, measured.png, replay.png, report.png, two-times.png"
         in done.stderr
     )
     assert list(tmp_path.iterdir()) == []

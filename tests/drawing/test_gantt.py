@@ -13,7 +13,7 @@ from matplotlib.testing.compare import compare_images
 from tightpipe import InputError, Instance, OpKind, Schedule, simulate
 from tightpipe.core import metrics
 from tightpipe.drawing import draw_gantt, palette, style
-from tightpipe.drawing.memory import draw_memory, envelope, memory_steps
+from tightpipe.drawing.memory_panel import draw_memory, envelope, memory_steps
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise

@@ -17,9 +17,9 @@ from experiments.sweeps import INSTANCE
 from tightpipe import InputError
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.engine_version import engine_version
-from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, plan_settings
+from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, tasks_of_settings
+from tightpipe.experiments.results_table import Solve, Table
 from tightpipe.experiments.sweep.problems import choose_settings
-from tightpipe.experiments.table import Solve, Table
 from tightpipe.settings import load_settings
 from tightpipe.solving.methods import METHODS
 
@@ -266,7 +266,7 @@ def test_a_solve_that_fails_is_no_row_and_is_tried_again(tmp_path: Path) -> None
 def test_a_cap_on_memory_reaches_the_solve() -> None:
     toy = choose_settings("toy-4x8")
     capped, free = (
-        plan_settings(toy, Comparison(("2p",), ("cpsat",), "device_span", Allowance(max_memory=most)))
+        tasks_of_settings(toy, Comparison(("2p",), ("cpsat",), "device_span", Allowance(max_memory=most)))
         for most in (2.0, None)
     )
     assert json.loads(capped[0].payload)["max_memory"] == 2.0
@@ -275,6 +275,6 @@ def test_a_cap_on_memory_reaches_the_solve() -> None:
 
 def test_limits_that_are_equal_are_solved_once() -> None:
     comparison = Comparison(("2p", "2.0p", "7/3p"), ("list",), "device_span", Allowance())
-    tasks = plan_settings(choose_settings("toy-4x8,1.5B-8x24"), comparison)
+    tasks = tasks_of_settings(choose_settings("toy-4x8,1.5B-8x24"), comparison)
     cells = [SETTINGS_FORM.columns["m_offset"](Solve(task)) for task in tasks]
     assert cells == [0, 1, 0, 2]

@@ -63,7 +63,7 @@ def solves_done(address: str) -> int:
 
 def test_a_killed_worker_loses_nothing_and_nothing_runs_twice(cluster: Cluster, tmp_path: Path) -> None:
     experiment, folder = write_experiment(tmp_path), tmp_path / "results"
-    sweep = start(experiment, folder, "--engine", "dask", "--scheduler", cluster.address)
+    sweep = start(experiment, folder, "--executor", "dask", "--scheduler", cluster.address)
     wait_until(lambda: sum(row.state == "done" for row in rows_of(folder)) >= 1)
     cluster.workers[0].kill()
     before = {row.key: row for row in rows_of(folder) if row.state == "done"}
@@ -80,7 +80,7 @@ def test_a_killed_scheduler_stops_the_sweep_and_its_solves_are_pending_again(
 ) -> None:
     monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "1s")
     experiment, folder = write_experiment(tmp_path), tmp_path / "results"
-    sweep = start(experiment, folder, "--engine", "dask", "--scheduler", cluster.address)
+    sweep = start(experiment, folder, "--executor", "dask", "--scheduler", cluster.address)
     wait_until(lambda: any(row.state == "running" for row in rows_of(folder)))
     cluster.scheduler.kill()
     _, errors = sweep.communicate()
@@ -93,6 +93,6 @@ def test_an_address_where_no_scheduler_is(tmp_path: Path) -> None:
     experiment = write_experiment(tmp_path)
     address = "tcp://127.0.0.1:9"
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-        done = call("sweep", experiment, "-o", tmp_path, "--engine", "dask", "--scheduler", address)
+        done = call("sweep", experiment, "-o", tmp_path, "--executor", "dask", "--scheduler", address)
     assert done.returncode == 2
     assert "no Dask scheduler answers" in done.stderr

@@ -10,8 +10,8 @@ import pytest
 
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
+from tightpipe.experiments.results_table import Table
 from tightpipe.experiments.sweep import task as task_module
-from tightpipe.experiments.table import Table
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -32,7 +32,7 @@ def test_the_committed_tables_are_those_of_the_grids(name: str, monkeypatch: pyt
     monkeypatch.setattr(exact, "version", lambda package: versions[f"{package}_version"])
     monkeypatch.setattr(task_module, "engine_version", lambda: versions["engine"])
     monkeypatch.setattr(task_module, "ORTOOLS", versions["ortools_version"])
-    tasks = exact.plan(instances, options)
+    tasks = exact.tasks_of(instances, options)
     assert table.missing(tasks) == []
     assert len(table.rows()) == len(tasks)
     assert exact.markdown(instances, table.rows_of(tasks)) == table.path.with_suffix(".md").read_text()
@@ -41,7 +41,7 @@ def test_the_committed_tables_are_those_of_the_grids(name: str, monkeypatch: pyt
 def test_every_solver_proves_a_small_optimum(tmp_path: Path) -> None:
     table = Table(tmp_path / "table.csv", exact.FORM)
     first = "linear 2x4 (10,12,8,1)"
-    tasks = [task for task in exact.plan("fixed", Allowance(60, 1)) if task.row.problem == first]
+    tasks = [task for task in exact.tasks_of("fixed", Allowance(60, 1)) if task.row.problem == first]
     from_the_best = [task for task in tasks if task.row.warm_start == "best"]
     assert fill_table(table, from_the_best, 300) == []
     rows = table.rows()

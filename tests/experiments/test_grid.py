@@ -10,14 +10,14 @@ from experiments.sweeps import SMALL, write_experiment
 from tightpipe import Instance
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.task import Task
 from tightpipe.settings import load_settings
 
 
 def planned(folder: Path, text: str) -> list[Task]:
     path = write_experiment(folder, text)
-    return plan(load_experiment(path), path)
+    return tasks_of(load_experiment(path), path)
 
 
 def instances(folder: Path, *axes: str) -> list[Instance]:

@@ -12,7 +12,7 @@ from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
 from tightpipe.experiments.realistic import METHODS, REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
-from tightpipe.experiments.table import Table
+from tightpipe.experiments.results_table import Table
 from tightpipe.settings import load_realistic, with_median_costs
 
 

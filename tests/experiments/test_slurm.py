@@ -42,7 +42,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_solves_run_in_jobs_that_book_their_threads(slurm: Path) -> None:
     experiment, folder = write_experiment(slurm, EXPERIMENT), slurm / "results"
-    sweep = start(experiment, folder, "--engine", "slurm", "--jobs", "1", "--quiet")
+    sweep = start(experiment, folder, "--executor", "slurm", "--jobs", "1", "--quiet")
     _, errors = sweep.communicate()
     assert (sweep.returncode, errors) == (0, "")
     assert {(row.state, row.attempts) for row in rows_of(folder)} == {("done", 1)}
@@ -54,6 +54,6 @@ def test_solves_run_in_jobs_that_book_their_threads(slurm: Path) -> None:
 
 def test_options_that_slurm_does_not_have(tmp_path: Path) -> None:
     experiment = write_experiment(tmp_path, EXPERIMENT + "colour = 1\n")
-    done = call("sweep", experiment, "-o", tmp_path, "--engine", "slurm")
+    done = call("sweep", experiment, "-o", tmp_path, "--executor", "slurm")
     assert done.returncode == 2
     assert "slurm" in done.stderr

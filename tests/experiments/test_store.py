@@ -17,7 +17,7 @@ from tightpipe.experiments.study.load import load_study
 from tightpipe.experiments.sweep import schema
 from tightpipe.experiments.sweep import task as task_module
 from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.store import MOST_ATTEMPTS, Store
 from tightpipe.experiments.sweep.task import Task
 
@@ -27,7 +27,7 @@ DONE = {"state": "done", "status": "feasible", "cost": 90, "gap": 0.1}
 @pytest.fixture
 def tasks(tmp_path: Path) -> list[Task]:
     path = write_experiment(tmp_path, SMALL)
-    return plan(load_experiment(path), path)
+    return tasks_of(load_experiment(path), path)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_solves_of_another_engine_are_not_done(
     assert (engine, store.engines()) == (engine_version(), {engine: 1})
     monkeypatch.setattr(task_module, "engine_version", lambda: "9.9.9+7654321")
     path = tmp_path / "experiment.toml"
-    store.enrol(plan(load_experiment(path), path))
+    store.enrol(tasks_of(load_experiment(path), path))
     assert {(row.state, row.engine) for row in store.rows()} == {("pending", "9.9.9+7654321")}
     assert store.engines() == {engine: 1}
 

@@ -19,7 +19,7 @@ from tightpipe.experiments.study.figure_data import (
 from tightpipe.experiments.study.summary import write_summary
 from tightpipe.experiments.sweep.experiment import FigureKind
 from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.row import Row
 
 STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
@@ -38,7 +38,7 @@ GREEDY = replace(
 @pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
 def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
     experiment = load_experiment(path)
-    assert plan(experiment, path)
+    assert tasks_of(experiment, path)
     assert experiment.figure is not None
 
 

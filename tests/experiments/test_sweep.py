@@ -16,9 +16,9 @@ from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_unti
 from tightpipe.core.errors import StoppedError
 from tightpipe.core.validate import validate
 from tightpipe.experiments.study.load import STORE, load_study
-from tightpipe.experiments.sweep.engine import local_engine
+from tightpipe.experiments.sweep.executor import local_executor
 from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.guarded_process import Limits
 from tightpipe.experiments.sweep.runner import run_sweep
 from tightpipe.experiments.sweep.store import open_store
@@ -44,7 +44,7 @@ def states(folder: Path) -> set[str]:
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     experiment, folder = write_experiment(tmp_path), tmp_path / "results"
-    sweep = start(experiment, folder, "--workers", "1")
+    sweep = start(experiment, folder, "--at-once", "1")
     wait_until(lambda: len(done(folder)) >= 1)
     solves = solve_processes(sweep.pid)
     sweep.kill()
@@ -81,7 +81,7 @@ def assert_exports_agree(folder: Path) -> None:
 
 def test_two_sweeps_share_a_store_and_run_nothing_twice(tmp_path: Path) -> None:
     experiment, folder = write_experiment(tmp_path), tmp_path / "results"
-    sweeps = [start(experiment, folder, "--workers", "1") for _ in range(2)]
+    sweeps = [start(experiment, folder, "--at-once", "1") for _ in range(2)]
     assert [sweep.wait() for sweep in sweeps] == [0, 0]
     said = [sweep.communicate()[1].count("small 2x4") for sweep in sweeps]
     assert sum(said) == len(rows_of(folder)) == 4
@@ -94,7 +94,7 @@ def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     number: signal.Signals, status: int, tmp_path: Path
 ) -> None:
     experiment, folder = write_experiment(tmp_path, WITH_A_LONG_ONE), tmp_path / "results"
-    sweep = start(experiment, folder, "--workers", "1")
+    sweep = start(experiment, folder, "--at-once", "1")
     wait_until(lambda: len(done(folder)) == 1 and "running" in states(folder))
     told = json.loads(call("status", experiment, "-o", folder, "--json").stdout)
     assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
@@ -124,25 +124,25 @@ def test_failed_solves_are_rows_and_are_retried_when_asked(tmp_path: Path) -> No
 
 def test_a_full_disk_ends_the_sweep_cleanly(tmp_path: Path) -> None:
     path = write_experiment(tmp_path, 'settings = ["1.5B-8x24"]\nmethods = ["list", "greedy-v"]\n')
-    tasks, limits = plan(load_experiment(path), path), Limits(seconds=300, memory=None, threads=1)
+    tasks, limits = tasks_of(load_experiment(path), path), Limits(seconds=300, memory=None, threads=1)
     with open_store(tmp_path / STORE) as store:
         store.enrol(tasks[:1])
-        run_sweep(store, local_engine(1), limits, lambda *_: None)
+        run_sweep(store, local_executor(1), limits, lambda *_: None)
         store.enrol(tasks)
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(
             f"PRAGMA max_page_count = {pages}"
         )  # SQLite then says what it says on a full disk
         with pytest.raises(StoppedError, match="full"):
-            run_sweep(store, local_engine(1), limits, lambda *_: None)
+            run_sweep(store, local_executor(1), limits, lambda *_: None)
         assert [row.state for row in store.rows()] == ["done", "pending"]
         assert store.schedule(tasks[0].row.key) is not None
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     experiment = write_experiment(tmp_path)
-    assert "--engine dask" in call("sweep", experiment, "--engine", "dask").stderr
-    assert "--engine dask" in call("sweep", experiment, "--scheduler", "tcp://localhost:1").stderr
+    assert "--executor dask" in call("sweep", experiment, "--executor", "dask").stderr
+    assert "--executor dask" in call("sweep", experiment, "--scheduler", "tcp://localhost:1").stderr
     assert "has not begun" in call("status", experiment, "-o", tmp_path).stderr
 
 

@@ -11,11 +11,11 @@ from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import StoppedError
+from tightpipe.experiments.results_table import Form, Solve, Table
 from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import plan
+from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.guarded_process import Outcome
 from tightpipe.experiments.sweep.task import Task
-from tightpipe.experiments.table import Form, Solve, Table
 from tightpipe.experiments.table_cells import cells
 
 ENGINE = engine_version()
@@ -29,7 +29,7 @@ HEAD = "setting,max_mem,method,time_limit,cost,gap,engine\n"
 @pytest.fixture
 def tasks(tmp_path: Path) -> list[Task]:
     path = write_experiment(tmp_path, SMALL)
-    return plan(load_experiment(path), path)
+    return tasks_of(load_experiment(path), path)
 
 
 def done(task: Task, cost: int = 90) -> Solve:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,8 @@ from small_instances import without_diagonal
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, Order, retime, validate
 from tightpipe.core.metrics import bubble, cost
-from tightpipe.heuristics.greedy_v import best_attempt, greedy_v_order
+from tightpipe.heuristics.greedy_v import _problem, best_attempt, greedy_v_order
+from tightpipe.heuristics.greedy_v_kernel import Policy, run_pass
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "tests/data/vschedule_settings.json").read_text())
@@ -48,6 +50,7 @@ def seed() -> ModuleType:
     return module
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda r: f"{r['p']}x{r['n']}-{r['f']}-{r['m_offset']}")
 def test_golden_order_and_bubble(row: dict[str, Any]) -> None:
     problem = golden_instance(row)
@@ -188,3 +191,43 @@ def test_more_memory_and_no_limit_do_not_cost_more() -> None:
     problems = [uniform(8, 24, (10, 10, 8, 1), (4, -2, -2), limit) for limit in limits]
     costs = [cost(retime(p, greedy_v_order(p))) for p in problems]
     assert all(later <= earlier for earlier, later in pairwise(costs))
+
+
+def one_pass(ticks: tuple[int, ...], n: int, limits: list[int], policy: Policy, spare: int = 0) -> list[str]:
+    """The sequence of each device after one pass, nothing where the pass fails."""
+    problem = uniform(len(limits), n, ticks, (2, -1, -1), limits)
+    stages, devices, _ = _problem(problem, np.array(limits))
+    devices["spare"] = spare
+    works, order = run_pass(stages, devices, n, policy)
+    return str(Order(order, np.arange(len(limits) + 1) * order.shape[1])).splitlines() if works else []
+
+
+EAGER = Policy(True, True)
+
+
+def test_a_pass_runs_a_pending_w_where_an_f_would_not_fit() -> None:
+    expected = "F0.0 F1.0 B1.0 W1.0 F0.1 B0.0 W0.0 F1.1 B1.1 B0.1 W1.1 W0.1"
+    assert one_pass((2, 3, 1, 0), 2, [4], EAGER) == [expected]
+
+
+def test_a_pass_fails_where_one_microbatch_does_not_fit() -> None:
+    assert one_pass((2, 3, 1, 0), 2, [3], EAGER) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "spare", "filled"),
+    [(EAGER, 0, True), (EAGER, 3, True), (EAGER, 4, False), (Policy(False, True), 0, False)],
+)
+def test_a_w_delays_an_f_if_the_policy_allows_it_and_idling_costs_time(
+    policy: Policy, spare: int, filled: bool
+) -> None:
+    """Device 0 has idled for 3 ticks until F3.0. F3.1 arrives 1 tick after B3.0, and the W takes 2."""
+    first, _ = one_pass((3, 2, 2, 0), 2, [8, 8], policy, spare)
+    assert first.startswith(f"F0.0 F0.1 F3.0 B3.0 {'W3.0 ' if filled else ''}F3.1")
+
+
+@pytest.mark.parametrize(("policy", "filled"), [(EAGER, "W2.0 "), (Policy(True, False), "")])
+def test_a_w_delays_a_b_of_the_upper_stage_only_if_the_policy_allows_it(policy: Policy, filled: str) -> None:
+    """Device 1 has never idled when B2.2 arrives 1 tick after the end of B1.1; the W takes 3."""
+    _, last = one_pass((2, 2, 3, 0), 3, [99, 99], policy)
+    assert f"B2.1 B1.1 {filled}B2.2" in last

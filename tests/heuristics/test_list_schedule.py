@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cases import instances, serial_order
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
 from tightpipe.core.metrics import bubble, cost, peak_memory
+from tightpipe.heuristics.list_kernel import Rule
 from tightpipe.heuristics.list_schedule import RULES, list_order, order_by
 
 DATA = Path(__file__).parents[1] / "data"
@@ -80,3 +82,44 @@ def test_reaches_zero_bubble_with_much_memory() -> None:
 def test_infeasible_limit_is_said() -> None:
     with pytest.raises(InfeasibleError, match="at least 4"):
         list_order(uniform("v", 3))
+
+
+TURN = {"devices": 1, "microbatches": 4, "forward": 2, "backward": 3, "weight": 1, "placement": "v"}
+LINE = {"devices": 2, "microbatches": 3, "placement": "linear"}
+SHORT = {**LINE, "forward": 4, "backward": 4, "weight": 4}
+LONG = {**LINE, "forward": 6, "backward": 4, "weight": 4}
+LATE = {**LINE, "forward": 4, "backward": 4, "weight": 8, "comm": 1, "microbatches": 2}
+PLAIN = Rule(False, False, False, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("entries", "limit", "choice", "begin"),
+    [
+        # F0.1 and F1.0 are both ready
+        (TURN, None, {"deepest_forward": False}, "F0.0 F0.1"),
+        (TURN, None, {"deepest_forward": True}, "F0.0 F1.0"),
+        # B0.0 and B1.1 are both ready
+        ({**TURN, "microbatches": 2}, None, {"alternate": True}, "F0.0 F0.1 F1.0 B1.0 F1.1 B0.0"),
+        (
+            *({**TURN, "microbatches": 2}, None),
+            *({"alternate": True, "deepest_backward": True}, "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1"),
+        ),
+        # at tick 20 an F fits and a B is ready
+        (SHORT, 4, {"alternate": False}, "F0.0 F0.1 B0.0 W0.0 B0.1"),
+        (SHORT, 4, {"alternate": True}, "F0.0 F0.1 B0.0 W0.0 F0.2"),
+        # F0.1 leaves 2 of the 4 that F1.0 and F1.1 will take
+        (TURN, 6, {"reserve": 0.5}, "F0.0 F0.1"),
+        (TURN, 6, {"reserve": 0.6}, "F0.0 F1.0"),
+        # 4 of the 8 ticks of W0.0 lie behind the arrival of B0.1
+        (LATE, None, {"overrun": 0.4}, "F0.0 F0.1 B0.0 B0.1"),
+        (LATE, None, {"overrun": 0.5}, "F0.0 F0.1 B0.0 W0.0"),
+        # B0.1 arrives 2 ticks after F0.2 could start, which takes 6
+        (LONG, 4, {"patience": 0.3}, "F0.0 F0.1 B0.0 W0.0 F0.2"),
+        (LONG, 4, {"patience": 0.4}, "F0.0 F0.1 B0.0 W0.0 B0.1"),
+    ],
+)
+def test_each_choice_of_a_rule_decides_what_comes_next(
+    entries: dict[str, Any], limit: int | None, choice: dict[str, Any], begin: str
+) -> None:
+    problem = Instance.uniform(memory=Memory(2, -1, -1, limit), **entries)
+    assert str(order_by(problem, PLAIN._replace(**choice))).startswith(begin)

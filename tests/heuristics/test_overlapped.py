@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import uniform
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, retime, simulate, validate
+from tightpipe import InputError, Instance, Memory, NoScheduleError, retime, simulate, validate
 from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.interleaved import interleaved_order
+from tightpipe.heuristics.overlapped import overlapped_interleaved_order, overlapped_one_f_one_b_order
 
 FAMILIES = {"1f1b-overlap": ("linear", "1f1b"), "interleaved-overlap": ("loop", "interleaved-1f1b")}
 
@@ -24,12 +26,12 @@ def instance(family: str, devices: int, microbatches: int, **more: Any) -> Insta
 
 
 def test_orders_by_hand() -> None:
-    order = HEURISTICS["1f1b-overlap"].order(instance("1f1b-overlap", 2, 4))
+    order = overlapped_one_f_one_b_order(instance("1f1b-overlap", 2, 4))
     assert str(order).splitlines() == [
         "F0.0 F0.1 F0.2 F0.3+BW0.0 BW0.1 BW0.2 BW0.3",
         "F1.0 F1.1+BW1.0 F1.2+BW1.1 F1.3+BW1.2 BW1.3",
     ]
-    order = HEURISTICS["interleaved-overlap"].order(instance("interleaved-overlap", 2, 2))
+    order = overlapped_interleaved_order(instance("interleaved-overlap", 2, 2))
     assert str(order).splitlines() == [
         "F0.0 F0.1 F2.0 F2.1 BW2.0 BW2.1 BW0.0 BW0.1",
         "F1.0 F1.1 F3.0 F3.1+BW3.0 BW3.1 BW1.0 BW1.1",
@@ -75,3 +77,15 @@ def test_interleaving_with_larger_groups(devices: int, more: int, groups: int) -
 def test_groups_below_p_are_refused() -> None:
     with pytest.raises(InputError, match="group = 3: must be at least 4"):
         interleaved_order(instance("interleaved-overlap", 4, 8), 3)
+
+
+def test_other_placements_are_refused() -> None:
+    for make, other in ((overlapped_one_f_one_b_order, "loop"), (overlapped_interleaved_order, "linear")):
+        with pytest.raises(InputError, match=f"placement = '{other}'"):
+            make(uniform(2, 4, (10, 12, 8), placement=other))
+
+
+def test_what_more_memory_than_the_limit_would_take_is_refused() -> None:
+    problem = instance("1f1b-overlap", 2, 4, memory=Memory(2, -1, -1, 6))  # 4 F's hold 8
+    with pytest.raises(NoScheduleError, match="8"):
+        overlapped_one_f_one_b_order(problem)

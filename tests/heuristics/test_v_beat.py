@@ -70,7 +70,7 @@ def promising_times(draw: st.DrawFn) -> Times:
     return Times(f, b, w, draw(st.integers(0, min(f, b + w))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(2, 9), st.integers(0, 14), promising_times())
 def test_the_theorem(p: int, more: int, times: Times) -> None:
     n = 2 * p + more
@@ -112,7 +112,7 @@ def forward_and_backward_starts(p: int, n: int, d: int, k: int, times: Times) ->
         yield last_upper + b + 2 * (below - m) * (b + c) + delay
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(2, 9), st.integers(0, 14), promising_times())
 def test_the_start_times_of_the_proof(p: int, more: int, times: Times) -> None:
     n = 2 * p + more

@@ -37,7 +37,7 @@ def long_backward_times(draw: st.DrawFn) -> Times:
     return Times(f, b, draw(st.integers(2 * c, f)), c)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(2, 16), st.integers(0, 5), long_backward_times())
 def test_a_filled_timetable_costs_the_formula(p: int, more: int, times: Times) -> None:
     n = 2 * p + more

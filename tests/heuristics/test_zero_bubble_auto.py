@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
 from tightpipe.core.metrics import bubble, cost, largest_work, peak_memory
 from tightpipe.heuristics.zero_bubble_auto import zb_auto_order
+from tightpipe.heuristics.zero_bubble_auto_kernel import Problem, Variant, run_variant
 from tightpipe.heuristics.zero_bubble_handmade import zb_h1_order, zb_h2_order
 
 
@@ -67,3 +69,34 @@ def test_idle_time_that_a_light_device_has_anyway_costs_nothing() -> None:
     )
     # 36 without the handicap of device 0
     assert bubble(simulate(problem, zb_auto_order(problem))) == 30
+
+
+def kinds(n: int, times: tuple[int, int, int], comm: int, limit: int, variant: Variant) -> list[str]:
+    """The kinds that two equal devices run in sequence; F holds 2, of which B and W free 1 each."""
+    both = np.ones((3, 2), np.int64)
+    lag = np.array([[0, comm], [comm, 0], [0, 0]])
+    duration, delta = (np.array(row)[:, None] * both for row in (times, (2, -1, -1)))
+    nothing = np.zeros(2, np.int64)
+    problem = Problem(duration, delta, lag, np.array([limit, limit]), nothing, n)
+    return ["".join("FBW"[kind] for kind in row) for row in run_variant(problem, variant).tolist()]
+
+
+def test_a_variant_runs_a_pending_w_where_an_f_would_not_fit() -> None:
+    assert kinds(3, (10, 10, 10), 0, 4, Variant(True, True, True)) == ["FFBWFBWBW", "FBFBWFBWW"]
+
+
+@pytest.mark.parametrize(("leaves_out", "first"), [(True, "FFBFWBWBW"), (False, "FFFBWBWBW")])
+def test_a_third_f_before_the_first_b_would_end_2_ticks_late(leaves_out: bool, first: str) -> None:
+    assert kinds(3, (6, 4, 3), 0, 6, Variant(leaves_out, True, True))[0] == first
+
+
+@pytest.mark.parametrize(("greedy", "last"), [(True, "FBFBWWFBW"), (False, "FBFBWFBWW")])
+def test_a_w_that_delays_an_f_by_1_tick_runs_though_the_other_device_idles_more(
+    greedy: bool, last: str
+) -> None:
+    assert kinds(3, (4, 4, 3), 1, 4, Variant(True, True, greedy))[1] == last
+
+
+@pytest.mark.parametrize(("first_b", "sequence"), [(True, "FFFBWFBBFWWBWBW"), (False, "FFFBWFBWFBWBWBW")])
+def test_an_f_two_ahead_of_the_next_device_can_wait_for_a_b(first_b: bool, sequence: str) -> None:
+    assert kinds(5, (4, 4, 4), 0, 6, Variant(True, first_b, False))[0] == sequence

@@ -13,7 +13,7 @@ import pytest
 from small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
 from tightpipe.library import Library, Record, State, check_record, default_library, submit
-from tightpipe.library.page import markdown
+from tightpipe.library.library_page import markdown
 
 pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parents[2]

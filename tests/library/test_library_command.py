@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,29 +96,29 @@ def test_files_of_the_library_are_read_by_other_commands(library: Library) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "status", "message"),
+    ("make", "status", "message"),
     [
-        (schedule_of("v-min"), 1, "small: a schedule of cost 294 is known, this costs 294"),
-        (no_proof(), 1, "not verified: the bound 246 rests on 'cp-sat', which has no proof here"),
-        (unknown_schedule(), 1, "the library has no such instance"),
-        ("{", 2, "not JSON, or truncated"),
-        ("[]", 2, "must be a table of keys and values"),
-        ({"devices": []}, 2, "missing key 'instance'"),
-        (schedule_of("v-min") | {"instance": {"devices": 2}}, 2, "missing key 'microbatches'"),
-        (schedule_of("v-min") | {"devices": [[], []]}, 2, "devices"),
-        (schedule_of("v-min") | {"devices": 7}, 2, "devices = 7: must be a list of 2 devices"),
-        (proof_of(OPTIMUM) | {"format": "other"}, 2, "format: this checker reads"),
-        (proof_of(OPTIMUM) | {"more": 1}, 2, "unknown or missing keys"),
-        (proof_of(OPTIMUM) | {"devices": 1}, 2, "unknown or missing keys"),
-        ({"proof": {}, "instance": SMALL}, 2, "unknown or missing keys"),
-        (SMALL, 2, "is an instance file, must be a schedule file"),
+        (lambda: schedule_of("v-min"), 1, "small: a schedule of cost 294 is known, this costs 294"),
+        (no_proof, 1, "not verified: the bound 246 rests on 'cp-sat', which has no proof here"),
+        (unknown_schedule, 1, "the library has no such instance"),
+        (lambda: "{", 2, "not JSON, or truncated"),
+        (lambda: "[]", 2, "must be a table of keys and values"),
+        (lambda: {"devices": []}, 2, "missing key 'instance'"),
+        (lambda: schedule_of("v-min") | {"instance": {"devices": 2}}, 2, "missing key 'microbatches'"),
+        (lambda: schedule_of("v-min") | {"devices": [[], []]}, 2, "devices"),
+        (lambda: schedule_of("v-min") | {"devices": 7}, 2, "devices = 7: must be a list of 2 devices"),
+        (lambda: proof_of(OPTIMUM) | {"format": "other"}, 2, "format: this checker reads"),
+        (lambda: proof_of(OPTIMUM) | {"more": 1}, 2, "unknown or missing keys"),
+        (lambda: proof_of(OPTIMUM) | {"devices": 1}, 2, "unknown or missing keys"),
+        (lambda: {"proof": {}, "instance": SMALL}, 2, "unknown or missing keys"),
+        (lambda: SMALL, 2, "is an instance file, must be a schedule file"),
     ],
 )
 def test_what_is_not_accepted_is_one_line_and_changes_nothing(
-    content: Any, status: int, message: str, library: Library
+    make: Callable[[], Any], status: int, message: str, library: Library
 ) -> None:
     before = files(library)
-    done = submitted(library, content)
+    done = submitted(library, make())
     assert (done.returncode, done.stdout) == (status, "")
     assert "file.json: " in done.stderr
     assert message in done.stderr

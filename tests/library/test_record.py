@@ -10,7 +10,7 @@ import pytest
 from small_library import INSTANCE, claim, files, proof_of, small_library
 
 from tightpipe.library import Difficulty, Record, State
-from tightpipe.library.page import markdown
+from tightpipe.library.library_page import markdown
 from tightpipe.library.record import record_from_dict
 
 RECORD = Record("small", "tests", "a test", INSTANCE, claim(250, "list"), claim(244))

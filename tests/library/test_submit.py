@@ -21,7 +21,7 @@ from small_library import (
     unknown_schedule,
 )
 
-import tightpipe.library.library as room
+import tightpipe.library.folder as room
 from tightpipe import InputError
 from tightpipe.core.errors import ContradictionError, RefusedError
 from tightpipe.core.instance_file import read_json

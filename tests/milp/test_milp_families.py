@@ -6,7 +6,18 @@ from collections.abc import Iterable
 
 import pulp
 import pytest
-from families import ALONE, IN_PAIRS, POOLED, THREE, TWO, Case, Known, families_of, left_out, open_windows
+from constraint_families import (
+    ALONE,
+    IN_PAIRS,
+    POOLED,
+    THREE,
+    TWO,
+    Case,
+    Known,
+    families_of,
+    left_out,
+    open_windows,
+)
 
 from tightpipe import Instance, retime, validate
 from tightpipe.core.metrics import cost

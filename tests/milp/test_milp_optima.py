@@ -45,6 +45,7 @@ def test_optimum_above_every_analytic_bound() -> None:
     assert result.bubble == 6
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])
 @pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))
 def test_agrees_with_cpsat(shape: tuple[str, int, int], objective: str) -> None:

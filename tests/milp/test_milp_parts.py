@@ -8,8 +8,8 @@ import numpy as np
 import pulp
 import pytest
 from cases import uniform
+from constraint_families import horizon_of, open_windows
 from exact_cases import with_busy_links
-from families import horizon_of, open_windows
 from schedules import schedules_of
 
 from tightpipe import InputError

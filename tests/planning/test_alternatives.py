@@ -7,15 +7,15 @@ import io
 from dataclasses import replace
 
 import pytest
-from plans import CLUSTER, LAYERS, SPACE, no_plan, plan, problem
+from handmade_plans import CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 
 from tightpipe import Placement, methods
 from tightpipe.core.allowance import Allowance
 from tightpipe.experiments.latex_table import latex
 from tightpipe.planning import PlanningProblem
 from tightpipe.planning.alternatives import Alternative, Split, alternatives, alternatives_rows, questions
-from tightpipe.planning.families import families_of
 from tightpipe.planning.plan_table import csv_text, failures, latex_table, markdown, shown
+from tightpipe.planning.schedule_families import families_of
 
 PLACEMENTS = ("v", "linear")
 ASKED = problem(

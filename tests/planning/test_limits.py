@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plans import CLUSTER, plan, problem
+from handmade_plans import CLUSTER, plan, problem
 
 from tightpipe.core.metrics import busy_times
 from tightpipe.explain import explain

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade_plans import BLOCK, CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plans import BLOCK, CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 
 from tightpipe import (
     InputError,

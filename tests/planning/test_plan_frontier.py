@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import CLUSTER, LAYERS, SPACE, plan, problem
+from handmade_plans import CLUSTER, LAYERS, SPACE, plan, problem
 
 from tightpipe import InputError, Status
 from tightpipe.core.allowance import Allowance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -191,8 +192,14 @@ def test_equal_neighbours_are_written_once() -> None:
 
 def test_as_many_stages_as_have_an_f_a_b_and_a_w() -> None:
     thin, block = Layer("thin", 3, 0, 2), Layer("block", 5, 5, 5)
-    assert most_stages(Model((thin, block, thin, thin, block, thin))) == 2
-    assert most_stages(Model((thin,) * 9)) == 0
+    assert most_stages(Model((thin, block, thin, thin, block, thin)), recompute=False) == 2
+    assert most_stages(Model((thin,) * 9), recompute=False) == 0
+
+
+def test_recomputation_gives_a_stage_a_b() -> None:
+    thin = Layer("thin", 3, 0, 2, activation=8, input=2)
+    assert most_stages(Model((thin,) * 9), recompute=True) == 9
+    assert most_stages(Model((replace(thin, input=None),) * 9), recompute=True) == 0
 
 
 def test_a_model_file_is_no_instance(tmp_path: Path) -> None:

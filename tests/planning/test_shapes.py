@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tightpipe import InputError
-from tightpipe.planning.model import Layer
+from tightpipe.planning.layered_model import Layer
 from tightpipe.planning.problem_file import problem_from_dict
 from tightpipe.planning.public_models import Gpu, ModelShape, find_shape, load_gpus, load_shapes
 from tightpipe.planning.shapes import Training, layers_of, model_file, problem_of

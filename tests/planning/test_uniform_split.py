@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
+from handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
 
 from tightpipe import InputError, Instance, Placement, Result, Status
 from tightpipe.core.allowance import Allowance
 from tightpipe.planning import Layer, Model, PlanningProblem, uniform_split
-from tightpipe.planning.families import Family
+from tightpipe.planning.schedule_families import Family
 from tightpipe.planning.uniform_split import uniform_candidates, uniform_cuts, uniform_plan
 
 MOE = Layer("moe", 20, 21, 19)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 
 import pytest
-from plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
+from handmade_plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
 
 from tightpipe import Placement
 from tightpipe.core.allowance import Allowance

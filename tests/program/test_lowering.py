@@ -31,6 +31,7 @@ def golden_instance(row: dict[str, Any]) -> Instance:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda r: f"p{r['p']}-n{r['n']}-{r['f']}-m{r['m_offset']}")
 def test_golden_program(row: dict[str, Any]) -> None:
     problem = golden_instance(row)

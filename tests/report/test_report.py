@@ -15,10 +15,10 @@ from command_line import SMALL, call, write
 from studies import make_study
 
 from tightpipe import Instance, OpKind, Schedule, solve
-from tightpipe.core.schedule_file import load_schedule
+from tightpipe.core.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
-from tightpipe.report import Entry, Report, render
+from tightpipe.report import Entry, Report, render, report_of_files
 from tightpipe.report.blob import pack
 from tightpipe.report.columns import split_columns
 
@@ -58,6 +58,15 @@ def test_a_page_holds_schedules_exactly(files: list[Path], tmp_path: Path) -> No
     }  # fmt: skip
     for number, path in enumerate(files):
         check_chart(load_schedule(path).schedule, page_data(page)["charts"][number], arrays(page, number))
+
+
+def test_measured_schedules_are_told_apart_by_their_files(files: list[Path], tmp_path: Path) -> None:
+    schedule = load_schedule(files[0]).schedule
+    paths = [tmp_path / "monday.json", tmp_path / "friday.json"]
+    for path in paths:
+        save_schedule(schedule, path, method=MEASURED)
+    entries = report_of_files([(str(path), load_schedule(path)) for path in paths]).entries
+    assert [entry.label for entry in entries] == ["monday", "friday"]
 
 
 def test_operations_that_run_together_and_busy_links_are_held_too() -> None:

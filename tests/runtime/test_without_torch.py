@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tightpipe import InputError, Instance, Operation, Order, simulate
@@ -60,3 +62,14 @@ def test_the_report_compares_measured_and_predicted() -> None:
     assert data["measured_bubble_rate"] == pytest.approx(0.5)
     assert data["span_from_measured_times"] == 11  # without what the messages took
     assert data["bubble_rate_from_measured_times"] == pytest.approx(5 / 11)
+    assert data["predicted_span"] == 6
+    ratios = {"F": {0: 0.5, 1: 0.5}, "B": {0: 1.0}, "W": {0: 0.5}, "BW": {1: 0.5}}
+    assert data["predicted_over_measured"] == {
+        kind: pytest.approx(of_stages) for kind, of_stages in ratios.items()
+    }
+    said = str(report)
+    assert "step 12 microseconds measured, 11 from the measured times, 6 predicted" in said
+    assert "(-50.0%)" in said
+    assert "predicted / measured F: stage 0 0.50, stage 1 0.50" in said
+    assert "mean little" not in said
+    assert "fewer cores (1) than devices (2): the times mean little" in str(replace(report, cores=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 
 import pytest
 
@@ -13,4 +13,5 @@ from tightpipe.solver.bounds.formulas import work_bound
 def from_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let searches for bounds begin at the largest work, not at a formula that may leave them nothing to do."""
     for name in ("destructive", "energetic"):
-        monkeypatch.setattr(sys.modules[f"tightpipe.solver.bounds.searches.{name}"], "best_bound", work_bound)
+        module = import_module(f"tightpipe.solver.bounds.searches.{name}")
+        monkeypatch.setattr(module, "best_bound", work_bound)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 
 import pytest
 from cases import instances, serial_order, uniform
+from constraint_families import Case, Known, families_of, left_out
 from endless import least_period, problem
-from families import Case, Known, families_of, left_out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp
@@ -19,12 +20,18 @@ from ortools.sat.python import cp_model
 from tightpipe import Instance, Memory, Operation, OpKind, Status, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.metrics import cost
-from tightpipe.solver.block import Block, Shape, compressed, period_bound, repeated, serial_block, unrolled
+from tightpipe.solver.block import repeated
+from tightpipe.solver.block.block import Block, Shape
+from tightpipe.solver.block.compress import compressed, shortened
+from tightpipe.solver.block.least_period import earliest_starts, memory_time, period_bound
+from tightpipe.solver.block.serial import serial_block
+from tightpipe.solver.block.unroll import unrolled
 from tightpipe.solver.cpsat.periodic.constraints import Constraints
 from tightpipe.solver.cpsat.periodic.model import PeriodicModel
-from tightpipe.solver.cpsat.periodic.settle import settle
-from tightpipe.solver.periods import search_period, steady_block
-from tightpipe.solver.periods.ask import ask
+from tightpipe.solver.cpsat.periodic.settle_period import settle
+from tightpipe.solver.periods.ask_period import ask
+from tightpipe.solver.periods.period_search import PeriodSearch, search_period
+from tightpipe.solver.periods.steady import steady_block
 
 
 def tiny(seed: int) -> Instance:
@@ -51,6 +58,7 @@ def checked(block: Block) -> Block:
 SHORT = (1, 2, 6, 8, 10, 15, 18, 19, 20, 22, 26, 31, 37)  # least periods up to 6: enumerated in seconds
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SHORT)
 def test_the_least_period_of_one_microbatch_is_that_of_all_starts(seed: int) -> None:
     instance = tiny(seed)
@@ -281,3 +289,134 @@ def test_one_microbatch_after_another_is_a_block(placement: str) -> None:
 def test_a_schedule_with_other_rules_has_no_block(rule: dict[str, int]) -> None:
     instance = uniform(2, 12, (10, 12, 8), **rule)
     assert steady_block(retime(instance, serial_order(instance)), 1) is None
+
+
+F, B, W = OpKind.F, OpKind.B, OpKind.W
+
+
+def line(limit: int | None, microbatches: int = 4) -> Instance:
+    """Two devices with one stage each; F holds 2, of which B and W free 1 each."""
+    memory = Memory(2, -1, -1, limit)
+    return uniform(2, microbatches, (3, 4, 2), comm=1, placement="linear", memory=memory)
+
+
+PAIRED = {
+    Operation(F, 0, 0): 0,
+    Operation(F, 1, 0): 4,
+    Operation(B, 1, 0): 7,
+    Operation(W, 1, 0): 11,
+    Operation(B, 0, 0): 12,
+    Operation(W, 0, 0): 16,
+}
+"""What a device runs within 9 ticks if device 0 runs F's one microbatch ahead: its work alone takes as long."""
+
+
+def by_sequence(period: int) -> Block:
+    """Starts that only say in which sequence the devices run: F B W, on device 0 with B and W a period later."""
+    later = {Operation(B, 0, 0): period + 1, Operation(W, 0, 0): period + 2}
+    first = {Operation(F, 0, 0): 0, Operation(F, 1, 0): 0, Operation(B, 1, 0): 1, Operation(W, 1, 0): 2}
+    return Block(Shape(line(4), 1), period, {**first, **later})
+
+
+def test_a_shape_numbers_its_microbatches_route_after_route() -> None:
+    shape = Shape(uniform(2, 4, (3, 4, 2), placement="bidirectional"), 2)
+    assert shape.microbatches == 4
+    assert [shape.device(Operation(F, 0, m)) for m in range(4)] == [0, 0, 1, 1]
+    assert shape.queue(B, 1, 1) == [Operation(B, 1, 2), Operation(B, 1, 3)]
+    assert shape.queues()[-1] == [Operation(W, 1, 2), Operation(W, 1, 3)]
+    assert len(shape.on(0)) == len(shape.on(1)) == 12
+
+
+def test_an_operation_waits_for_the_end_of_another_and_its_message() -> None:
+    waits = {(str(wait.before), str(wait.after)): wait.lag for wait in Shape(line(4), 2).waits(1)}
+    down_and_up = {("F0.1", "F1.1"): 3 + 1, ("F1.1", "B1.1"): 3, ("B1.1", "B0.1"): 4 + 1}
+    assert waits == {**down_and_up, ("B0.1", "W0.1"): 4, ("B1.1", "W1.1"): 4}
+
+
+def test_a_pace_is_the_period_of_one_microbatch_of_each_route() -> None:
+    assert Block(Shape(line(4), 2), 19, {}).pace == Fraction(19, 2)
+
+
+def test_a_microbatch_that_never_waits_gives_the_memory_that_a_block_takes() -> None:
+    shape = Shape(line(4), 2)
+    assert earliest_starts(shape, 0) == PAIRED
+    assert memory_time(shape, 0) == 2 * (16 + 18)  # from F at 0 to the ends of B and W
+    assert memory_time(shape, 1) == 2 * (7 + 9)  # from F at 4 to 11 and 13
+
+
+@pytest.mark.parametrize(("limit", "period"), [(None, 18), (4, 18), (3, 23), (2, 34)])
+def test_a_period_takes_the_work_of_a_device_and_its_memory_time_over_the_limit(
+    limit: int | None, period: int
+) -> None:
+    assert period_bound(Shape(line(limit), 2)) == period  # 18 is the work, 68 the memory-time
+
+
+def test_a_serial_block_begins_a_microbatch_when_the_one_before_has_ended() -> None:
+    block = serial_block(Shape(line(4), 2))
+    assert block.period == 36
+    assert {op: at for op, at in block.start.items() if op.microbatch == 0} == PAIRED
+    assert [block.start[Operation(kind, 0, 1)] for kind in (F, B, W)] == [18, 30, 34]
+
+
+def test_compression_keeps_how_many_periods_an_operation_comes_later() -> None:
+    assert compressed(Block(Shape(line(4), 1), 18, PAIRED), 1).period == 18
+    block = compressed(by_sequence(30), 1)
+    assert (block.period, block.start) == (9, PAIRED)
+
+
+def test_sequences_are_shortened_where_their_starts_are_none_but_not_below_the_least_period() -> None:
+    assert shortened(by_sequence(9), 1) == Block(Shape(line(4), 1), 9, PAIRED)
+    assert shortened(by_sequence(8), 1) is None
+
+
+def test_a_block_unrolls_to_its_sequence_with_warm_up_and_cool_down() -> None:
+    schedule = unrolled(Block(Shape(line(4), 1), 9, PAIRED), line(4))
+    assert str(schedule.order).splitlines() == [
+        "F0.0 F0.1 B0.0 W0.0 F0.2 B0.1 W0.1 F0.3 B0.2 W0.2 B0.3 W0.3",
+        "F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 F1.2 B1.2 W1.2 F1.3 B1.3 W1.3",
+    ]
+    assert cost(schedule) == 4 * 9 + 9
+
+
+def test_the_best_microbatch_of_a_block_is_the_first() -> None:
+    """The second one begins when the first has ended, and the next first one while the second still runs."""
+    second = {Operation(op.kind, op.stage, 1): at + 18 for op, at in PAIRED.items()}
+    block = checked(Block(Shape(line(4), 2), 27, {**PAIRED, **second}))
+    assert cost(unrolled(block, line(4, microbatches=2))) == 27
+
+
+def test_a_steady_block_is_the_one_that_was_unrolled() -> None:
+    block = steady_block(unrolled(by_sequence(9), line(4)), 1)
+    assert block is not None
+    assert (block.period, block.start) == (9, PAIRED)
+
+
+def test_what_a_schedule_repeats_less_than_twice_is_no_block() -> None:
+    schedule = unrolled(by_sequence(9), line(4))
+    assert steady_block(schedule, 2) is None  # warm-up and cool-down leave no two periods of two microbatches
+    assert steady_block(schedule, 3) is None
+
+
+def test_a_search_without_time_keeps_its_start() -> None:
+    shape = Shape(line(4), 1)
+    alone = search_period(shape, UNLIMITED.within(0))
+    assert (alone.block.period, alone.bound, alone.closed) == (18, 9, False)
+    ahead = search_period(shape, UNLIMITED.within(0), by_sequence(9))
+    assert (ahead.block.period, ahead.bound, ahead.closed) == (9, 9, True)
+
+
+def test_a_round_asks_only_for_blocks_of_less_than_a_given_pace() -> None:
+    search = PeriodSearch(Shape(line(4), 1))
+    assert list(search.ask_round(lambda: UNLIMITED, 1.0, lambda: Fraction(9))) == []
+    assert search.block.period == 18
+    (block,) = search.ask_round(lambda: UNLIMITED, 1.0, lambda: Fraction(19, 2))
+    assert block is search.block
+    assert (block.period, search.closed) == (9, True)
+
+
+def test_a_refuted_period_raises_the_bound() -> None:
+    """One activation at a time: a microbatch takes 18 ticks, though memory-time alone would allow 17."""
+    search = PeriodSearch(Shape(line(2), 1))
+    assert search.bound == 17
+    search.settle(UNLIMITED, 1.0)
+    assert (search.bound, search.block.period, search.closed) == (18, 18, True)

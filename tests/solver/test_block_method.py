@@ -8,13 +8,14 @@ import pytest
 from cases import instances, serial_order, uniform
 from hypothesis import given, settings
 
-from tightpipe import InputError, Instance, Memory, retime, solve, validate
+from tightpipe import InputError, Instance, Memory, Schedule, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.periods import block_search, block_turns
-from tightpipe.solver.progress import Incumbent
-from tightpipe.solver.side_by_side import alone
+from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.periods import block_method, block_search, block_turns
+from tightpipe.solver.periods.block_method import solve_block
+from tightpipe.solver.two_sides import Turns, alone
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
 
@@ -105,3 +106,26 @@ def test_the_method_is_no_worse_than_its_start_and_improves_its_blocks() -> None
     assert result.cost < start.cost
     assert result.bound is not None
     assert result.bound <= result.cost
+
+
+def told(reason: str, *_: object) -> Turns:
+    return reason
+    yield
+
+
+@pytest.mark.parametrize(("of_blocks", "reason"), [("links", "links"), ("", "improved")])
+def test_the_schedule_of_the_best_block_is_improved_where_blocks_could_be_searched(
+    monkeypatch: pytest.MonkeyPatch, of_blocks: str, reason: str
+) -> None:
+    monkeypatch.setattr(block_method, "block_turns", partial(told, of_blocks))
+    monkeypatch.setattr(block_method, "improve_turns", partial(told, "improved"))
+    assert solve_block(SCARCE, Budget().within(5)).reason == reason
+
+
+def test_the_method_keeps_a_warm_start_that_is_valid_and_refuses_others() -> None:
+    start = retime(SCARCE, serial_order(SCARCE))
+    result = solve_block(SCARCE, UNLIMITED.within(0), start)
+    assert (result.method, result.schedule) == ("block", start)
+    early = Schedule(SCARCE, start.order, start.start - 1, start.end)
+    with pytest.raises(InputError, match="warm start"):
+        solve_block(SCARCE, UNLIMITED.within(0), early)

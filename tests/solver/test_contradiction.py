@@ -22,7 +22,7 @@ from tightpipe.core.errors import ContradictionError
 from tightpipe.core.metrics import cost
 from tightpipe.core.result import Bound
 from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.cpsat.search import Found
+from tightpipe.solver.cpsat.race import Found
 from tightpipe.solving.bounds import bounds_within
 
 INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
@@ -32,13 +32,13 @@ Patch = pytest.MonkeyPatch
 
 
 def _formula(patch: Patch) -> None:
-    for name in ("tightpipe.solver.run", "tightpipe.solving.methods"):
+    for name in ("tightpipe.solver.run_search", "tightpipe.solving.methods"):
         patch.setattr(sys.modules[name], "best_bound", lambda _: WRONG)
     patch.setattr(sys.modules["tightpipe.solving.bounds"], "all_bounds", lambda _: [WRONG])
 
 
 def _energetic(patch: Patch) -> None:
-    patch.setattr(sys.modules["tightpipe.solver.run"], "energetic_bound", lambda *_: ENERGETIC)
+    patch.setattr(sys.modules["tightpipe.solver.run_search"], "energetic_bound", lambda *_: ENERGETIC)
 
 
 def _evidence(message: str) -> Path:
@@ -50,9 +50,9 @@ def _evidence(message: str) -> Path:
 @pytest.mark.parametrize(
     ("method", "claim", "proof"),
     [
-        ("greedy-v", _formula, "formula"),
-        ("best", _formula, "formula"),
-        ("improve", _formula, "formula"),
+        ("greedy-v", _formula, "formula, made up"),
+        ("best", _formula, "formula, made up"),
+        ("improve", _formula, "formula, made up"),
         ("cpsat", _energetic, "energetic"),
         ("best", _energetic, "energetic"),
     ],
@@ -74,7 +74,7 @@ def test_a_wrong_bound_is_told(
 
 def test_bounds_are_compared_with_the_best_heuristic(monkeypatch: Patch) -> None:
     _formula(monkeypatch)
-    with pytest.raises(ContradictionError, match="formula") as error:
+    with pytest.raises(ContradictionError, match="formula, made up") as error:
         list(bounds_within(INSTANCE, Allowance(5, workers=1)))
     _evidence(str(error.value)).unlink()
 

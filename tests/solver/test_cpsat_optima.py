@@ -22,6 +22,7 @@ SECONDS = 150  # far more than a quiet machine needs
 FORMULATIONS = ("lattice", "plain")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))

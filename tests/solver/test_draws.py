@@ -9,6 +9,7 @@ import pytest
 
 from tightpipe.solver.improve.dispatch_kernel import FEATURES, WAITING
 from tightpipe.solver.improve.draws_kernel import draw, draw_normal
+from tightpipe.solver.improve.generator import generator
 from tightpipe.solver.improve.tune_kernel import _change
 
 MASK = 2**64 - 1
@@ -45,3 +46,11 @@ def test_a_change_of_weights_moves_few_of_them_and_keeps_waiting_a_cost() -> Non
         _change(random, weights)
         assert 1 <= (weights != before).sum() <= 3
         assert (weights[:, WAITING] > 0).all()
+
+
+def test_every_seed_has_a_generator_of_its_own_that_is_never_stuck_at_zero() -> None:
+    states = [generator(seed) for seed in range(1000)]
+    assert {(state.dtype.name, state.shape) for state in states} == {("uint64", (1,))}
+    assert all(int(state[0]) % 2 == 1 for state in states)
+    assert len({int(state[0]) for state in states}) == 1000
+    assert generator(7) == generator(7)

@@ -30,13 +30,14 @@ def overloads(instance: Instance, target: int) -> list[int]:
     return [overload_of(queues, windows, device) for device in range(instance.devices)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(instances(max_devices=4, max_microbatches=6, most_occupancy=9), st.integers(0, 2**16))
 def test_no_device_is_overloaded_at_the_cost_of_a_schedule(instance: Instance, seed: int) -> None:
     for schedule in schedules_of(instance, seed):
         assert max(overloads(instance, cost(schedule))) <= 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("costs", [(10, 10, 10, 1), (10, 16, 9, 3), (12, 10, 2, 0)])
 @pytest.mark.parametrize("placement", ["linear", "v", "loop", "wave", "bidirectional"])
 def test_nor_at_that_of_larger_ones(placement: str, costs: tuple[int, int, int, int]) -> None:

@@ -114,6 +114,7 @@ def test_grids_cover_the_frame_of_the_device(microbatches: int) -> None:
         assert times[-1] == windows.frames[1][device] + windows.horizon
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])
 @pytest.mark.parametrize("occupancy", [0, 9])
 @pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))

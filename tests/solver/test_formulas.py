@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Objective, OpKind
-from tightpipe.solver.bounds.formulas import chain_bound, cooldown_bound, ramps_bound, warmup_bound
+from tightpipe.solver.bounds.formulas.chain import chain_bound
+from tightpipe.solver.bounds.formulas.frame_paths import (
+    after_last_forward,
+    most_before,
+    shortest,
+    stages_on,
+    until_first_backward,
+)
 from tightpipe.solver.bounds.formulas.held import most_forwards, most_held
+from tightpipe.solver.bounds.formulas.ramps import cooldown_bound, ramps_bound, warmup_bound
 from tightpipe.solver.bounds.formulas.routes import Visit, earliest_starts, least_time, visits
+from tightpipe.solver.bounds.formulas.work import work_bound
 
 
 def linear(microbatches: int, **entries: Any) -> Instance:
@@ -96,3 +106,58 @@ def test_the_makespan_counts_the_way_to_the_device() -> None:
     late = Instance(slow_end.placement, 3, slow_end.costs, None, Objective.MAKESPAN)
     assert warmup_bound(slow_end).value == 3 * 15
     assert warmup_bound(late).value == 3 * 15 + until_first_f
+
+
+@pytest.mark.parametrize(
+    ("objective", "until_b", "after_f"),
+    [
+        # the microbatch of `linear` is on device 0 from 0 to 18 and on device 1 from 4 to 13
+        ("device_span", [[12, 7], [12 - 4, 7 - 4]], [[18 - 3, 18 - 7], [13 - 3, 13 - 7]]),
+        ("makespan", [[12, 7], [12, 7]], [[18 - 3, 18 - 7], [18 - 3, 18 - 7]]),
+    ],
+)
+def test_paths_from_and_to_each_frame(
+    objective: str, until_b: list[list[int]], after_f: list[list[int]]
+) -> None:
+    instance = linear(3, objective=objective)
+    (route,) = instance.placement.routes
+    assert until_first_backward(instance, route).tolist() == until_b
+    assert after_last_forward(instance, route).tolist() == after_f
+
+
+def test_of_two_directions_the_shorter_path_counts() -> None:
+    instance = uniform(2, 4, (3, 4, 2), comm=1, placement="bidirectional")
+    one, other = (until_first_backward(instance, route).tolist() for route in instance.placement.routes)
+    assert (one, other) == ([[12, 7], [8, 3]], [[3, 8], [7, 12]])
+    assert shortest(instance, until_first_backward).tolist() == [[3, 7], [7, 3]]
+
+
+def test_a_v_runs_two_stages_on_each_device() -> None:
+    (route,) = uniform(2, 1, (3, 4, 2)).placement.routes
+    assert [stages_on(route, device) for device in range(2)] == [[0, 3], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("objective", "limit", "most"),
+    [
+        # 7 - 4 ticks remain on device 1; device 0 may begin before the frame of device 1 does
+        ("device_span", None, [[12, 3], [18, 3]]),
+        ("makespan", None, [[12, 3], [12, 3]]),
+        ("device_span", 4, [[6, 3], [6, 3]]),  # memory for two F's
+        ("makespan", 4, [[6, 3], [6, 3]]),
+    ],
+)
+def test_time_and_memory_limit_the_work_before_the_first_b(
+    objective: str, limit: int | None, most: list[list[int]]
+) -> None:
+    instance = replace(tight(limit, 6), objective=Objective(objective))
+    assert most_before(instance, shortest(instance, until_first_backward)).tolist() == most
+
+
+def test_the_work_of_the_busiest_device_is_a_bound() -> None:
+    uneven = Instance.uniform(
+        devices=2, microbatches=3, forward=[3, 9], backward=4, weight=2, placement="linear"
+    )
+    bound = work_bound(uneven)
+    assert (bound.value, bound.argument) == (45, "device 1 works 45 ticks, one operation at a time")
+    assert work_bound(linear(3, overlapped=5)).value == 3 * 5  # as if every F ran together with a BW

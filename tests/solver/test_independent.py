@@ -76,6 +76,7 @@ def random_case(seed: int) -> Instance:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(150))
 def test_no_bound_is_above_the_optimum(seed: int) -> None:
     instance = random_case(seed)

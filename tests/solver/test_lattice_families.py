@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from families import ALONE, BUSY, IN_PAIRS, POOLED, TWO, Case, Known, families_of, left_out, open_windows
+from constraint_families import (
+    ALONE,
+    BUSY,
+    IN_PAIRS,
+    POOLED,
+    TWO,
+    Case,
+    Known,
+    families_of,
+    left_out,
+    open_windows,
+)
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, retime, validate

@@ -23,7 +23,7 @@ from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.decide import decide
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
-from tightpipe.solver.memory import GIGABYTE, MemoryCap
+from tightpipe.solver.memory_cap import GIGABYTE, MemoryCap
 from tightpipe.solver.milp import solve_milp
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
@@ -122,7 +122,7 @@ def test_a_backend_is_stopped_in_mid_solve(monkeypatch: Any, backend: Any, above
 
 
 def test_best_goes_on_without_the_solver_and_says_why() -> None:
-    result = solve_best(HARD, _below(2))
+    result = solve_best(HARD, _below(5))
     _keeps_its_schedule(result)
     assert result.reason.endswith(" GB was hit")
 
@@ -180,7 +180,7 @@ from tightpipe.core.budget import UNLIMITED
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.windows import windows_of
 from tightpipe.solver.cpsat.plain.model import PlainModel
-from tightpipe.solver.cpsat.search import search
+from tightpipe.solver.cpsat.race import search
 from tightpipe.solver.cpsat.size import lattice_bytes, plain_bytes
 from tightpipe.solver.queues import queues_of
 

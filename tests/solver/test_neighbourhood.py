@@ -17,14 +17,14 @@ from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import ignore
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
-from tightpipe.solver.cpsat.search import Found, search
+from tightpipe.solver.cpsat.race import Found, search
 from tightpipe.solver.improve import improve, neighbourhood
 from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
-from tightpipe.solver.progress import Incumbent
+from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.queues import queues_of, words_of
-from tightpipe.solver.side_by_side import alone
 from tightpipe.solver.start import in_queue_order
+from tightpipe.solver.two_sides import alone
 
 
 def serial(instance: Instance) -> Schedule:

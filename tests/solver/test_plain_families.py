@@ -7,7 +7,7 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
+from constraint_families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, retime, validate

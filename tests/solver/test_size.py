@@ -10,8 +10,8 @@ import pytest
 from cases import uniform
 
 from tightpipe.solver.cpsat.size import lattice_bytes, lattice_refusal, plain_bytes
-from tightpipe.solver.memory import MemoryCap
-from tightpipe.solver.run import TOO_LARGE
+from tightpipe.solver.memory_cap import MemoryCap
+from tightpipe.solver.run_search import TOO_LARGE
 
 NO_CAP = MemoryCap(None)
 

@@ -19,9 +19,9 @@ from tightpipe.core.progress import ignore
 from tightpipe.core.result import Proof
 from tightpipe.solver.cpsat import targets
 from tightpipe.solver.cpsat.decide import Decision
-from tightpipe.solver.progress import Incumbent
-from tightpipe.solver.run import TOO_LARGE
-from tightpipe.solver.side_by_side import alone
+from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.run_search import TOO_LARGE
+from tightpipe.solver.two_sides import alone
 
 INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
 SERIAL = retime(INSTANCE, serial_order(INSTANCE))

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Memory, solve
-from tightpipe.solver.bounds.formulas import three_times_bound, two_times_bound
+from tightpipe.solver.bounds.formulas import two_times_bound
+from tightpipe.solver.bounds.formulas.three_times import three_times, three_times_bound
 
 
 @settings(max_examples=200, deadline=None)
@@ -25,6 +26,8 @@ def test_by_hand() -> None:
     instance = v_instance(4, 8, (10, 20, 10, 1), Memory(1, 0, -1, 8))
     assert two_times_bound(instance).value == 678
     assert three_times_bound(instance).value == 678 + 160 - 136
+    assert three_times(instance).max(axis=0).tolist()[-1] == 702
+    assert three_times_bound(instance).argument.startswith("device 3 works 640 ticks")
 
 
 def test_more_weights_can_be_pending_where_they_hold_less() -> None:

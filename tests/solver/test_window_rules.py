@@ -14,6 +14,7 @@ from tightpipe import Instance, Objective, OpKind
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows.agenda_kernel import clear, push, push_earlier, push_later
 from tightpipe.solver.windows.decide_kernel import exclude, put_after, put_before, suppose
+from tightpipe.solver.windows.links_kernel import due, leaves_by, leaves_from
 from tightpipe.solver.windows.orders_kernel import narrow_orders
 from tightpipe.solver.windows.propagate_kernel import propagate
 from tightpipe.solver.windows.queue_arrays import arrays_of
@@ -488,3 +489,41 @@ def test_propagation_stops_where_a_trail_is_full() -> None:
     state.counter[RECORDING] = 0
     assert propagate(case.arrays, state, 10)
     assert not state.waiting[0]
+
+
+def leaves(case: Opened, name: str) -> tuple[int, int]:
+    """The least and the largest time at which the message of an item leaves."""
+    at = case.arrays, case.state, case.item(name)
+    return leaves_from(*at), leaves_by(*at)
+
+
+def test_a_message_leaves_after_all_that_surely_precede_it_on_its_link() -> None:
+    case = Opened(BUSY)
+    assert leaves(case, "F0.0")[0] == 10
+    assert leaves(case, "F0.3")[0] == 10 + 3 * 15  # F0.0 to F0.2 can end at 10
+    case.let_precede("F0.3", W0=2)
+    assert leaves(case, "F0.3")[0] == 10 + 3 * 15  # a W sends nothing
+    case.let_precede("F0.3", B3=1)
+    assert leaves(case, "F0.3")[0] == 10 + 4 * 15
+    case.let_start("F0.0", "F0.1", "F0.2", earliest=30)
+    assert leaves(case, "F0.3")[0] == 40 + 3 * 15  # B3.0 can leave before, at 12
+    case.let_start("B3.0", earliest=80)
+    assert leaves(case, "F0.3")[0] == 80 + 12 + 15
+
+
+def test_a_message_leaves_before_all_that_surely_follow_it_on_its_link() -> None:
+    case = Opened(BUSY)
+    case.let_start("F1.1", "F1.2", "F1.3", latest=501)
+    assert due(case.arrays, case.state, case.item("F0.3")) == 500
+    assert leaves(case, "F0.3")[1] == 500
+    assert leaves(case, "F0.1")[1] == 500 - 2 * 15
+    case.let_follow("F0.1", W0=0)
+    assert leaves(case, "F0.1")[1] == 500 - 2 * 15  # a W sends nothing
+    case.let_start("B2.1", "B2.2", "B2.3", latest=501)
+    assert leaves(case, "F0.3")[1] == 500 - 15  # B3.3 needs the same microbatch
+    assert leaves(case, "F0.1")[1] == 500 - 5 * 15
+    case.let_start("B2.1", latest=301)
+    assert leaves(case, "F0.1")[1] == 300 - 15
+    case.let_start("B2.1", latest=501)
+    case.let_start("B2.2", latest=301)  # as wide as before for a set of messages that begins with B3.1
+    assert leaves(case, "F0.1")[1] == 500 - 5 * 15

@@ -88,7 +88,7 @@ def check(instance: Instance, schedule: Schedule) -> None:
         assert_contains(windows, schedule)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(small_and_busy(3), st.integers(0, 2**16))
 def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed: int) -> None:
     schedules = [retime(instance, serial_order(instance))]
@@ -105,7 +105,7 @@ def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed
         check(instance, schedule)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(small_and_busy(4), st.integers(0, 2**16))
 @example(WAVES, 0)
 @example(WAVES, 1)
@@ -122,7 +122,7 @@ def test_schedules_that_are_not_first_in_first_out_lie_inside_too(instance: Inst
     ("devices", "microbatches", "occupancy", "objective"),
     [
         *((3, 2, 0, "device_span"), (3, 2, 2, "makespan"), (3, 3, 2, "device_span")),
-        *((3, 3, 16, "makespan"), (2, 4, 16, "makespan")),
+        *((3, 2, 16, "makespan"), (2, 3, 16, "makespan")),
     ],
 )
 def test_schedules_of_four_stages_per_device_lie_inside(
@@ -167,6 +167,7 @@ def shuffled(schedule: Schedule, seed: int, swaps: int) -> Schedule:
     return schedule
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("objective", ["device_span", "makespan"])
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("shape", TINY_SHAPES, ids=lambda shape: "-".join(map(str, shape)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tightpipe.solver.without_pandas import CP_MODEL, import_cp_model
+
 INSTANCE = """
 import sys
 from tightpipe import Instance, solve
@@ -57,3 +59,27 @@ from ortools.sat.python import cp_model
 print(cp_model.CpModel().new_bool_var_series("x", pandas.Index(["a"])).index.tolist(), sys.modules["pandas"] is pandas)
 """
     assert printed(code) == ["['a'] True"]
+
+
+def test_a_second_import_finds_the_same_module_and_leaves_nothing_behind() -> None:
+    import_cp_model()
+    module, finders = sys.modules[CP_MODEL], list(sys.meta_path)
+    import_cp_model()
+    assert sys.modules[CP_MODEL] is module
+    assert sys.meta_path == finders
+
+
+def test_after_pulp_one_line_says_what_to_import_before() -> None:
+    code = """
+import pulp
+from tightpipe import InputError
+try:
+    solve(instance, "cpsat", time_limit=10)
+except InputError as error:
+    print(error)
+"""
+    (refused,) = printed(code)
+    assert (
+        "cannot be loaded after highspy, which PuLP loads: import ortools.sat.python.cp_model before"
+        in refused
+    )

@@ -19,7 +19,7 @@ from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.progress import Progress
 from tightpipe.core.result import Bound, Proof
 from tightpipe.solver import best
-from tightpipe.solver.side_by_side import Side, Turns
+from tightpipe.solver.two_sides import Side, Turns
 from tightpipe.solving import bounds
 from tightpipe.solving.starts import warm_starts
 

@@ -17,8 +17,8 @@ from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.core.progress import ignore
 from tightpipe.core.result import Proof
-from tightpipe.solver.progress import Incumbent
-from tightpipe.solver.run import run_search
+from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.run_search import run_search
 from tightpipe.solving.methods import METHODS
 from tightpipe.solving.starts import warm_starts
 

@@ -26,7 +26,7 @@ def as_torch_reads(text: str) -> dict[int, list[object]]:
 
 
 def slot(action: object) -> list[tuple[int, int, int]]:
-    parts = action.sub_actions or (action,)  # type: ignore[attr-defined]
+    parts = getattr(action, "sub_actions", None) or (action,)  # PyTorch 2.8 has none
     return [(_LETTERS[part.computation_type.name], part.stage_index, part.microbatch_index) for part in parts]
 
 
@@ -46,6 +46,8 @@ def test_torch_reads_and_lowers_the_export(name: str, place: str, merge: bool) -
         devices=4, microbatches=8, forward=3, backward=4, weight=2, comm=1, placement=place
     )
     text = export_text(retime(problem, HEURISTICS[name].make(problem)), "torch-csv", merge=merge)
+    if "OVERLAP_F_B" in text and not hasattr(schedules, "OVERLAP_F_B"):
+        pytest.skip("PyTorch 2.8 knows no pairs")
     actions = as_torch_reads(text)
     assert Order.from_slots([[slot(a) for a in row] for row in actions.values()]) == EXPORTS[
         "torch-csv"

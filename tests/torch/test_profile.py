@@ -40,6 +40,11 @@ def test_a_profile_is_an_instance() -> None:
     assert solve(instance, "greedy-v").schedule is not None
 
 
+def test_fused_backwards_have_half_their_time_in_b_and_in_w() -> None:
+    profile = profile_stages(replace(SMALL, layers=2), 2, device="cpu", fused=True, repeats=1)
+    assert profile.backward == profile.weight
+
+
 def test_more_stages_than_layers_are_refused() -> None:
     with pytest.raises(InputError, match="layers = 5: must be at least the number of stages, 6"):
         profile_stages(SMALL, 6)
@@ -78,6 +83,7 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
         *("-o", "model.toml", "--json"),
         cwd=tmp_path,
     )
+    assert done.returncode == 0, done.stderr
     problem = load_problem(tmp_path / "model.toml")
     embedding, first, second, wide, last, head = problem.model.layers
     assert [embedding.name, first.name, wide.name, head.name] == [
@@ -103,14 +109,19 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     assert problem.cluster.memory_of(2) == (1_000_000, 1_000_000)
     assert (problem.cluster.bytes_per_parameter, problem.space.placements) == (16, ("loop",))
     said = json.loads(done.stdout)
+    warnings = said.pop("warnings")
+    assert all(text in done.stderr for text in warnings)
     assert said == {"output": "model.toml", "layers": 6, "comm": problem.cluster.comm}
     assert problem.cluster.comm > 0
 
 
 def test_stages_of_unequal_layers_are_measured() -> None:
-    profile = profile_stages(replace(SMALL, layers=2, ffn=(32, 96)), 2, device="cpu", repeats=1)
+    profile = profile_stages(replace(SMALL, layers=3, ffn=(32, 32, 96)), 3, device="cpu", repeats=1)
     assert profile.memory is not None
-    assert profile.memory[2][0] - profile.memory[2][1] == 64 * 2 * 16 * 4
+    assert profile.memory[2][1] - profile.memory[2][2] == 64 * 2 * 16 * 4
+    # PyTorch's first stage keeps everything until W, which runs its whole backward
+    assert profile.memory[1][0] == 0
+    assert profile.backward[0] < profile.weight[0] / 10
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tightpipe import InputError, Instance, Order, Schedule, retime, simulate, solve
-from tightpipe.runtime import RunError, RunModel, RunReport, run_schedule
+from tightpipe import InputError, Instance, Operation, Order, Schedule, measure, retime, simulate, solve
+from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, run_schedule, torch_needed
+from tightpipe.runtime.run import _typical
+
+schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
 SMALL = RunModel(width=16, batch=2)
 MICROBATCHES = {2: 6, 4: 8}
@@ -65,10 +69,41 @@ def test_a_transformer_runs_with_merged_backwards() -> None:
     assert "gradients differ" in str(report)
 
 
+def test_a_transformer_with_embedding_head_and_unequal_layers_runs() -> None:
+    schedule = solved(2, "v", "greedy-v")
+    sizes = (16, 32, 48, 64)
+    model = RunModel("transformer", width=16, heads=2, sequence=4, batch=2, ffn=sizes, vocabulary=11)
+    report = run_schedule(schedule, model, steps=3)
+    check(report)
+    assert set(report.ratios()) == {"F", "B", "W"}
+    assert set(report.ratios()["F"]) == {0, 1, 2, 3}
+
+
+def test_the_step_of_median_time_is_reported() -> None:
+    steps = [Measured(((Span(Operation.parse("F0.0"), 0.0, took),),)) for took in (9.0, 4.0, 1.0, 2.0, 3.0)]
+    assert _typical(steps) is steps[3]  # of the four after the first
+    assert _typical(steps[:1]) is steps[0]
+
+
 def test_operations_that_run_together() -> None:
     problem = Instance.uniform(devices=1, microbatches=2, forward=1, backward=1, weight=1, placement="linear")
     schedule = simulate(problem, Order.parse("F0.0 F0.1+BW0.0 BW0.1"))
-    check(run_schedule(schedule, SMALL))
+    if hasattr(schedules, "OVERLAP_F_B"):
+        check(run_schedule(schedule, SMALL))
+    else:
+        with pytest.raises(
+            InputError, match=r"PyTorch = '2\.8\..*': two operations that run as a pair need 2\.9"
+        ):
+            run_schedule(schedule, SMALL)
+
+
+def test_an_old_pytorch_runs_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("2.9.0", "2.10.1+cpu", "3.0"):
+        monkeypatch.setattr(torch_needed, "version", lambda name, version=version: version)
+        torch_needed.require_pairs()
+    monkeypatch.setattr(torch_needed, "version", lambda name: "2.8.0+cu128")
+    with pytest.raises(InputError, match=r"PyTorch = '2\.8\.0\+cu128': two operations .* need 2\.9 or later"):
+        torch_needed.require_pairs()
 
 
 def test_what_cannot_run() -> None:
@@ -85,3 +120,16 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
     problem = instance(2, "linear")
     with pytest.raises(RunError, match="did not end in time"):
         run_schedule(retime(problem, solved(2, "linear", "1f1b").order), timeout=0.2)
+
+
+def test_traces_of_a_run_say_what_the_run_itself_measured(tmp_path: Path) -> None:
+    schedule = solved(2, "v", "greedy-v")
+    report = run_schedule(schedule, SMALL, steps=3, trace=tmp_path / "new/traces")
+    found = measure(tmp_path / "new/traces", schedule=schedule)
+    assert (found.steps, found.deviation) == (2, "")
+    for account, spans in zip(found.accounts, report.measured.devices, strict=True):
+        took = sum(span.end - span.start for span in spans) * 1e6
+        assert took <= account.busy + len(spans) <= account.charged + len(spans)  # ranges enclose the spans
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"trace = .*file/traces.*: cannot be made: Not a directory"):
+        run_schedule(schedule, SMALL, trace=tmp_path / "file/traces")

@@ -17,8 +17,8 @@ from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import ignore
 from tightpipe.core.result import Proof
-from tightpipe.solver.progress import Incumbent
-from tightpipe.solver.side_by_side import Side, SideBySide, Turns, alone
+from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.two_sides import Side, SideBySide, Turns, alone
 
 INSTANCE = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
 SERIAL = retime(INSTANCE, serial_order(INSTANCE))
@@ -171,7 +171,32 @@ def test_what_moves_the_bound_gets_more_threads() -> None:
 
     SideBySide(Budget(threads=8), incumbent, idle([], "s", 10**4), proof).run()
     assert seen[0] == 4
-    assert max(seen) == 6
+    assert max(seen) == 7
+
+
+@pytest.mark.parametrize(("hope", "turns"), [(0.5, 100), (0.25, 50), (0.05, 30)])
+def test_where_nothing_moves_proofs_take_turns_as_they_are_hoped_to_pay(hope: float, turns: int) -> None:
+    log: list[str] = []
+    both = idle(log, "s", 1000), idle(log, "p", 1000)
+    SideBySide(Budget(effort=200), from_serial(), *both, hope).run()
+    assert abs(log.count("p") - turns) <= 2
+    assert len(log) == 200
+
+
+@pytest.mark.parametrize(("hope", "share"), [(0.5, 1.0), (0.25, 0.5), (0.05, 0.3)])
+def test_a_thread_of_two_plans_its_proofs_for_as_long_as_they_are_hoped_to_pay(
+    hope: float, share: float
+) -> None:
+    shares = []
+
+    def proof(side: Side) -> Turns:
+        for _ in range(4):
+            shares.append(round(side.share, 9))
+            yield 1.0
+        return ""
+
+    SideBySide(Budget(threads=2), from_serial(), idle([], "s", 10**3), proof, hope).run()
+    assert set(shares) == {share}
 
 
 def test_a_side_that_has_ended_leaves_all_threads_to_the_other() -> None:
@@ -247,3 +272,19 @@ def test_a_side_alone_ends_when_the_gap_is_closed() -> None:
     incumbent = Incumbent(SERIAL, cost(SERIAL), Proof.FORMULA, time.perf_counter(), ignore)
     assert alone(UNLIMITED, incumbent, idle(log, "s", 5)) == ""
     assert log == []
+
+
+def test_a_signal_while_the_thread_starts_ends_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool does not know of a thread that runs already when a signal cuts `Thread.start` short."""
+    start, cut = threading.Thread.start, []
+
+    def cut_short(thread: threading.Thread) -> None:
+        start(thread)
+        if not cut:
+            cut.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        SideBySide(Budget(threads=2), from_serial(), until_halted, until_halted).run()
+    assert cut

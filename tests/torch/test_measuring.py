@@ -1,0 +1,184 @@
+"""How profiles and runs measure: devices, process groups, clocks, orders, medians and delays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+
+from tightpipe import InputError, Instance, retime, save_schedule, solve, validate
+from tightpipe.core.placement import PLACEMENTS, Placement
+from tightpipe.export import EXPORTS
+from tightpipe.runtime import run_schedule
+
+torch = pytest.importorskip("torch")
+
+from tightpipe.runtime import stage_costs, torch_machine  # noqa: E402
+
+SHAPE = ("--layers", "2", "--hidden", "16", "--heads", "2", "--sequence", "4", "--placement", "linear")
+
+
+class Event:
+    """An event of a GPU on which a millisecond passes between one event and the next."""
+
+    ticks: Iterator[float]
+
+    def record(self) -> None:
+        self.at = next(self.ticks)
+
+    def elapsed_time(self, other: Event) -> float:
+        return other.at - self.at
+
+
+def test_the_clock_of_a_gpu_reads_the_times_of_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[str] = []
+    monkeypatch.setattr(Event, "ticks", iter(range(100)), raising=False)
+    monkeypatch.setattr(torch_machine.time, "perf_counter", lambda: 50.0)
+    clock = torch_machine.GpuClock(Event, lambda: waits.append("waited"))
+    next(Event.ticks)
+    clock.begin()
+    marks = [clock.mark() for _ in range(3)]
+    clock.settle()
+    assert [clock.seconds(mark) for mark in marks] == pytest.approx([50.001, 50.002, 50.003])
+    assert waits == ["waited", "waited"]
+
+
+def test_the_clock_of_the_cpu_goes_on() -> None:
+    clock = torch_machine.clock_of("cpu")
+    clock.begin()
+    first, second = clock.mark(), clock.mark()
+    clock.settle()
+    assert 0 < clock.seconds(first) <= clock.seconds(second)
+
+
+def test_a_process_has_the_gpu_of_its_rank(tmp_path: Path) -> None:
+    assert torch_machine.device_of("cpu", 3) == torch.device("cpu")
+    assert torch_machine.device_of("cuda", 3) == torch.device("cuda", 3)
+    shared = {"init_method": f"file://{tmp_path}/store", "rank": 3, "world_size": 4}
+    assert torch_machine.group_options("cpu", tmp_path, 3, 4) == {"backend": "gloo", **shared}
+    on_gpus = {"backend": "nccl", "device_id": torch.device("cuda", 3), **shared}
+    assert torch_machine.group_options("cuda", tmp_path, 3, 4) == on_gpus
+
+
+def two_devices() -> Any:
+    problem = Instance.uniform(devices=2, microbatches=2, forward=1, backward=1, weight=1, placement="linear")
+    return solve(problem, "zb-h1").schedule
+
+
+@pytest.mark.parametrize(
+    ("gpus", "message"),
+    [
+        (0, "device = cuda: PyTorch finds no GPU on this machine; cpu would be right"),
+        (1, "device = cuda: each of the 2 devices needs a GPU of its own, and PyTorch finds 1"),
+    ],
+)
+def test_every_process_needs_a_gpu(gpus: int, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(InputError, match=message):
+        run_schedule(two_devices(), device="cuda")
+    assert torch_machine.too_few_gpus("cpu", 2) == ""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert torch_machine.too_few_gpus("cuda", 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--repeats", "0"], "repeats = 0: must be at least 1"),
+        (["--tolerance", "0"], "tolerance = 0.0: must be above 0"),
+        (["--tolerance", "nan"], "tolerance = nan: must be above 0"),
+        (["--stages", "3"], "stages = 3: must be a multiple of devices = 2"),
+        (["--device", "cuda"], "device = cuda: "),
+    ],
+)
+def test_what_cannot_be_profiled_leaves_no_file(tmp_path: Path, words: list[str], message: str) -> None:
+    if "cuda" in words and torch.cuda.device_count() > 1:
+        pytest.skip("there are two GPUs")
+    done = call(
+        "profile", "--devices", "2", "--microbatches", "2", *SHAPE, *words, "-o", "i.json", cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--device", "cuda"], "device = cuda: "),
+        (["--ffn", "8"], "ffn = (8,): needs the model transformer"),
+        (["--model", "transformer", "--vocabulary", "0"], "vocabulary = 0: must be at least 1"),
+        (
+            ["--model", "transformer", "--ffn", "8", "--ffn", "9", "--ffn", "8"],
+            "ffn = [8, 9, 8]: must be one size, or one for each of the 2 layers",
+        ),
+        (["--steps", "0"], "steps = 0: must be at least 1"),
+    ],
+)
+def test_what_cannot_be_run(tmp_path: Path, words: list[str], message: str) -> None:
+    if "cuda" in words and torch.cuda.device_count() > 1:
+        pytest.skip("there are two GPUs")
+    save_schedule(two_devices(), tmp_path / "s.json")
+    done = call("run", "s.json", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_with_one_stage_per_device_the_order_is_1f1b() -> None:
+    assert stage_costs.order_of([0, 1], 3).splitlines() == [
+        "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0I2,0W2",
+        "1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2",
+    ]
+
+
+def test_fused_backwards_are_measured_as_one() -> None:
+    text = stage_costs.order_of([0, 1], 2, fused=True)
+    assert text.splitlines() == ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
+    times = {("F", 0): [1.0], ("BW", 0): [3.0, 4.0, 6.0], ("B", 1): [0.5], ("W", 1): [0.25]}
+    micro = {kind: stage_costs.median_time(times, kind, [0]) for kind in "FBW"}
+    assert micro == pytest.approx({"F": 1e6, "B": 2e6, "W": 2e6})
+    assert stage_costs.median_time(times, "W", [1]) == pytest.approx(0.25e6)
+
+
+@pytest.mark.parametrize("place", [name for name in PLACEMENTS if name != "bidirectional"])
+def test_the_order_is_valid_in_every_placement(place: str) -> None:
+    placement = Placement(place, 3)
+    problem = Instance.uniform(
+        devices=3, microbatches=6, forward=2, backward=2, weight=1, comm=1, placement=place
+    )
+    order = EXPORTS["torch-csv"].read(stage_costs.order_of(placement.routes[0], 6))
+    assert validate(problem, retime(problem, order)) == []
+
+
+def steps_of(*durations: float) -> list[Any]:
+    """The steps of one device that has run an F and a B of stage 0 in each; the durations are those of the F."""
+    return [[("F", 0, 0, 1.0, 1.0 + took), ("B", 0, 0, 9.0, 11.0)] for took in durations]
+
+
+def test_a_median_is_known_when_its_confidence_interval_is_narrow() -> None:
+    assert stage_costs.unsure([steps_of(*[2.0] * 9)], 0.02) == []
+    # of 9 values the interval of the median reaches from the second to the eighth at least
+    named = stage_costs.unsure([steps_of(1, 1, 1, 1, 2, 3, 3, 3, 3)], 0.02)
+    assert named == ["F of stage 0 (50 %)"]
+    assert stage_costs.unsure([steps_of(1, 1, 1, 1, 2, 3, 3, 3, 3)], 0.6) == []
+    # one value far away among many changes no median
+    assert stage_costs.unsure([steps_of(*[2.0] * 15, 50.0)], 0.02) == []
+
+
+def test_a_short_operation_may_be_less_certain() -> None:
+    short = [steps_of(*[0.001, 0.003] * 5)]
+    assert stage_costs.unsure(short, 0.02) == []
+    assert stage_costs.unsure(short, 0.0001) == ["F of stage 0 (50 %)"]
+
+
+def test_the_delay_of_a_message_is_seen_where_a_device_waits_for_it() -> None:
+    first = [("F", 0, 0, 0.0, 1.0), ("F", 0, 1, 1.0, 2.0), ("B", 0, 0, 6.25, 7.0)]
+    # its second F starts late because the device is busy, whatever the message took
+    second = [("F", 1, 0, 1.5, 3.0), ("F", 1, 1, 3.0, 4.0), ("B", 1, 0, 4.0, 6.0)]
+    assert list(stage_costs._delays([0, 1], [first, second])) == [0.25, 0.5]
+    assert stage_costs.communication({"route": [0, 1]}, [[first], [second]]) == 0.375
