@@ -5,6 +5,7 @@
 # make quick     the tests that take little time, while you work: about a minute on two cores
 # make test-wheel builds the distribution and tests it as installed, without the source; ARGS as for make test
 # make test-torch runs schedules in real PyTorch, make test-browser opens the report in Chromium
+# make demo      profiles a small transformer, schedules, trains and measures it here: demo/report.html, five minutes
 # make docs      the documentation, site/index.html
 # All install what they need into .venv first; ARGS is handed on, e.g. make compare ARGS="--memory 2p,3p".
 # Tests run in JOBS processes.
@@ -17,11 +18,11 @@ JOBS ?= 3
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare results quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
+.PHONY: help install compare demo results quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
 	benchmark-exact benchmark-certificates library clean
 
 help:
-	@sed -n '1,10s/^# //p' Makefile
+	@sed -n '1,11s/^# //p' Makefile
 
 install: .venv/installed
 
@@ -31,7 +32,7 @@ install: .venv/installed
 	$(BIN)/tightpipe compile
 	@touch $@
 
-# experiments/<name>.toml into results/<name>; e.g. make study-comm ARGS="--workers 1"
+# experiments/<name>.toml into results/<name>; e.g. make study-comm ARGS="--at-once 1"
 study-%: install
 	$(BIN)/tightpipe sweep experiments/$*.toml $(ARGS)
 
@@ -66,10 +67,16 @@ test-wheel:
 	.venv/bin/tightpipe compile; \
 	.venv/bin/python -m pytest -n $(JOBS) --dist worksteal -rs $(ARGS)
 
-# the schedules in real PyTorch; the plain version is the CPU build that the run is tested with
+# the schedules in real PyTorch, of a version from 2.8 to 2.15; the usual one is a CPU build, others may be gigabytes
+TORCH ?= 2.13.0
 test-torch: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	$(BIN)/python -m pytest tests/torch $(ARGS)
+
+# from layers to measured schedules in real PyTorch, in one page
+demo: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	$(BIN)/python benchmarks/demo.py $(ARGS)
 
 # the report and exported traces in a real browser, which is installed where it is missing (Debian, as root)
 test-browser: install

@@ -29,10 +29,10 @@ from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
 from tightpipe.drawing import draw_gap_over_time
+from tightpipe.experiments.results_table import Cells, Form, Solve, Table
 from tightpipe.experiments.sweep.experiment import Experiment, Problem, conditions, usual_hard_limit
 from tightpipe.experiments.sweep.grid import combine
 from tightpipe.experiments.sweep.task import Task
-from tightpipe.experiments.table import Cells, Form, Solve, Table
 from tightpipe.experiments.table_cells import cells
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -140,7 +140,7 @@ FORM = Form(
 )
 
 
-def plan(instances: str, allowance: Allowance) -> list[Task]:
+def tasks_of(instances: str, allowance: Allowance) -> list[Task]:
     """Return the solves of a set in the sequence in which they are run."""
     return [
         task
@@ -323,7 +323,7 @@ def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
 def main(instances: str, time_limit: float, workers: int, seed: int, output: str | None) -> None:
     """Compare exact solvers. Solves that the CSV has under the same conditions are not run again."""
     path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
-    tasks = plan(instances, Allowance(time_limit, workers, seed))
+    tasks = tasks_of(instances, Allowance(time_limit, workers, seed))
     table = Table(path, FORM)
     errors = fill_table(table, tasks, usual_hard_limit(time_limit))
     rows = table.rows_of(tasks)

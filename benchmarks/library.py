@@ -25,7 +25,7 @@ from tightpipe.core.instance_file import read_json
 from tightpipe.core.result import Proof
 from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
 from tightpipe.library import Claim, Library, Record, State, submit
-from tightpipe.library.page import markdown
+from tightpipe.library.library_page import markdown
 from tightpipe.settings import load_realistic, load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solving.methods import all_methods

@@ -30,7 +30,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.drawing.engine_note import engine_of
 from tightpipe.drawing.output import draw_to
 from tightpipe.drawing.style import WIDTH, paper_style
-from tightpipe.settings.table import load_settings
+from tightpipe.settings.paper_settings import load_settings
 from tightpipe.solver.block import Block, Shape, repeated
 from tightpipe.solver.periods import search_period, steady_block
 

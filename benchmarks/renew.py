@@ -84,6 +84,8 @@ LIST = (
     _study("comm", "comm", 6),
     _study("heterogeneous", "uneven", 6),
     _study("scaling", "scaling", 8),
+    Result("plans", "python benchmarks/plans.py --seconds 120", ("plans.csv",), 12),
+    _table("noise", "python benchmarks/noise.py", 30, ("csv", "png")),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 15),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 20, ("csv", "md")),
     _table("exact_random", f"{_EXACT} --set random --workers 1", 20, ("csv", "md")),

@@ -16,7 +16,7 @@ from pathlib import Path
 from tightpipe import Instance, Status, solve
 from tightpipe.core.budget import UNLIMITED
 from tightpipe.solver.cpsat.plain.model import PlainModel
-from tightpipe.solver.cpsat.search import search
+from tightpipe.solver.cpsat.race import search
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from brute_force import optimum

@@ -14,14 +14,16 @@ from tempfile import TemporaryDirectory
 from replay_semantics import semantics_figure
 from two_times import two_times_figure
 
-from tightpipe import Instance, Memory, Schedule, load_schedule, save_schedule, solve
+from tightpipe import Instance, Memory, Schedule, load_schedule, measure, save_schedule, solve
 from tightpipe.core.schedule_file import ScheduleFile
 from tightpipe.drawing.gantt import gantt_figure
 from tightpipe.drawing.output import write_figure
+from tightpipe.drawing.side_by_side import side_by_side_figure
 from tightpipe.drawing.style import paper_style
 from tightpipe.report import render, report_of_files
 
 HERE = Path(__file__).parent
+RECORDED = HERE.parents[1] / "tests/data/traces"
 CHROMIUM = "/usr/bin/chromium"
 DPI = 160  # 1120 pixels: sharp on a page, and small
 
@@ -72,6 +74,13 @@ def draw_two_times(path: Path) -> None:
     write_figure(figure, path, DPI)
 
 
+def draw_measured(path: Path) -> None:
+    """Draw plan and measurement of a recorded run of 1F1B."""
+    plan = load_schedule(RECORDED / "1f1b-schedule.json").schedule
+    figure = side_by_side_figure(plan, measure(RECORDED / "1f1b", schedule=plan).schedule)
+    write_figure(figure, path, DPI)
+
+
 def draw_report(path: Path) -> None:
     """Take a screenshot of the report on four schedules of the tutorial's instance."""
     with TemporaryDirectory() as folder:
@@ -119,6 +128,7 @@ def screenshot(page: Path, picture: Path) -> None:
 
 PICTURES: dict[str, Callable[[Path], None]] = {
     "gantt.png": draw_gantt_chart,
+    "measured.png": draw_measured,
     "replay.png": draw_semantics,
     "report.png": draw_report,
     "two-times.png": draw_two_times,

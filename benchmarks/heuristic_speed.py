@@ -1,6 +1,6 @@
 """Time every heuristic at 32 devices x 256 microbatches: making the order, and simulating it.
 
-``python benchmarks/families.py`` prints the fastest of three runs for each heuristic, after a run that
+``python benchmarks/heuristic_speed.py`` prints the fastest of three runs for each heuristic, after a run that
 compiles.
 """
 

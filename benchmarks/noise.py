@@ -1,0 +1,148 @@
+"""Measure what noise costs tight schedules, and what robust ones cost without it.
+
+``python benchmarks/noise.py --output results/noise`` writes noise.csv and noise.png.
+For each setting and each coefficient of variation of jitter there is one line per schedule: 1F1B on a linear
+placement, and on a V placement ZB-V, V-Half, the method `best`, and robust schedules for the mean and for the
+95th percentile. Both placements have the same model, with the same work for each device. The limit of memory
+is the peak of 1F1B for all of them; the column `memory` has what each holds at most, over that limit.
+
+It goes on where the file ends, with all lines of a setting or none. ``--speed`` prints how long 1,000
+samples take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from growing_table import lines_of, open_table
+from matplotlib.figure import Figure
+
+from tightpipe import Instance, Schedule, solve
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.metrics import cost, peak_memory
+from tightpipe.drawing import palette
+from tightpipe.drawing.engine_note import engine_of
+from tightpipe.drawing.marks import legend, marker_look, nested_sizes
+from tightpipe.drawing.output import draw_to
+from tightpipe.drawing.panels import panels
+from tightpipe.noise import Jitter, Noisy, run_noisy
+from tightpipe.settings.paper_settings import load_settings
+from tightpipe.solving.ensure_compiled import ensure_compiled
+from tightpipe.solving.robust import solve_robust
+
+SETTINGS = ("1.5B-8x32", "6.2B-16x48", "14.6B-24x72")
+JITTER = (0.05, 0.1, 0.2)
+ROBUST = ("mean", "p95")
+COLUMNS = (
+    *("setting", "jitter", "schedule", "memory", "planned", "mean", "deviation", "p95", "worst", "busy"),
+    "engine",
+)
+"""Costs are over the planned work of a device, so that 1 is a schedule without any bubble."""
+_SPEED = ((8, 32), (32, 256))
+
+
+def scheduled(instance: Instance, method: str, seconds: float | None = None) -> Schedule:
+    """Return the schedule of a method."""
+    schedule = solve(instance, method, time_limit=seconds).schedule
+    assert schedule is not None, method
+    return schedule
+
+
+def measure(name: str, seconds: float, samples: int) -> Iterator[dict[str, object]]:
+    """Yield all lines of a setting."""
+    setting = load_settings()[name]
+    linear, wide = setting.instance(placement="linear"), setting.instance()
+    plain = {method: scheduled(wide, method, seconds) for method in ("v-zb", "v-half", "best")}
+    one = scheduled(linear, "1f1b")
+    for variation in JITTER:
+        models = (Jitter(variation),)
+        robust = {
+            f"robust {measure}": solve_robust(wide, measure, models, time_limit=seconds).schedule
+            for measure in ROBUST
+        }
+        named = {**plain, **robust}
+        runs = dict(zip(named, run_noisy(list(named.values()), models, samples=samples, seed=9), strict=True))
+        runs = {"1f1b": run_noisy([one], models, samples=samples, seed=9)[0], **runs}
+        for schedule, noisy in runs.items():
+            yield {"setting": name, "jitter": variation, "schedule": schedule, **_figures(noisy, one)}
+
+
+def _figures(noisy: Noisy, one: Schedule) -> dict[str, object]:
+    instance = noisy.schedule.instance
+    unit = max(instance.work(device) for device in range(instance.devices))
+    found = noisy.distribution
+    ticks = {key: getattr(found, key) for key in ("mean", "deviation", "p95", "worst")}
+    costs = {"planned": cost(noisy.schedule), **ticks, "busy": float(noisy.busy.mean())}
+    memory = peak_memory(noisy.schedule).max() / peak_memory(one).max()
+    shares = {key: f"{ticks / unit:.4f}" for key, ticks in costs.items()}
+    return {"memory": f"{memory:.2f}", **shares, "engine": engine_version()}
+
+
+def draw(rows: Sequence[dict[str, str]], path: Path) -> None:
+    """Draw the planned cost and the 95th percentiles of each schedule, with one panel for each setting."""
+
+    def figure() -> Figure:
+        drawn, axes = panels(list(dict.fromkeys(row["setting"] for row in rows)))
+        names = list(dict.fromkeys(row["schedule"] for row in rows))
+        looks = palette.series(names)
+        handles = {}
+        for panel in axes:
+            for name, size in zip(names, nested_sizes(len(names)), strict=True):
+                mine = [r for r in rows if (r["setting"], r["schedule"]) == (panel.get_title(), name)]
+                x = [0.0, *(float(row["jitter"]) for row in mine)]
+                y = [float(mine[0]["planned"]), *(float(row["p95"]) for row in mine)]
+                (handles[name],) = panel.plot(
+                    x, y, label=name, linewidth=0.8, **marker_look(looks[name], size)
+                )
+            panel.set_xticks([0.0, *JITTER], ["0 %", *(f"{100 * v:g} %" for v in JITTER)])
+            panel.set_xlabel("jitter; at 0 % the planned cost")
+        axes[0].set_ylabel("95th percentile of cost / planned work")
+        legend(drawn, list(handles.values()))
+        return drawn
+
+    draw_to(path, figure, engine_of(rows))
+
+
+def print_speed() -> None:
+    """Print how long 1,000 samples of jitter take on all cores."""
+    ensure_compiled()
+    for devices, microbatches in _SPEED:
+        instance = Instance.uniform(
+            devices=devices, microbatches=microbatches, forward=100, backward=110, weight=90, comm=5
+        )
+        schedule = scheduled(instance, "v-half")
+        begun = perf_counter()
+        run_noisy([schedule], (Jitter(0.1),), samples=1000)
+        print(f"{devices} x {microbatches}: {perf_counter() - begun:.2f} s for 1,000 samples")
+
+
+def main() -> None:
+    """Measure what the file lacks, and draw the figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("results/noise"), help="path without a suffix")
+    parser.add_argument("--settings", nargs="+", default=SETTINGS)
+    parser.add_argument("--seconds", type=float, default=120.0, help="for each search")
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--speed", action="store_true", help="measure the simulator alone")
+    arguments = parser.parse_args()
+    if arguments.speed:
+        print_speed()
+        return
+    path = arguments.output.with_suffix(".csv")
+    open_table(path, COLUMNS)
+    done = {row["setting"] for row in lines_of(path)}
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        for name in arguments.settings:
+            if name not in done:
+                writer.writerows(list(measure(name, arguments.seconds, arguments.samples)))
+                file.flush()
+    draw(lines_of(path), path.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Predicted against measured step times of five schedules in real PyTorch, on two devices.
+
+For each placement the stages of one transformer are profiled, with fused or split backwards. Schedules are
+made for the profiles, and each is trained. The goals, on a machine with two quiet cores: every predicted step
+time within 10 % of the measured one, and the faster of two schedules named rightly wherever their measured
+times differ by more than 5 %.
+
+    python benchmarks/predictions.py [--rounds 3] [--output results/predictions.csv]
+
+A round profiles and runs everything once, and the table has the medians of all rounds. The column `load` has
+the largest number of processes that wanted a core at the end of a round (of the last minute, as the system
+counts): about 2 on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache, partial
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from tightpipe import Instance, Schedule, solve
+from tightpipe.core.engine_version import engine_version
+from tightpipe.core.placement import Placement
+from tightpipe.runtime import RunModel, TransformerShape, profile_stages, run_schedule
+from tightpipe.terminal.console import show_table
+
+DEVICES, MICROBATCHES, LAYERS = 2, 8, 4
+GOAL, CLOSE = 0.10, 0.05
+
+
+class Case(NamedTuple):
+    """A schedule that is predicted and run; `fused` says that all its backwards are fused."""
+
+    name: str
+    placement: str
+    method: str
+    fused: bool
+
+
+CASES = (
+    Case("1F1B", "linear", "1f1b", True),
+    Case("ZB-H1", "linear", "zb-h1", False),
+    Case("interleaved 1F1B", "loop", "interleaved-1f1b", True),
+    Case("ZB-V", "v", "greedy-v", False),
+    Case("best on V", "v", "best", False),
+)
+
+
+def profiled(shape: TransformerShape, placement: str, fused: bool) -> Instance:
+    """Return the instance with the measured costs of a placement."""
+    placed = Placement(placement, DEVICES)
+    profile = profile_stages(shape, placed.stages, route=placed.routes[0], device="cpu", fused=fused)
+    for text in profile.warnings:
+        print(f"{placement}: {text}", file=sys.stderr)
+    return profile.instance(devices=DEVICES, microbatches=MICROBATCHES, placement=placement)
+
+
+def schedule_of(instance: Instance, method: str, seconds: float) -> Schedule:
+    """Return the schedule of a method, which has this time limit if it searches."""
+    schedule = solve(instance, method, time_limit=seconds, workers=DEVICES).schedule
+    assert schedule is not None
+    return schedule
+
+
+def measure(
+    case: Case, instance: Instance, shape: TransformerShape, options: argparse.Namespace
+) -> list[float]:
+    """Return the predicted and the measured step time in milliseconds."""
+    model = RunModel(
+        "transformer",
+        width=shape.hidden,
+        layers=LAYERS // instance.stages,
+        batch=shape.microbatch,
+        sequence=shape.sequence,
+        heads=shape.heads,
+    )
+    report = run_schedule(
+        schedule_of(instance, case.method, options.seconds), model, steps=options.steps, device="cpu"
+    )
+    for kind, of_stages in report.ratios().items():
+        said = ", ".join(f"{ratio:.2f}" for ratio in of_stages.values())
+        print(f"{case.name}: predicted / measured {kind}: {said}", file=sys.stderr)
+    return [report.predicted_span / 1000, report.measured.largest_span / 1000]
+
+
+def rows_of(found: dict[Case, list[list[float]]], load: float) -> list[dict[str, Any]]:
+    """Return a row for each schedule: the medians of its rounds."""
+    rows = []
+    for case, rounds in found.items():
+        predicted, measured = (median(column) for column in zip(*rounds, strict=True))
+        rows.append(
+            {
+                "schedule": case.name,
+                "predicted_ms": round(predicted, 1),
+                "measured_ms": round(measured, 1),
+                "error": round(predicted / measured - 1, 4),
+                "rounds": len(rounds),
+                "load": round(load, 1),
+                "engine": engine_version(),
+            }
+        )
+    return rows
+
+
+def wrong_pairs(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the pairs that the prediction ranks wrongly though their measured times are not close."""
+    return [
+        f"{one['schedule']} and {other['schedule']}"
+        for one, other in combinations(rows, 2)
+        if abs(one["measured_ms"] / other["measured_ms"] - 1) > CLOSE
+        and (one["measured_ms"] < other["measured_ms"]) != (one["predicted_ms"] < other["predicted_ms"])
+    ]
+
+
+def main() -> None:
+    """Profile, predict and run in rounds, and print the table after each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=9, help="training steps of each run")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time limit of a search")
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--sequence", type=int, default=128)
+    parser.add_argument("-o", "--output", help="CSV file for the table")
+    options = parser.parse_args()
+    shape = TransformerShape(LAYERS, options.hidden, options.hidden // 64, options.sequence)
+    found: dict[Case, list[list[float]]] = {case: [] for case in CASES}
+    load = 0.0
+    for _ in range(options.rounds):
+        instance_of = cache(partial(profiled, shape))
+        for case in CASES:
+            instance = instance_of(case.placement, case.fused)
+            found[case].append(measure(case, instance, shape, options))
+        load = max(load, os.getloadavg()[0])
+        rows = rows_of(found, load)
+        show_table(list(rows[0]), [tuple(row.values()) for row in rows])
+    missed = [row["schedule"] for row in rows if abs(row["error"]) > GOAL]
+    print(f"errors above {GOAL:.0%}: {', '.join(missed) or 'none'}")
+    print(f"ranked wrongly: {', '.join(wrong_pairs(rows)) or 'none'}")
+    if options.output:
+        with Path(options.output).open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
