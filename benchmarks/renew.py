@@ -90,9 +90,9 @@ LIST = (
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 20, ("csv", "md")),
     _table("exact_random", f"{_EXACT} --set random --workers 1", 20, ("csv", "md")),
     _table("paper_table", "tightpipe compare --workers 2", 12),
-    _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 100),
-    _table("paper_table_3p", f"{_ALL} --memory 3p -o results/paper_table_3p.csv", 140),
-    _table("realistic", "tightpipe realistic --time-limit 100 --workers 1", 150),
+    _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 10),
+    _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
+    _table("realistic", "tightpipe realistic --time-limit 100 --workers 1 --at-once 2", 80),
     _study("frontier", "frontier", 150),
 )
 """All that lies under results/, the shortest first."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.solving.installed import GROUP, installed_heuristics, warn
+from tightpipe.solving.installed import GROUP, heuristic_at, installed_heuristics, warn
 
 SERIAL = '''\
 """Microbatch after microbatch."""
@@ -74,4 +74,5 @@ def _write_metadata(folder: Path, name: str, version: str, entries: Mapping[str,
 
 def _forget() -> None:
     installed_heuristics.cache_clear()
+    heuristic_at.cache_clear()
     warn.cache_clear()

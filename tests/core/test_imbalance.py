@@ -63,13 +63,13 @@ def test_solve_names_the_busiest_device(tmp_path: Path) -> None:
     said = dict(
         line.split(maxsplit=1) for line in call("solve", path, "--method", "list").stdout.splitlines()
     )
-    assert (said["imbalance"], said["busiest"]) == ("0.446809", "0")
+    assert said["imbalance"] == "0.446809 (busiest device: 0)"
     even = dict(
         line.split(maxsplit=1)
         for line in call("solve", write(tmp_path, SMALL), "--method", "list").stdout.splitlines()
     )
-    assert even["imbalance"] == "0.000000"
-    assert "busiest" not in even
+    assert len(even) == 10
+    assert "imbalance" not in even
 
 
 def test_explain_says_what_even_work_would_save(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tightpipe.core.allowance import Allowance
 from tightpipe.experiments.realistic import METHODS, REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
 from tightpipe.experiments.results_table import Table
+from tightpipe.experiments.sweep import executor
+from tightpipe.experiments.sweep.guarded_process import Limits, Outcome
 from tightpipe.settings import load_realistic, with_median_costs
 
 
@@ -59,6 +62,22 @@ def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
     assert all(row["cost"] for row in rows)
     assert avoided(rows, "improve")["recompute-4x12-tight"] > 0
     assert "improve avoids" in realistic_markdown(rows)
+
+
+def test_as_many_solves_run_at_once_as_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2, timeout=60)  # lets a solve pass only beside another one
+
+    def meet(_payload: str, limits: Limits, *_: object) -> Outcome:
+        both.wait()
+        return Outcome({"state": "failed", "error": f"{limits.threads} of 2 cores"})
+
+    monkeypatch.setattr(executor, "run_guarded", meet)
+    monkeypatch.setattr("tightpipe.cli.filling.os.cpu_count", lambda: 2)
+    table = Table(tmp_path / "rows.csv", REALISTIC_FORM)
+    tasks = plan_realistic(["recompute-4x8"], Allowance(time_limit=1, workers=1))
+    assert fill_table(table, tasks[-2:], 300, at_once=2) == ["1 of 2 cores"] * 2
 
 
 def test_an_unknown_name_is_bad_input() -> None:

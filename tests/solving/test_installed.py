@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import SMALL, call, write
-from packages import SERIAL, installed
+from packages import SERIAL, importable, installed
 
 import tightpipe
 from tightpipe.core.errors import HeuristicError
@@ -52,7 +52,7 @@ def test_solve_knows_them_as_methods_and_warm_starts(toy: Path, tmp_path: Path) 
     assert json.loads(start.stdout)["cost"] == tightpipe.solve(INSTANCE, "serial").cost
     assert "serial" in dict(warm_starts(INSTANCE))
     assert "one of greedy-v, " in (refused := call("solve", path, "--method", "magic").stderr)
-    assert refused.endswith("serial, declared\n")
+    assert refused.endswith("serial, declared, or module:function of your own\n")
 
 
 def test_the_best_of_all_begins_with_them(tmp_path: Path) -> None:
@@ -91,6 +91,62 @@ def test_an_edited_heuristic_is_another_solve_of_a_sweep(tmp_path: Path) -> None
             codes.append(find_method("serial").code)
     assert codes[0] == codes[1] != codes[2]
     assert find_method("list").code == ""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with a module that no package announces."""
+    with importable(tmp_path / "elsewhere"):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "mine.py").write_text(SERIAL)
+        yield tmp_path
+
+
+def test_a_function_in_a_file_has_a_name_everywhere(here: Path) -> None:
+    write(here, SMALL)
+    expected = tightpipe.solve(INSTANCE, "mine:serial").cost
+    done = call("solve", "instance.json", "--method", "mine:serial", "-o", "s.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert tightpipe.load_schedule("s.json").method == "mine:serial"
+    started = tightpipe.solve(INSTANCE, "improve", warm_start="mine:serial", time_limit=0)
+    assert started.cost == expected
+    compared = call("compare", "instance.json", "--methods", "list,mine:serial", "-o", "c.csv")
+    assert compared.returncode == 0, compared.stderr
+    assert [row["method"] for row in csv.DictReader(Path("c.csv").open())] == ["list", "mine:serial"]
+    keys = 'instances = ["instance.json"]\nmethods = ["mine:serial", "improve"]\ntime_limits = [0.1]\n'
+    write(here, f'{keys}warm_starts = ["mine:serial"]\n', "e.toml")
+    swept = call("sweep", "e.toml", "-o", "out", "--json")
+    assert swept.returncode == 0, swept.stderr
+    assert load_study(here / "out").rows[0].cost == expected
+    assert call("gallery", "--only", "mine:serial", "-o", "gallery.png").returncode == 0
+    assert find_method("mine:serial").code == find_method("mine:serial").code != ""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing:serial", "No module named 'nothing'"),
+        ("mine:nothing", "module 'mine' has no attribute 'nothing'"),
+        ("mine:Order", "missing 1 required positional argument"),
+        (":serial", "no heuristic is there"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_bad_input(name: str, message: str, here: Path) -> None:
+    refused = call("solve", write(here, SMALL), "--method", name)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_file_that_names_a_function_does_not_run_it(here: Path) -> None:
+    """A schedule may come from anywhere, and what made it is only a text there."""
+    tightpipe.save_schedule(tightpipe.solve(INSTANCE, "list").schedule, here / "s.json")
+    text = (here / "s.json").read_text()
+    Path("trap.py").write_text("raise SystemExit('sprung')")
+    (here / "s.json").write_text(text.replace('"list"', '"trap:serial"'))
+    explained = call("explain", here / "s.json")
+    assert explained.returncode == 0, explained.stderr
+    assert "best of all heuristics" in explained.stdout
 
 
 BROKEN = {

@@ -46,6 +46,14 @@ _migrate_option = click.option(
     "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
 )
 
+_at_once_option = click.option(
+    "--at-once",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Solves run at once; each has as many threads as --workers says.",
+)
+
 
 @cli.command("compare")
 @click.argument("instances", nargs=-1, metavar="[INSTANCES]...")
@@ -60,7 +68,8 @@ _migrate_option = click.option(
 )
 @click.option(
     "--methods",
-    help="Names from `tightpipe methods`; the others are measured against the first.  "
+    help="Names from `tightpipe methods`, or module:function of your own; the others are measured against the "
+    "first.  "
     "[default: greedy-v,best; with INSTANCES list,best]",
 )
 @click.option(
@@ -82,6 +91,7 @@ _migrate_option = click.option(
 @_migrate_option
 @click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
 @latex_options
+@_at_once_option
 @search_options(75.0)
 @json_option
 @click.pass_context
@@ -99,6 +109,7 @@ def _compare(
     fresh: bool,
     latex: str | None,
     caption: str | None,
+    at_once: int,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -145,7 +156,7 @@ def _compare(
         lambda rows: compare_latex(rows, caption),
         latex,
     )
-    _fill_and_report(table, tasks, time_limit, report, as_json)
+    _fill_and_report(table, tasks, time_limit, at_once, report, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -188,10 +199,10 @@ class _Report:
 
 
 def _fill_and_report(
-    table: Table, tasks: Sequence[Task], time_limit: float, report: _Report, as_json: bool
+    table: Table, tasks: Sequence[Task], time_limit: float, at_once: int, report: _Report, as_json: bool
 ) -> None:
     """Fill a table, write page and figure beside it, and then raise a StoppedError if solves failed."""
-    errors = fill_table(table, tasks, usual_hard_limit(time_limit))
+    errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
     # a table may have rows of a solve under several conditions: those that were asked for come last and count
     rows = report.newest([*table.rows(), *table.rows_of(tasks)])
     if rows:
@@ -252,12 +263,14 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 @click.option("--settings", default="all", show_default=True, help="all, or names of the suite's instances.")
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to extend.")
 @_migrate_option
+@_at_once_option
 @search_options(60.0)
 @json_option
 def _realistic(
     settings: str,
     output: str,
     migrate: bool,
+    at_once: int,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -276,4 +289,4 @@ def _realistic(
         choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory)
     )
     report = _Report(newest, realistic_markdown, draw_avoided)
-    _fill_and_report(Table(path, REALISTIC_FORM), tasks, time_limit, report, as_json)
+    _fill_and_report(Table(path, REALISTIC_FORM), tasks, time_limit, at_once, report, as_json)

@@ -19,8 +19,8 @@ from .common import say_other_engines
 from .sweep_bar import sweep_bar
 
 
-def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[str]:
-    """Run the tasks that have no row, one after another, and append each row as its solve finishes.
+def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: int = 1) -> list[str]:
+    """Run the tasks that have no row, and append each row as its solve finishes.
 
     Rows of other engines do not count, and are first set aside.
 
@@ -32,6 +32,8 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[s
         The tasks of the grid, in the sequence in which they run.
     hard_limit
         Seconds after which a solve is killed.
+    at_once
+        Number of solves that run at once, at least 1. Each may take this part of the machine's memory.
 
     Returns
     -------
@@ -46,13 +48,12 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float) -> list[s
     compile_ahead()  # here, so that no solve has to wait for it
     with open_store(None) as store:
         store.enrol(todo)
-        _run(store, table, hard_limit)
+        _run(store, table, hard_limit, at_once)
         return [str(row.error) for row in store.rows() if row.state == "failed"]
 
 
-def _run(store: Store, table: Table, hard_limit: float) -> None:
-    # one solve at a time, which may take all of the machine's memory
-    limits = Limits(hard_limit, None, os.cpu_count() or 1)
+def _run(store: Store, table: Table, hard_limit: float, at_once: int) -> None:
+    limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))
     with sweep_bar(store, quiet=False) as bar:
 
         def watch(task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
@@ -60,7 +61,7 @@ def _run(store: Store, table: Table, hard_limit: float) -> None:
                 table.append(Solve(task, outcome))
             bar.watch(task, outcome, solves_at_once)
 
-        run_sweep(store, local_executor(1), limits, watch)
+        run_sweep(store, local_executor(at_once), limits, watch)
 
 
 def refuse_failures(errors: Sequence[str]) -> None:

@@ -31,7 +31,12 @@ from .robust import RobustOptions, refuse_contradictions, solve_robustly
 
 @cli.command("solve")
 @click.argument("instance")
-@click.option("--method", default="best", show_default=True, help="A name from `tightpipe methods`.")
+@click.option(
+    "--method",
+    default="best",
+    show_default=True,
+    help="A name from `tightpipe methods`, or module:function of your own.",
+)
 @click.option(
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 def summary(result: Result) -> dict[str, object]:
     """Return the figures that the text shows, in the sequence of its lines; None where one is unknown."""
-    uneven = result.imbalance > 0  # if work is even, no device is busier than the others
     return {
         "method": result.method,
         "status": status_text(result.status, result.proof),
@@ -19,8 +18,7 @@ def summary(result: Result) -> dict[str, object]:
         "bound": result.bound,
         "gap": share_text(result.gap),
         "work": result.work,
-        "imbalance": share_text(result.imbalance),
-        "busiest": " ".join(map(str, result.busiest)) if uneven else None,
+        "imbalance": _imbalance(result),
         "bubble": result.bubble,
         "bubble_rate": share_text(result.bubble_rate),
         "peak_memory": _memory(result),
@@ -42,6 +40,14 @@ def status_text(status: Status, proof: Proof | None) -> str:
         return str(status)
     trusted = ", trusted" if proof.trusted else ""
     return f"{status} (bound: {proof}{trusted})"
+
+
+def _imbalance(result: Result) -> str | None:
+    """Return by how much the busiest devices have more work than the mean, and which these are."""
+    if result.imbalance == 0:  # no device is busier than the others
+        return None
+    devices = ", ".join(map(str, result.busiest))
+    return f"{share_text(result.imbalance)} (busiest device: {devices})"
 
 
 def _memory(result: Result) -> str | None:

@@ -33,7 +33,7 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
     Parameters
     ----------
     only
-        Names of families, heuristics of installed packages included, in the sequence in which they are
+        Names of families, own heuristics included, in the sequence in which they are
         drawn; None for all of tightpipe's own, in the sequence of their list.
 
     Raises
@@ -62,7 +62,7 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
 
 
 def _family(name: str) -> str:
-    if name != _BLOCK and not is_heuristic(name):
+    if name != _BLOCK and not is_heuristic(name) and (":" not in name or find_method(name).kind != "heuristic"):
         known = [method.name for method in all_methods().values() if method.kind == "heuristic"]
         raise InputError(f"must be heuristics, of {', '.join(known)}, or {_BLOCK}", key="only", value=name)
     return name

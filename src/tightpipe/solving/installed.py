@@ -1,4 +1,4 @@
-"""Installed packages may bring heuristics, which they announce as entry points.
+"""Heuristics from outside: installed packages announce them as entry points, or a name says where one is.
 
 A package's pyproject.toml lists them by name::
 
@@ -9,6 +9,9 @@ The object behind a name is a function ``Instance -> Order`` or a `tightpipe.heu
 packages are imported only when all heuristics are needed, for a list or as warm starts, or when a method has
 a name that is not one of tightpipe's own. If a heuristic cannot be loaded, a warning says so, and it alone is
 left out.
+
+The name ``my_file:my_function`` needs no package: it is that of a function in a module that can be imported, or
+that lies in the working directory.
 """
 
 from __future__ import annotations
@@ -73,6 +76,26 @@ def installed_heuristics() -> dict[str, Installed]:
         except (Exception, SystemExit) as error:  # to import a module is to run it, and it may raise anything
             warn(f"heuristic {entry.name} ({_package(entry)}) is left out: {_said(error)}")
     return found
+
+
+@cache
+def heuristic_at(path: str) -> Installed:
+    """Return the heuristic at ``module:function``; the module may lie in the working directory.
+
+    Raises
+    ------
+    InputError
+        If there is no such module or function, or it is not a heuristic.
+    """
+    from importlib.metadata import EntryPoint  # is slow, as above
+
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # last, so that no file here hides an installed module
+    try:
+        return _load(EntryPoint(path, path, GROUP))
+    except (Exception, SystemExit) as error:  # to import a module is to run it, and it may raise anything
+        raise InputError(f"no heuristic is there: {_said(error)}", key="method", value=path) from None
 
 
 @cache

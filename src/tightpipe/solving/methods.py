@@ -22,7 +22,7 @@ from ..core.placement import PLACEMENTS
 from ..core.progress import Progress
 from ..core.result import LogEntry, Result, Status
 from ..core.schedule import Schedule
-from .installed import installed_heuristics
+from .installed import Installed, heuristic_at, installed_heuristics
 from .own_heuristic import OwnHeuristic, as_heuristic
 from .starts import WarmStart, requested_starts, schedule_of
 
@@ -53,33 +53,37 @@ def methods() -> list[str]:
 
 def all_methods() -> dict[str, Method]:
     """Return all methods by name: tightpipe's own, then the heuristics of installed packages."""
-    installed = {
-        name: replace(_heuristic_method(found.heuristic), code=found.code)
-        for name, found in installed_heuristics().items()
-    }
-    return {**METHODS, **installed}
+    return {**METHODS, **{name: _installed_method(found) for name, found in installed_heuristics().items()}}
 
 
 def find_method(method: str | OwnHeuristic) -> Method:
     """Return the method of this name, or the method that runs the given function or `Heuristic`.
 
+    A name such as ``my_file:my_function`` is that of a function in a module, which is imported.
+
     Raises
     ------
     InputError
-        If no method has this name; the message lists the names. Also if `method` is neither a name nor a
-        function nor a `Heuristic`.
+        If no method has this name; the message lists the names. Also if no heuristic is where the name says,
+        or if `method` is neither a name nor a function nor a `Heuristic`.
     """
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))
     ours = METHODS | _VARIANTS
     known = ours if method in ours else all_methods()
+    if method not in known and ":" in method:
+        return _installed_method(heuristic_at(method))
     if method not in known:
-        raise InputError(f"must be one of {', '.join(known)}", key="method", value=method)
+        rule = f"must be one of {', '.join(known)}, or module:function of your own"
+        raise InputError(rule, key="method", value=method)
     return known[method]
 
 
 def is_heuristic(name: str) -> bool:
-    """Return whether this is the name of a heuristic, tightpipe's own or an installed one."""
+    """Return whether this is the name of a heuristic, tightpipe's own or an installed one.
+
+    No module is imported because of a name such as ``module:function``, which may come from a file.
+    """
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"
 
@@ -179,6 +183,10 @@ def _heuristic_method(heuristic: Heuristic) -> Method:
         return partial(_run_heuristic, heuristic)
 
     return Method(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, load)
+
+
+def _installed_method(found: Installed) -> Method:
+    return replace(_heuristic_method(found.heuristic), code=found.code)
 
 
 METHODS: dict[str, Method] = {

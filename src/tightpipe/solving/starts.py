@@ -13,7 +13,7 @@ from ..core.metrics import cost
 from ..core.retime import retime
 from ..core.schedule import Order, Schedule
 from ..core.validate import validate
-from .installed import installed_heuristics, warn
+from .installed import heuristic_at, installed_heuristics, warn
 from .own_heuristic import OwnHeuristic, as_heuristic
 
 WarmStart = Schedule | str | OwnHeuristic | None
@@ -85,6 +85,8 @@ def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
     if not isinstance(warm_start, str):
         return as_heuristic(warm_start, key="warm_start")
     fitting = _fitting(instance)
+    if warm_start not in fitting and ":" in warm_start:
+        return heuristic_at(warm_start).heuristic
     if warm_start not in fitting:
         rule = f"must be best or a heuristic for placement {instance.placement.name}: {', '.join(fitting)}"
         raise InputError(rule, key="warm_start", value=warm_start)

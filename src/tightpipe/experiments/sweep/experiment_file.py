@@ -115,6 +115,8 @@ def _method(value: Any) -> str:
 
 def _warm_start(value: Any) -> str:
     heuristics = [method.name for method in all_methods().values() if method.kind == "heuristic"]
+    if isinstance(value, str) and ":" in value:
+        return find_method(value).name
     return _one_of(("best", "none", *heuristics), value)
 
 
