@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import ortools
 from growing_table import lines_of, open_table
@@ -27,7 +28,9 @@ from tightpipe.core.budget import Budget
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.files import write_text
 from tightpipe.core.metrics import cost
+from tightpipe.drawing import palette
 from tightpipe.drawing.engine_note import engine_of
+from tightpipe.drawing.marks import legend, line_look, marker_look
 from tightpipe.drawing.output import draw_to
 from tightpipe.drawing.style import WIDTH, paper_style
 from tightpipe.settings.paper_settings import load_settings
@@ -142,22 +145,33 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
                 panel.set_xlabel("memory limit / p activations")
             panels[0].set_ylabel("period / work")
             panels[0].set_ylim(0.98, 2.0)
-            drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=8)
+            legend(drawn, panels[0].get_legend_handles_labels()[0], "outside lower center")
             return drawn
 
     draw_to(path, figure, engine_of(rows))
 
 
 def _draw_panel(panel: Axes, rows: list[dict[str, str]]) -> None:
+    looks = palette.series([*map(_block, COPIES), *HEURISTICS])
     for copies in COPIES:
+        look = looks[_block(copies)]
         mine = [row for row in rows if row["copies"] == str(copies)]
         limits, periods, bounds = ([float(row[key]) for row in mine] for key in ("memory", "period", "bound"))
-        (line,) = panel.plot(limits, periods, marker="o", label=f"block, K = {copies}")
-        panel.fill_between(limits, bounds, periods, color=line.get_color(), alpha=0.15, lw=0)
+        panel.plot(limits, periods, label=_block(copies), **line_look(look), **_marker(look))
+        panel.fill_between(limits, bounds, periods, color=look.colour, alpha=0.15, lw=0)
     first = [row for row in rows if row["copies"] == str(COPIES[0])]
     for name in HEURISTICS:
         points = [(float(row["memory"]), float(row[name])) for row in first if row[name]]
-        panel.plot([x for x, _ in points], [y for _, y in points], ls="--", marker=".", label=name)
+        look = looks[name]
+        panel.plot(*zip(*points, strict=True), label=name, **line_look(look), **_marker(look))
+
+
+def _block(copies: int) -> str:
+    return f"block, K = {copies}"
+
+
+def _marker(look: palette.Look) -> dict[str, Any]:
+    return {key: value for key, value in marker_look(look).items() if key != "color"}
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ The slow files come first and begin with the slowest, so that no process is left
 
 import gc
 import os
+import signal
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,9 @@ from tightpipe.solving.ensure_compiled import ensure_compiled
 # compiled loops make the first example slow, so no deadlines; CI draws the same examples every time
 settings.register_profile("all cases", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("tightpipe", settings.get_profile("all cases"), max_examples=40)
+
+# a shell starts what runs in its background deaf to Ctrl-C, and tests send it to processes that they start
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 IS_CHECKOUT = (TESTS.parent / "src/tightpipe").is_dir()  # a copy of the tests has no source beside it

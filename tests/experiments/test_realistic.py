@@ -64,9 +64,7 @@ def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
     assert "improve avoids" in realistic_markdown(rows)
 
 
-def test_as_many_solves_run_at_once_as_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=60)  # lets a solve pass only beside another one
 
     def meet(_payload: str, limits: Limits, *_: object) -> Outcome:

@@ -62,7 +62,11 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
 
 
 def _family(name: str) -> str:
-    if name != _BLOCK and not is_heuristic(name) and (":" not in name or find_method(name).kind != "heuristic"):
+    if (
+        name != _BLOCK
+        and not is_heuristic(name)
+        and (":" not in name or find_method(name).kind != "heuristic")
+    ):
         known = [method.name for method in all_methods().values() if method.kind == "heuristic"]
         raise InputError(f"must be heuristics, of {', '.join(known)}, or {_BLOCK}", key="only", value=name)
     return name
