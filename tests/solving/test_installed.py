@@ -112,7 +112,8 @@ def test_a_function_in_a_file_has_a_name_everywhere(here: Path) -> None:
     assert started.cost == expected
     compared = call("compare", "instance.json", "--methods", "list,mine:serial", "-o", "c.csv")
     assert compared.returncode == 0, compared.stderr
-    assert [row["method"] for row in csv.DictReader(Path("c.csv").open())] == ["list", "mine:serial"]
+    rows = csv.DictReader(Path("c.csv").read_text().splitlines())
+    assert [row["method"] for row in rows] == ["list", "mine:serial"]
     keys = 'instances = ["instance.json"]\nmethods = ["mine:serial", "improve"]\ntime_limits = [0.1]\n'
     write(here, f'{keys}warm_starts = ["mine:serial"]\n', "e.toml")
     swept = call("sweep", "e.toml", "-o", "out", "--json")
