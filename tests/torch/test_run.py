@@ -124,9 +124,10 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
 
 def test_traces_of_a_run_say_what_the_run_itself_measured(tmp_path: Path) -> None:
     schedule = solved(2, "v", "greedy-v")
-    report = run_schedule(schedule, SMALL, steps=3, trace=tmp_path / "new/traces")
+    # one step besides the first, as of two steps that take equally long either may count as the typical one
+    report = run_schedule(schedule, SMALL, steps=2, trace=tmp_path / "new/traces")
     found = measure(tmp_path / "new/traces", schedule=schedule)
-    assert (found.steps, found.deviation) == (2, "")
+    assert (found.steps, found.deviation) == (1, "")
     for account, spans in zip(found.accounts, report.measured.devices, strict=True):
         took = sum(span.end - span.start for span in spans) * 1e6
         assert took <= account.busy + len(spans) <= account.charged + len(spans)  # ranges enclose the spans
