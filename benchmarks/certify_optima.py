@@ -1,4 +1,4 @@
-"""Certify proven optima, and print how many have a proof that the checker verifies, and how large it is.
+"""Certify proven optima, and print how many have a proof that the checker verifies, and the proofs' sizes.
 
 ``python benchmarks/certify_optima.py`` takes the small instances of tests/data/small_optima.csv, four larger
 ones whose optimum CP-SAT proves in seconds, and the published settings at 2p with their best bound by a
@@ -39,12 +39,15 @@ _PROTOTYPES = {
     (4, 8, 8, 14, 8, 2): 52,
     (4, 8, 10, 20, 5, 1): 94,
 }
-"""Devices, microbatches, F, B, W and communication of instances, with the bubble of the optimum in ticks."""
+"""Devices, microbatches, and ticks of F, B, W and messages of instances, with the optimal bubble in ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What proves a case, and what that takes: bytes are those of the file, times are in seconds."""
+    """The proof of a case: its kind, the bytes of its file, plain (`size`) and gzipped (`packed`), and times.
+
+    `search` and `check` are the seconds in which the proof was found and checked.
+    """
 
     name: str
     kind: str
@@ -55,14 +58,14 @@ class Measured:
 
 
 def small(sample: int) -> Iterator[Case]:
-    """Yield so many of the small instances."""
+    """Yield `sample` of the small instances, drawn with a fixed seed."""
     everything = known_optima()
     for known in random.Random(0).sample(everything, min(sample, len(everything))):
         yield f"small {known.seed}", small_instance(known.seed), known.optimum
 
 
 def prototypes() -> Iterator[Case]:
-    """Yield the larger instances."""
+    """Yield the larger instances, `_PROTOTYPES`."""
     for (p, n, f, b, w, c), bubble in _PROTOTYPES.items():
         memory = Memory(2, -1, -1, 4 * p)
         instance = Instance.uniform(
@@ -95,7 +98,7 @@ def measure(case: Case, seconds: float) -> Measured:
 
 
 def kind_of(certificate: Certificate) -> str:
-    """Return what a proof rests on: its strongest steps; of a bound without one, what stands in the way."""
+    """Return the strongest kind of steps in a proof or, of a bound without proof, why it has none."""
     if certificate.trusted:
         costs = certificate.instance.costs
         overlaps = "operations overlap" if costs.overlapped else ""
@@ -114,7 +117,7 @@ def _named(name: str, steps: list[list[Any]]) -> list[list[Any]]:
 
 
 def show(measured: list[Measured]) -> None:
-    """Print a row for each case if they are few, else one row for all."""
+    """Print a row for each case if there are at most 30, and then a summary of all cases."""
     if len(measured) <= 30:
         show_table(["instance", "proof", "bytes", "gzipped", "search s", "check s"], [
             (m.name, m.kind, m.size, m.packed, f"{m.search:.2f}", f"{m.check:.2f}") for m in measured
@@ -133,7 +136,7 @@ def show(measured: list[Measured]) -> None:
 
 
 def main() -> None:
-    """Measure the sets that are asked for."""
+    """Measure the sets that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--set", choices=list(SETS), action="append", help="default: all")
     parser.add_argument("--sample", type=int, default=300, help="draw so many small instances")

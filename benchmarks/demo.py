@@ -5,7 +5,7 @@ four stages of a V. It makes 1F1B and the schedule of `best` at the memory of 1F
 PyTorch, one process per device, and measures both from their profiler traces. The page ``report.html`` in the
 folder of ``--output`` shows the planned and the measured schedules one beneath the other; the files beside it
 are those that the commands `profile`, `solve`, `run --trace` and `measure` would have written. On a machine
-with fewer than two free cores the devices wait for each other's cores, and the times say little.
+with fewer than two free cores, the processes wait for a core, and the measured times include these waits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def trained(
 
 
 def row_of(case: Case, report: RunReport) -> dict[str, str]:
-    """Return what the table says of a run; times are in milliseconds."""
+    """Return the table's line for a run, by column; times are in milliseconds."""
     predicted, measured = report.predicted_span / 1000, report.measured.largest_span / 1000
     return {
         "schedule": case.name,

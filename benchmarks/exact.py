@@ -1,9 +1,9 @@
 """Compare exact solvers on a set of instances: the time until the optimum is proven, and the gap over time.
 
 ``python benchmarks/exact.py`` runs every solver on a fixed set of instances. Each solve has a process of its
-own, and starts from nothing (one microbatch after another) or from the best heuristic. A row goes to
-``results/exact.csv`` whenever a solve ends, so that an interrupted run goes on where it stopped. The table
-and the figure are made from these rows.
+own. It starts without a warm start (from one microbatch after another) or from the best heuristic. A row
+goes to ``results/exact.csv`` whenever a solve ends, so that an interrupted run continues where it stopped.
+The table and the figure are made from these rows.
 
 Two other sets run the methods cpsat and best from the best heuristic alone. ``--set goals`` has instances to
 prove within a given time (``results/exact_goals.csv``), and ``--set random`` has random instances of up to 4
@@ -96,8 +96,8 @@ GOALS = {
     "v 4x8 (10,20,5,1)": 6.2,
     **dict.fromkeys([f"v {size} (3,3,2,0)" for size in ("6x18", "8x24", "12x24", "12x36")], _LONG),
 }
-"""Seconds in which an exact solver must prove the optimum on two cores: a prototype's time, else a limit."""
-_SEEDS = 5  # for the prototype's instances, as two threads take 6 or 11 seconds for the same proof
+"""Seconds in which an exact solver is to prove the optimum on two cores: a prototype's time, or `_LONG`."""
+_SEEDS = 5  # solves of a prototype's instance, because with two threads the times of a proof differ widely
 _LARGER = {f"v {p}x{n} (3,3,2,0)": _paper(p, n) for p, n in ((12, 24), (12, 36))}
 _CHUNKS = {"linear": 1, "v": 2, "loop": 2, "wave": 2}
 RANDOM = {
@@ -120,7 +120,7 @@ def _cpu_seconds(solve: Solve) -> object:
 
 
 def _trace(solve: Solve) -> str:
-    """Return the seconds and the gap of each improvement of a solve, as JSON."""
+    """Return the time in seconds and the gap after each improvement of a solve, as JSON."""
     entries = json.loads(solve.row.trace or "[]")
     return json.dumps([[seconds, round((cost - bound) / cost, 6)] for seconds, cost, bound in entries])
 
@@ -186,7 +186,7 @@ Lines = tuple[list[list[str]], str]
 
 
 def _fixed_table(rows: Sequence[Cells]) -> Lines:
-    """Return the table with a line for each instance and a column for each method, from both starts."""
+    """Return the table with a line for each instance and a column for each method, with both starts."""
     methods = _methods(rows)
     lines = [["instance", *methods], ["---"] * (1 + len(methods))]
     lines += [
@@ -201,7 +201,7 @@ def _fixed_table(rows: Sequence[Cells]) -> Lines:
 
 
 def _goals_table(rows: Sequence[Cells]) -> Lines:
-    """Return the table with a line for each instance and a column for each method beside the time to keep."""
+    """Return the table with a line for each instance, its goal in seconds, and a column for each method."""
     methods = _methods(rows)
     lines = [["instance", "optimum", "to prove within", *methods], ["---"] * (3 + len(methods))]
     for name, mine in _by(rows, "instance", methods):
@@ -249,7 +249,7 @@ def _methods(rows: Sequence[Cells]) -> list[str]:
 def _by(
     rows: Sequence[Cells], column: str, methods: Sequence[str]
 ) -> list[tuple[str, dict[str, list[Cells]]]]:
-    """Return, for each value of a column, that value and its rows by method."""
+    """Return, for each value of a column, a pair: the value, and the rows that have it, by method."""
     groups: dict[str, dict[str, list[Cells]]] = {}
     for row in rows:
         mine = groups.setdefault(row[column], {method: [] for method in methods})
@@ -264,8 +264,8 @@ def _outcome(row: Cells, seconds: str = "cpu_seconds") -> str:
 
 
 def _median(rows: Sequence[Cells]) -> str:
-    """Return the median time to proof, and the range of several times; an open solve counts as longest."""
-    # The row of a process that failed has no seconds.
+    """Return the median time to the proof and, for several solves, the range; unproven solves come last."""
+    # A row has no seconds if its process failed.
     times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"] or inf)))
     median = _outcome(times[len(times) // 2], "seconds")
     if len(times) == 1:

@@ -22,12 +22,12 @@ from tightpipe.heuristics.greedy_v import greedy_v_order
 from tightpipe.heuristics.list_schedule import list_order
 
 P, N, F, B, W, C = 32, 256, 9447, 9644, 7193, 887
-DELTAS = (454656, -258048, -196608)  # hidden size 6144, 48 heads, sequence 1024
+DELTAS = (454656, -258048, -196608)  # memory of F, B and W: hidden size 6144, 48 heads, sequence 1024
 LIMIT = 2 * P * DELTAS[0]
 
 
 def best_of(repeats: int, run: Callable[[], object]) -> float:
-    """Return the shortest wall time of some runs, in seconds."""
+    """Return the shortest wall time of `repeats` runs, in seconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -37,7 +37,7 @@ def best_of(repeats: int, run: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure all of them, and print the table."""
+    """Time all functions, and print the table."""
     instance = Instance.uniform(
         devices=P, microbatches=N, forward=F, backward=B, weight=W, comm=C, memory=Memory(*DELTAS, LIMIT)
     )

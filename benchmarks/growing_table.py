@@ -1,4 +1,4 @@
-"""A CSV file that a benchmark extends line by line, and continues after it was interrupted."""
+"""A CSV file that a benchmark extends line by line, and continues after an interruption."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tightpipe.experiments.one_engine import of_one_engine
 
 
 def open_table(path: Path, columns: Sequence[str]) -> None:
-    """Let the file exist, with its header and without lines of other engines, which a backup keeps.
+    """Create the file with its header if it does not exist; otherwise remove lines that other engines made.
 
-    A last line that a killed process left without its end is removed.
+    A backup keeps the removed lines. A last line that a killed process left incomplete is removed, too.
     """
     if not path.exists():
         write_text(path, ",".join(columns) + "\n")
@@ -30,13 +30,13 @@ def open_table(path: Path, columns: Sequence[str]) -> None:
 
 
 def lines_of(path: Path) -> list[dict[str, str]]:
-    """Return the lines of a table, by column."""
+    """Return the lines of a table, each as a dictionary by column."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def extend(path: Path, columns: Sequence[str], lines: Iterable[Mapping[str, object]]) -> Iterator[None]:
-    """Write lines to the end of a table, each at once, and yield after each."""
+    """Append lines to a table, each as soon as `lines` gives it, and yield after each."""
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         for line in lines:

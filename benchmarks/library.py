@@ -1,10 +1,10 @@
-"""Fill the library of instances, search further for what is open in it, and renew its page.
+"""Fill the library of instances, continue the search on instances that are not closed, and renew its page.
 
 ``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
-of all heuristics and the bound of the formulas. A schedule also serves instances with more memory, and a
-bound those with less. Then the script runs `best` on what is not closed, and searches for certificates. It
-can be interrupted: what was searched for as long as ``--time-limit`` says is not searched again. At the end
-it writes the tables of docs/library.md.
+of all heuristics and the bound of the formulas. A schedule is also entered for instances with more memory,
+and a bound for instances with less. Then the script runs `best` on open instances, and searches for missing
+certificates. It can be interrupted: an instance that was searched for ``--time-limit`` seconds or more is not
+searched again. At the end, the script writes the tables of docs/library.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ZBV, _ZB = "Qi et al., arXiv:2405.15362", "the costs of its setting 1.5B-8x24"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An instance that the library is to have, with the names under which it has it."""
+    """An instance for the library, with its identifier, its family and where it comes from."""
 
     id: str
     family: str
@@ -54,7 +54,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return all instances; those of the frontier that are published ones stand there alone."""
+    """Return all instances, each once; a frontier instance that is also published is entered as published."""
     found: dict[Instance, Entry] = {}
     for entry in (*_published(), *_realistic(), *_random(), *_frontier()):
         found.setdefault(entry.instance, entry)
@@ -99,7 +99,7 @@ def begin(library: Library, entry: Entry) -> None:
 
 
 def enter(library: Library, id: str, result: Result) -> None:
-    """Enter the schedule and the bound of a result where they are better; the bound is trusted so far."""
+    """Enter the schedule and the bound of a result where they are better; a new bound has no certificate."""
     known = library.record(id).cost
     if result.cost is not None and (known is None or result.cost < known.value):
         _submit(library, id, schedule_to_dict(result.schedule, method=result.method), result.seconds)
@@ -120,18 +120,18 @@ def _claim(value: int, proof: Proof, seconds: float) -> Claim:
 
 
 def is_left(record: Record, seconds: float) -> bool:
-    """Return whether an instance is not closed, and was not searched for so long."""
+    """Return whether an instance is not closed, and was searched for less than `seconds`."""
     return record.state is not State.CLOSED and record.searched < seconds
 
 
 def search(library: Library, id: str, seconds: float, workers: int) -> Record:
-    """Run `best` and search for a certificate, each for so many seconds at most; return the new record."""
+    """Run `best` and search for a certificate, each for at most `seconds`; return the new record."""
     record = library.record(id)
     if record.state is State.OPEN:
         start = _schedule(library, record) or "best"
         result = solve(record.instance, time_limit=seconds, workers=workers, warm_start=start)
         enter(library, id, result)
-        if result.reason == "interrupted":  # a solve that is ended by Ctrl-C returns what it has
+        if result.reason == "interrupted":  # after Ctrl-C, a solve returns its best result
             raise KeyboardInterrupt
     record = library.record(id)
     if not record.certified:
@@ -152,7 +152,7 @@ def _schedule(library: Library, record: Record) -> Schedule | None:
 
 
 def share(library: Library) -> None:
-    """Hand on what holds for other memory limits: a schedule for larger ones, a bound for smaller ones."""
+    """Enter schedules for instances with more memory, and bounds for those with less, where better."""
     groups: dict[Instance, list[str]] = {}
     for record in sorted(library.records(), key=_limit):
         memory = record.instance.memory
@@ -171,7 +171,7 @@ def _limit(record: Record) -> int:
 
 
 def _fits(less: Record, more: Record) -> bool:
-    """Return whether no device has less memory in the second instance than in the first one."""
+    """Return whether every device has at least as much memory in `more` as in `less`."""
     devices = range(less.instance.devices)
     return all((less.instance.memory_limit(d) or 0) <= (more.instance.memory_limit(d) or 0) for d in devices)
 
@@ -202,7 +202,7 @@ def write_page(library: Library) -> None:
 
 
 def main() -> None:
-    """Enter what is missing, search for what is not closed, and write the page."""
+    """Enter missing instances, search on those that are not closed, and write the page."""
     parser = argparse.ArgumentParser(description="Fill the library of instances, and renew its page.")
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each search [20]")
     parser.add_argument("--workers", type=int, default=1, help="threads [1]")

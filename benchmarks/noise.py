@@ -1,13 +1,13 @@
-"""Measure what noise costs tight schedules, and what robust ones cost without it.
+"""Measure how noise changes the costs of schedules, and what robust schedules cost without noise.
 
 ``python benchmarks/noise.py --output results/noise`` writes noise.csv and noise.png.
 For each setting and each coefficient of variation of jitter there is one line per schedule: 1F1B on a linear
 placement, and on a V placement ZB-V, V-Half, the method `best`, and robust schedules for the mean and for the
-95th percentile. Both placements have the same model, with the same work for each device. The limit of memory
-is the peak of 1F1B for all of them; the column `memory` has what each holds at most, over that limit.
+95th percentile. Both placements have the same model, with the same work for each device. The memory limit of
+all schedules is the peak of 1F1B; the column `memory` has the peak of a schedule divided by that limit.
 
-It goes on where the file ends, with all lines of a setting or none. ``--speed`` prints how long 1,000
-samples take.
+The script continues where the file ends, and writes all lines of a setting at once. ``--speed`` prints how
+long 1,000 samples take.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS = (
     *("setting", "jitter", "schedule", "memory", "planned", "mean", "deviation", "p95", "worst", "busy"),
     "engine",
 )
-"""Costs are over the planned work of a device, so that 1 is a schedule without any bubble."""
+"""Costs are divided by the largest planned work of a device, so that 1 is a schedule without any bubble."""
 _SPEED = ((8, 32), (32, 256))
 
 
@@ -121,7 +121,7 @@ def print_speed() -> None:
 
 
 def main() -> None:
-    """Measure what the file lacks, and draw the figure."""
+    """Measure the settings that the file lacks, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("results/noise"), help="path without a suffix")
     parser.add_argument("--settings", nargs="+", default=SETTINGS)

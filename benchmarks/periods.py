@@ -1,9 +1,9 @@
 """Measure least periods of repeating blocks against memory, beside those of published schedules.
 
 ``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png and, when all is
-measured, results/periods.md with the table of docs/blocks.md, which explains them. The costs are those of the
-setting 1.5B-8x24. It goes on where the file ends, with one line for each number of devices, memory limit and
-number of microbatches in the block. Lines of another engine do not count.
+measured, results/periods.md with the table of docs/blocks.md. That page explains table and picture. The costs
+are those of the setting 1.5B-8x24. The script continues where the CSV file ends, which has one line for each
+number of devices, memory limit and number of microbatches in the block. Lines of another engine are removed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SETTING = "1.5B-8x24"
 
 
 def instance_of(devices: int, memory: float, microbatches: int) -> Instance:
-    """Return the setting's model on so many devices, with a limit in p activations of a stage."""
+    """Return the setting's model on `devices` devices; the memory limit is in p activations of a stage."""
     setting = load_settings()[_SETTING]
     limit = int(memory * devices * setting.forward_memory)
     scaled = replace(setting, devices=devices, microbatches=microbatches)
@@ -61,7 +61,10 @@ def work(instance: Instance) -> float:
 
 
 def own_period(instance: Instance, method: str) -> float | None:
-    """Return the ticks that each further microbatch costs in a heuristic's schedule over its work."""
+    """Return how many ticks a further microbatch adds to a heuristic's cost, divided by its work in ticks.
+
+    The costs are compared at 4p and 6p microbatches. Return None if the heuristic has no schedule there.
+    """
     p = instance.devices
     few, many = (_schedule(replace(instance, microbatches=n), method) for n in (4 * p, 6 * p))
     if few is None or many is None:
@@ -76,10 +79,11 @@ def _schedule(instance: Instance, method: str) -> Schedule | None:
 def measure(
     devices: int, memory: float, seconds: float, threads: int, known: dict[int, Block]
 ) -> Iterator[dict[str, object]]:
-    """Yield the lines of a memory limit; periods are in units of the work of the block's microbatches.
+    """Yield the lines of a memory limit; periods are divided by the work of the block's microbatches.
 
-    The search starts from the best block of fewer microbatches, of a smaller limit, or of a heuristic's
-    schedule. `known` holds the blocks of the limits before, by their numbers of microbatches, and is renewed.
+    The search starts from the best known block: one of a heuristic's schedule, or one that was found for
+    fewer microbatches or a smaller limit. `known` has the latest block for each number of microbatches in a
+    block, and is updated.
     """
     instance = instance_of(devices, memory, devices)
     own = {name: own_period(instance, name) for name in HEURISTICS}
@@ -98,7 +102,7 @@ def measure(
 
 
 def _starts(instance: Instance, copies: int) -> Iterator[Block]:
-    """Yield the blocks that schedules of heuristics repeat."""
+    """Yield the repeating blocks in the schedules of the heuristics, where there are any."""
     for name in HEURISTICS:
         schedule = _schedule(replace(instance, microbatches=6 * instance.devices), name)
         block = None if schedule is None else steady_block(schedule, copies)
@@ -175,7 +179,7 @@ def _marker(look: palette.Look) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what the file lacks, and draw the figure."""
+    """Measure the lines that the file lacks, and write the table and the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each period")
     parser.add_argument("--threads", type=int, default=1, help="searches that race")
@@ -189,7 +193,7 @@ def main() -> None:
             known: dict[int, Block] = {}
             for memory in MEMORY:
                 if (str(devices), str(memory)) not in done:
-                    # all lines of a limit or none: the next run takes a limit that has one as done
+                    # write all lines of a limit at once, because the next run skips a limit that has a line
                     lines = list(measure(devices, memory, arguments.seconds, arguments.threads, known))
                     writer.writerows(lines)
                     file.flush()

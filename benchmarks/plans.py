@@ -1,10 +1,10 @@
-"""Plans of public models against the uniform split of frameworks, at equal memory.
+"""Compare plans of public models with the uniform split of frameworks, at equal memory.
 
-The uniform split is Megatron-LM's default: every stage has as many blocks as any other, the first ones one
-more where they do not divide, the embedding is with the first and the head with the last stage. It is
-scheduled by interleaved 1F1B with two stages per device, and by the greedy V-schedule (ZB-V); without
-recomputation if that fits the memory, else with all blocks recomputed. A split that fits in neither way has
-no number.
+The uniform split is Megatron-LM's default. Every stage has equally many blocks, or the first stages have one
+more if the number of blocks is no multiple of the number of stages. The first stage also has the embedding,
+and the last stage the head. The split is scheduled by interleaved 1F1B with two stages per device, and by the
+greedy V-schedule (ZB-V): without recomputation if that fits the memory, otherwise with all blocks recomputed.
+If neither fits, the table has no number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tightpipe.solving.starts import schedule_of
 
 
 class Case(NamedTuple):
-    """A model on a cluster of so many pipelines, with so many GPUs for each device of a pipeline."""
+    """A model and its cluster: `data_parallel` pipelines of `devices` devices of `tensor_parallel` GPUs."""
 
     model: str
     devices: int
@@ -66,7 +66,7 @@ def problem(case: Case) -> PlanningProblem:
 
 
 def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Candidate:
-    """Return the uniform split, with no layer recomputed or with all that can be."""
+    """Return the uniform split, with `recompute` all layers recomputed that can be, otherwise none."""
     blocks = len(asked.model.layers) - 2
     each, more = divmod(blocks, placement.stages)
     sizes = [each + (stage < more) for stage in range(placement.stages)]
@@ -79,7 +79,7 @@ def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Ca
 
 
 def baseline(asked: PlanningProblem, name: str, method: str) -> int | None:
-    """Return the cost of the uniform split in ticks, None where it does not fit."""
+    """Return the cost of the uniform split in ticks; None if it does not fit, even with recomputation."""
     placement = Placement(name, asked.cluster.devices[0])
     for recompute in (False, True):
         try:
@@ -91,7 +91,7 @@ def baseline(asked: PlanningProblem, name: str, method: str) -> int | None:
 
 
 def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
-    """Return what is measured of one case."""
+    """Return the table's line for a case, by column: its plan, and the costs of the uniform splits."""
     asked = problem(case)
     found = plan(asked, time_limit=seconds, workers=workers)
     assert found.candidate is not None

@@ -1,15 +1,15 @@
-"""Predicted against measured step times of five schedules in real PyTorch, on two devices.
+"""Compare predicted with measured step times of five schedules in real PyTorch, on two devices.
 
 For each placement the stages of one transformer are profiled, with fused or split backwards. Schedules are
-made for the profiles, and each is trained. The goals, on a machine with two quiet cores: every predicted step
-time within 10 % of the measured one, and the faster of two schedules named rightly wherever their measured
-times differ by more than 5 %.
+made for the profiles, and PyTorch trains with each schedule. The goals, on a machine with two quiet cores,
+are that every predicted step time is within 10 % of the measured one, and that the prediction ranks two
+schedules rightly wherever their measured times differ by more than 5 %.
 
     python benchmarks/predictions.py [--rounds 3] [--output results/predictions.csv]
 
 A round profiles and runs everything once, and the table has the medians of all rounds. The column `load` has
-the largest number of processes that wanted a core at the end of a round (of the last minute, as the system
-counts): about 2 on a quiet machine.
+the largest load average at the end of a round: how many processes wanted a core in the last minute, about 2
+on a quiet machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CASES = (
 
 
 def profiled(shape: TransformerShape, placement: str, fused: bool) -> Instance:
-    """Return the instance with the measured costs of a placement."""
+    """Profile the stages of a placement, and return the instance with the measured costs."""
     placed = Placement(placement, DEVICES)
     profile = profile_stages(shape, placed.stages, route=placed.routes[0], device="cpu", fused=fused)
     for text in profile.warnings:
@@ -63,7 +63,7 @@ def profiled(shape: TransformerShape, placement: str, fused: bool) -> Instance:
 
 
 def schedule_of(instance: Instance, method: str, seconds: float) -> Schedule:
-    """Return the schedule of a method, which has this time limit if it searches."""
+    """Return the schedule of a method; a method that searches has `seconds` as time limit."""
     schedule = solve(instance, method, time_limit=seconds, workers=DEVICES).schedule
     assert schedule is not None
     return schedule
@@ -110,7 +110,7 @@ def rows_of(found: dict[Case, list[list[float]]], load: float) -> list[dict[str,
 
 
 def wrong_pairs(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the pairs that the prediction ranks wrongly though their measured times are not close."""
+    """Return the pairs of schedules that the prediction ranks wrongly, but for pairs measured as close."""
     return [
         f"{one['schedule']} and {other['schedule']}"
         for one, other in combinations(rows, 2)
@@ -120,7 +120,7 @@ def wrong_pairs(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Profile, predict and run in rounds, and print the table after each."""
+    """Profile, predict and run in rounds, and print the table after each round."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

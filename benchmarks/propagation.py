@@ -1,4 +1,4 @@
-"""Time the propagation and the shaving of windows, side by side with those of an earlier commit.
+"""Time the propagation and the shaving of windows, side by side with the same functions of an earlier commit.
 
 Two processes do the same work in turn, one with the sources of the commit and one with those of this
 checkout, so that a busy machine slows both alike. The table shows the medians of their CPU times and the
@@ -26,16 +26,16 @@ from types import SimpleNamespace
 ROOT = Path(__file__).parents[1]
 ROUNDS = 15
 SETTINGS = "6.2B-8x24", "6.2B-16x48"
-FOLDERS = {"src/tightpipe": "", "solver": "solver", "heuristics": "heuristics"}  # where they are installed
+FOLDERS = {"src/tightpipe": "", "solver": "solver", "heuristics": "heuristics"}  # places in the package
 
 
 def work(name: str) -> tuple[float, str]:
-    """Narrow windows under the cost of the greedy V-schedule, and shave each order once.
+    """Narrow windows with the cost of the greedy V-schedule as horizon, and shave each open order once.
 
     Returns
     -------
     seconds
-        The CPU time of that.
+        The CPU seconds that both take.
     digest
         A hash of the windows.
     """
@@ -75,7 +75,7 @@ def extract(commit: str, folder: Path) -> None:
 
 
 def start(path: str) -> subprocess.Popen[str]:
-    """Start a process that works with the package in the folder `path`, the installed one if `path` is empty.
+    """Start a process with the package in the folder `path`, or with the installed one if `path` is empty.
 
     The process reads the names of settings from its standard input (`serve`).
     """
@@ -96,7 +96,7 @@ def ask(process: subprocess.Popen[str], name: str) -> tuple[float, str]:
 
 
 def compare(processes: list[subprocess.Popen[str]], name: str, rounds: int) -> tuple[str, ...]:
-    """Return the line of the table for a setting. The first round, which compiles, does not count."""
+    """Return the table's line for a setting; the first round, which compiles, is not counted."""
     times: list[tuple[float, float]] = []
     for number in range(rounds + 1):
         turn = processes if number % 2 else processes[::-1]

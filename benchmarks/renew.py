@@ -1,9 +1,10 @@
-"""Renew what lies under results/, or say which of it the present engine has made.
+"""Renew the files under results/, or list which of them the present engine has made.
 
-``python benchmarks/renew.py`` runs, one after another, the commands of all results that another engine made
-or that are missing. Ctrl-C keeps what is done, and the next call goes on there. ``--list`` says in a table
-what is fresh; names renew these results alone. A file names its engine (`tightpipe.core.engine_version`) in
-its rows, in its text or in its metadata, so that nothing has to be noted beside it.
+The engine is the code that finds schedules and proves bounds. ``python benchmarks/renew.py`` runs, one after
+another, the commands of all results that another engine made or that are missing or unfinished. After Ctrl-C,
+the next call continues. ``--list`` prints a table of all results and whether they are fresh. With names, only
+these results are renewed. A file names its engine (`tightpipe.core.engine_version`) in its rows, its text or
+its metadata.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tightpipe.terminal.console import show_table
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 UNKNOWN = ""
-"""Stands for the engine of what names none."""
+"""The engine of a file or a row that names no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,13 @@ class Result:
     Parameters
     ----------
     name
-        What it is called in the list and on the command line.
+        Name of the result in the list and on the command line.
     command
-        The command, which is run in the root of the repository and continues what it has begun.
+        The command, which is run in the root of the repository. It continues an interrupted run of itself.
     files
-        Paths of what it writes, relative to results/.
+        Paths of the files that the command writes, relative to results/.
     minutes
-        About how long it takes on two cores at most.
+        About the longest time in minutes that the command takes on two cores.
     """
 
     name: str
@@ -95,7 +96,7 @@ LIST = (
     _table("realistic", "tightpipe realistic --time-limit 100 --workers 1 --at-once 2", 80),
     _study("frontier", "frontier", 150),
 )
-"""All that lies under results/, the shortest first."""
+"""All results under results/, in the sequence in which they are renewed: roughly, the shortest first."""
 
 
 def _of_csv(path: Path) -> set[str]:
@@ -104,7 +105,7 @@ def _of_csv(path: Path) -> set[str]:
 
 
 def _of_row(row: dict[str, str]) -> str:
-    """Return the engine of a row; none has made the row of a study that is not solved yet."""
+    """Return the engine of a row; `UNKNOWN` if the row names none, or has not been solved yet."""
     return UNKNOWN if row.get("state") in ("pending", "running") else row.get("engine", UNKNOWN)
 
 
@@ -123,7 +124,7 @@ def _of_picture(path: Path) -> set[str]:
 
 
 def _of_experiment(path: Path) -> set[str]:
-    """Return an unknown engine if a study is not that of its experiment any more."""
+    """Return `UNKNOWN` if a study's copy of its experiment file differs from the file in experiments/."""
     declared = ROOT / "experiments" / f"{path.parent.name}.toml"
     return set() if path.read_bytes() == declared.read_bytes() else {UNKNOWN}
 
@@ -135,17 +136,24 @@ _READERS: dict[str, Callable[[Path], set[str]]] = {
     ".png": _of_picture,
     ".toml": _of_experiment,
 }
-"""How the engines that a file names are read; files of other kinds lie beside one of these."""
+"""For each suffix, the function that returns the engines that a file names.
+
+Files with other suffixes are not read: each result has a file with one of these suffixes, too.
+"""
 
 
 def engines(result: Result) -> set[str]:
-    """Return the engines that a result's files name; none if there is no file."""
+    """Return the engines that a result's files name; an empty set if there is no file."""
     there = [path for file in result.files if (path := RESULTS / file).exists()]
     return {engine for path in there for engine in _READERS.get(path.suffix, lambda _: set())(path)}
 
 
 def state(result: Result, engine: str) -> str:
-    """Return whether a result is of an engine: ``fresh``, ``unfinished``, ``stale`` or ``missing``."""
+    """Return the state of a result for an engine.
+
+    The state is ``fresh`` if all files exist and name this engine alone, ``missing`` if no file exists,
+    ``unfinished`` if this engine made a part, and otherwise ``stale``.
+    """
     there = [(RESULTS / file).exists() for file in result.files]
     if not any(there):
         return "missing"
@@ -163,7 +171,7 @@ def strangers() -> list[str]:
 
 
 def show_list(engine: str) -> None:
-    """Print which results are fresh, what made the others, and which files are strangers."""
+    """Print the state of each result, the other engines that its files name, and the files of no result."""
     lines = [(r.name, state(r, engine), _made_by(r, engine), _minutes(r), r.command) for r in LIST]
     show_table(["result", "state", "made by", "takes about", "command"], lines)
     print(f"engine {engine}; a result is stale if the sources of the engine have changed since it was made")
@@ -186,9 +194,9 @@ def renew(results: Sequence[Result], engine: str) -> None:
     Raises
     ------
     InputError
-        If the engine is that of no commit, so that nobody could tell later what made the results.
+        If the sources of the engine are not committed, as then nobody could tell later what made the results.
     StoppedError
-        If a command fails, after all others have run, or at once if the sources of the engine change.
+        If a command fails (after the others have run), or at once if the sources of the engine change.
     """
     if "+" not in engine or engine.endswith(".modified"):
         raise InputError("commit the sources of the engine first", key="engine", value=engine)
@@ -206,7 +214,7 @@ def renew(results: Sequence[Result], engine: str) -> None:
 
 
 def _forget_other_engines(result: Result, engine: str) -> None:
-    """Remove the store of a stale study, which would else grow with every engine and hide the old rows."""
+    """Remove the store of a stale study, which would otherwise grow with every engine and hide old rows."""
     if state(result, engine) == "stale":
         for file in result.files:
             if file.endswith(".sqlite"):
@@ -214,13 +222,13 @@ def _forget_other_engines(result: Result, engine: str) -> None:
 
 
 def _run(command: str) -> int:
-    """Run a command in the environment of this process; a signal that ends it ends this process too."""
+    """Run a command and return its exit status; if Ctrl-C or SIGTERM ends it, end this process too."""
     program, *words = shlex.split(command)
     process = subprocess.Popen([str(Path(sys.executable).with_name(program)), *words], cwd=ROOT)
     try:
         status = process.wait()
     except KeyboardInterrupt:
-        process.wait()  # Ctrl-C has reached it as well, and it keeps what is done
+        process.wait()  # Ctrl-C has reached the command too, which saves its finished part before it ends
         raise
     if status in (130, 143):  # ended by Ctrl-C or SIGTERM
         raise KeyboardInterrupt
@@ -238,7 +246,7 @@ def chosen(names: Sequence[str], engine: str) -> Iterator[Result]:
     Raises
     ------
     InputError
-        If there is no result of a name.
+        If no result has one of these names.
     """
     known = {result.name: result for result in LIST}
     for name in names:

@@ -12,7 +12,7 @@ from collections import deque
 
 
 class SeedGreedyV:
-    """The greedy V-schedule for equal stages; `max_mem` None stands for memory for 2p activations."""
+    """The greedy V-schedule for equal stages; without `max_mem`, the memory limit is 2p activations."""
 
     def __init__(self, n_stage, n_micro, f_cost, b_cost, w_cost, c_cost, f_mem, b_mem, w_mem, max_mem=None):
         self.n_node = 6 * n_stage * n_micro
@@ -204,9 +204,9 @@ class SeedGreedyV:
         return [self._global(device, ops) for device, ops in enumerate(best)], max_bubble
 
     def _global(self, device, ops):
-        """Return operations with the number of their stage in place of that of their chunk.
+        """Return operations (kind, chunk, microbatch) with the chunk replaced by the number of the stage.
 
-        For B and W the published code calls chunk 0 the one that runs first, which is the later stage.
+        For B and W, chunk 0 of the published code is the chunk that runs first, which is the later stage.
         """
         stages = (device, 2 * self.n_stage - 1 - device)
         return [(cat, stages[chunk if cat == 0 else 1 - chunk], micro) for cat, chunk, micro in ops]

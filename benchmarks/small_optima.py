@@ -1,9 +1,9 @@
 """Prove the optima of random small instances, and write them to tests/data/small_optima.csv.
 
-``python benchmarks/small_optima.py`` goes on where the file ends, with one line for each instance, and leaves
-out seeds whose optimum is not proven within the time limit. CP-SAT's lattice model finds the optimum,
-starting from the best heuristic. That no schedule is cheaper is then proven again without bounds and windows,
-by brute force where that is quick, else by the plain model if it can.
+``python benchmarks/small_optima.py`` continues where the file ends, with one line for each instance, and
+leaves out seeds whose optimum is not proven within the time limit. CP-SAT's lattice model finds the optimum,
+starting from the best heuristic. A second proof, without bounds and windows, then shows that no schedule is
+cheaper: by brute force for few operations, otherwise by the plain model, if it succeeds in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEW = 18  # operations up to which brute force is quick
 
 
 def prove(seed: int, seconds: float) -> Known | None:
-    """Return the optimum of the instance of a seed, None if it is not proven within `seconds`."""
+    """Return the optimum of a seed's instance; None if the optimum is not proven within `seconds`."""
     instance = small_instance(seed)
     result = solve(instance, "cpsat", workers=1, time_limit=seconds)
     if result.status is not Status.OPTIMAL:
@@ -46,7 +46,7 @@ def _proof(instance: Instance, cost: int, seconds: float) -> str:
 
 
 def main() -> None:
-    """Append lines to the file until there are as many as the option `--count` asks for."""
+    """Append lines to the file until their number reaches the option `--count`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=3000, help="lines of the file")
     parser.add_argument("--seconds", type=float, default=4.0, help="time limit of each proof")

@@ -1,9 +1,9 @@
 """Find the best plans of random small models by brute force.
 
-``python benchmarks/small_plans.py`` writes their costs to tests/data/small_plans.csv, one line each.
-It goes on where the file ends, and leaves out seeds whose enumeration takes longer than the limit. The cost
-is the least over all partitions, placements and sets of recomputed layers, each with an exact schedule unless
-a formula shows that it is no cheaper.
+``python benchmarks/small_plans.py`` writes their costs to tests/data/small_plans.csv, one line each. The
+script continues where the file ends, and leaves out seeds whose enumeration takes longer than the limit. The
+cost is the least over all partitions, placements and sets of recomputed layers. Each of these candidates is
+scheduled exactly, unless a formula shows that no schedule of it is cheaper than one already found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from small_models import BEST_PLANS, KnownPlan, digest, known_plans, optimum, ra
 
 
 def main() -> None:
-    """Append lines to the file until there are as many as the option `--count` asks for."""
+    """Append lines to the file until their number reaches the option `--count`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="lines of the file")
     parser.add_argument("--seconds", type=float, default=3.0, help="most processor time of a problem")

@@ -51,7 +51,7 @@ def measure(rounds: int) -> list[dict[str, float]]:
         save_schedule(solve(instance, "list").schedule, schedule)
         todo = commands(schedule)
         for command in todo.values():
-            seconds(command)  # so that the files of all commands are in the cache of the disk
+            seconds(command)  # not counted: brings the files of all commands into the disk cache
         return [{name: seconds(command) for name, command in todo.items()} for _ in range(rounds)]
 
 

@@ -1,10 +1,11 @@
 """Study where the greedy V-schedule and V-Beat meet the formula of docs/theorem.md, on random settings.
 
-``python benchmarks/theorem.py`` writes into results/theorem/ one line for each setting (instances.csv), on
-how many settings an observation about the greedy was tried (observed.csv), tables (summary.md), and the map
-that docs/theorem.md shows. It goes on where the files end. Lines of another engine do not count. Where the
-greedy and V-Beat miss the formula, a search with a fixed effort, which is counted and not measured, looks for
-a cheaper schedule and for a stronger bound, so that every run gives the same lines.
+``python benchmarks/theorem.py`` writes into results/theorem/ one line for each setting (instances.csv), the
+exceptions to an observation about the greedy V-schedule on further settings (observed.csv), tables
+(summary.md), and the map that docs/theorem.md shows. The script continues where the files end, and discards
+lines that another version of the engine made. Where both the greedy and V-Beat miss the formula, a search
+looks for a cheaper schedule and for a stronger bound. The search is limited by the work that it counts and
+not by the clock, so that every run gives the same lines.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from tightpipe.solving.starts import schedule_of
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results/theorem", ROOT / "docs/pictures/theorem-map.png"
 SEED = 0  # of the searches; the settings have the seeds of theorem_cases.draw
-EFFORT = 0.1  # seconds of work of a search on a usual machine, counted and not measured
+EFFORT = 0.1  # limit of a search: its counted work, in seconds of one thread on a usual machine
 COUNTS = {8: 1700, 4: 100, 6: 100, 10: 100}
-"""How many settings are drawn at each memory limit, in quarters of p activations."""
+"""The number of settings that are drawn at each memory limit; limits are in quarters of p activations."""
 BLOCKS, BLOCK = 40, 500
-"""How many settings the observation is tried on: in blocks of so many, each with a line of its own."""
+"""The observation is tried on `BLOCKS` times `BLOCK` settings; each block has one line in observed.csv."""
 FORMULA, OTHERWISE, OPEN = "greedy optimal by the formula", "optimum known otherwise", "open"
 CLASSES = (FORMULA, OTHERWISE, OPEN)
 COLUMNS = (
@@ -67,9 +68,9 @@ _Key = TypeVar("_Key")
 
 
 def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
-    """Return the line of the setting with a memory limit in quarters of p and a number.
+    """Return the line of the setting `place`: a memory limit in quarters of p activations, and a number.
 
-    The column `formula` has the bound of two times, which at 2p is the formula or more.
+    The column `formula` has the bound named `two times`, which at 2p is at least the formula.
     """
     case = draw(*place)
     instance, found = (
@@ -99,7 +100,7 @@ def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
 
 
 def _own_cost(case: Case, name: str) -> int | None:
-    """Return the cost of a heuristic's schedule, after its validation; None if it has none."""
+    """Return the cost of a heuristic's schedule, which is validated; None if the heuristic finds none."""
     try:
         return cost(schedule_of(case.instance, HEURISTICS[name]))
     except NoScheduleError:
@@ -107,16 +108,16 @@ def _own_cost(case: Case, name: str) -> int | None:
 
 
 def classed(formula: int, greedy: int | None, least: int, bound: int) -> str:
-    """Return the class of a setting by the formula, the greedy's cost, the least cost and the best bound."""
+    """Return the class of a setting; `formula` is its bound of two times, `least` its least known cost."""
     if greedy == formula:
         return FORMULA
     return OTHERWISE if least == bound else OPEN
 
 
 def try_observation(size: int, block: int) -> dict[str, Any]:
-    """Return the line of a block: on how many of so many settings the greedy misses the formula at 2p.
+    """Return the line of a block: on how many of its `size` settings the greedy misses the formula at 2p.
 
-    The settings are those for which the observation says that the greedy meets it.
+    Only settings are drawn for which `Case.observed` says that the greedy meets the formula.
     """
     cases = [draw(8, -1 - block * size - k, lambda case: case.observed) for k in range(size)]
     missed = [case for case in cases if _own_cost(case, "greedy-v") != case.formula]
@@ -131,7 +132,7 @@ def fill(
     line_of: Callable[[_Key], dict[str, Any]],
     workers: int,
 ) -> list[Row]:
-    """Compute the lines that a table lacks in several processes, write them in sequence, and return all."""
+    """Compute the missing lines of a table in several processes, append them, and return all lines."""
     open_table(path, columns)
     there = {key_of(row) for row in lines_of(path)}
     todo = [key for key in keys if key not in there]
@@ -164,7 +165,7 @@ REGIONS: dict[str, Callable[[Row], bool]] = {
     "proven for V-Beat (second theorem)": lambda row: row["promised"] == "True",
     "b > f": lambda row: int(row["backward"]) > int(row["forward"]),
 }
-"""Parts of the settings at 2p, each with what a line of the table must fulfil."""
+"""Parts of the settings at 2p, each with the condition on the lines of instances.csv that belong to it."""
 
 
 def markdown(rows: Sequence[Row], observed: Sequence[Row]) -> str:
@@ -199,7 +200,7 @@ def _conditions(effort: float) -> str:
 
 
 def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers: int) -> None:
-    """Fill both tables, and write the page and the map."""
+    """Compute the missing lines of both CSV files, and write the page with the tables, and the map."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     ensure_compiled()
     rows = fill(
@@ -229,7 +230,7 @@ def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers
 @click.command()
 @click.option("--workers", type=click.IntRange(1, 1024), default=2, show_default=True, help="Processes.")
 def main(workers: int) -> None:
-    """Measure what the files lack, and write the tables and the map."""
+    """Compute the lines that the files lack, and write the tables and the map."""
     study(COUNTS, BLOCKS, BLOCK, EFFORT, workers)
 
 

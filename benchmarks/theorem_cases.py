@@ -11,7 +11,7 @@ from tightpipe.heuristics.v_beat import meets_bound
 from tightpipe.heuristics.v_beat_moves import Times
 
 _MOST_DEVICES = 16
-_ACTIVATION = 100  # what an F adds to the memory of its device
+_ACTIVATION = 100  # memory that an F adds on its device
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +79,21 @@ class Case:
 
     @property
     def observed(self) -> bool:
-        """Whether the greedy has met the formula at 2p activations wherever the same was true."""
+        """Whether the setting lies where the greedy V-schedule was observed to meet the formula at 2p.
+
+        The conditions are b <= f, c <= f, c <= b + w and 2w <= b + 2c; the memory limit is not considered.
+        """
         f, b, w, c = self.costs
         return b <= f and c <= min(f, b + w) and 2 * w <= b + 2 * c
 
 
 def draw(quarters: int, number: int, wanted: Callable[[Case], bool] = lambda _: True) -> Case:
-    """Return the random setting of this number at a memory limit, the same in every run.
+    """Return random setting `number` at a memory limit in quarters of p activations, the same in every run.
 
     In units of f, which is 200 to 2000 ticks, b lies between 0.5 and 1.4, w between 0.05 and 1.2, and c
     between 0 and 0.5, more often near 0. There are 2 to 16 devices and p + 1 to 6p microbatches, and a
-    pending W holds its share w / (b + w) of an activation or more. What is not wanted, or where the formula
-    at 2p activations allows a schedule without idle time, is drawn again.
+    pending W holds its share w / (b + w) of an activation or more. A setting is drawn again if it is not
+    `wanted`, or if the formula at 2p activations allows a schedule without idle time.
     """
     rng = random.Random(f"{quarters} {number}")
     while True:

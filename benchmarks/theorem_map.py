@@ -1,4 +1,4 @@
-"""The map of the study of the theorem: where the greedy V-schedule meets the formula, by b/f and c/f."""
+"""The map of the study of docs/theorem.md: where the greedy V-schedule meets the formula, by b/f and c/f."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def draw_map(rows: Sequence[Line], classes: Sequence[str], path: Path) -> None:
     rows
         Lines of the table of instances, with the costs f, b, w and c and the `class` of each.
     classes
-        The three classes in the sequence of the legend, in which they have more and more striking marks.
+        The three classes in the sequence of the legend, from the least to the most striking marker.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     """

@@ -1,9 +1,9 @@
-"""DualPipe and DualPipe-V run the forward of one microbatch together with the backward of another.
+"""DualPipe and DualPipe-V, which run the forward of one microbatch together with the backward of another.
 
-On each device both schedules go through the same eight steps of the published description. In DualPipe, a
-device holds one stage of each direction of a bidirectional pipeline; in DualPipe-V, it holds the two stages
-of a V. Of the two stages of a device, the "near" one is closer to the first stage of its direction than the
-"far" one.
+On each device both schedules consist of the same eight phases, which the published description calls steps.
+In DualPipe, a device holds one stage of each direction of a bidirectional pipeline; in DualPipe-V, it holds
+the two stages of a V. Of the two stages of a device, the "near" one is closer to the first stage of its
+direction than the "far" one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _require(instance: Instance, name: str, least: int) -> None:
 
 
 class _Walk:
-    """The walk of one device through the eight steps.
+    """Makes the sequence of one device, phase by phase.
 
     Side 0 is the near stage and side 1 the far one. The state consists of the next microbatch of F and B on
     each side, and of the B's whose W has not run yet, the oldest first.
@@ -92,9 +92,9 @@ class _Walk:
     def steps(self, rank: int, ranks: int) -> list[Slot]:
         """Return the slots of one device, in sequence; a slot has one operation or two that run together.
 
-        `rank` is the device's distance from the nearest device at which microbatches enter, 0 to `ranks` - 1.
-        `ranks` is the number of devices, and for two directions half of it, because the halves mirror each
-        other.
+        `rank` is the distance, in devices, to the nearest device at which microbatches enter, from 0 to
+        `ranks` - 1. `ranks` is the number of devices for a V, and half of it for two directions, because the
+        halves mirror each other.
         """
         outer = ranks - rank - 1
         steady = len(self._microbatches[0]) - 2 * ranks + rank + 1
@@ -104,7 +104,7 @@ class _Walk:
         for _ in range(outer):
             slots += [self._input_gradient(1), self._weight(), self._forward(1)]
         for i in range(steady):
-            # On the innermost device the first microbatch comes back at once, too early to form a pair.
+            # On the innermost device the first F and BW run one after the other, for a smaller bubble.
             apart = i == 0 and outer == 0
             slots += [self._forward(0), self._backward(1)] if apart else [self._both(0, 1)]
             slots.append(self._both(1, 0))

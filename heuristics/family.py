@@ -21,12 +21,12 @@ _Item = TypeVar("_Item")
 
 
 def check_placement(instance: Instance, family: str, placement: str) -> None:
-    """Raise an error if the instance has no schedule at all, or not the placement of this family.
+    """Raise an error if the instance has another placement than this family, or no schedule at all.
 
     Raises
     ------
     InputError
-        If the instance does not have the placement of the family.
+        If the instance does not have `placement`, the placement of the family.
     InfeasibleError
         If the instance has no schedule at all.
     """
@@ -58,7 +58,7 @@ def within_limits(instance: Instance, family: str, order: Order) -> Order:
 
 
 def runnable(instance: Instance, family: str, order: Order, group: int) -> Order:
-    """Return `order` if it has no deadlock.
+    """Return `order` if it does not deadlock.
 
     `group` is the number of microbatches that a device runs on one of its stages before it goes to the next.
 
@@ -79,7 +79,7 @@ def runnable(instance: Instance, family: str, order: Order, group: int) -> Order
 
 
 def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step:
-    """Return the operations of one kind and microbatch on a device, in the sequence in which they depend.
+    """Return the operations of one kind and microbatch on a device, each before those that wait for it.
 
     A device of the linear placement may hold several consecutive stages, which run as if they were one.
     """
@@ -91,7 +91,7 @@ def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step
 def one_forward_one_backward(
     forwards: Sequence[_Item], backwards: Sequence[_Item], warm_up: int
 ) -> list[_Item]:
-    """Return `warm_up` forwards, then forwards and backwards in turn, then the remaining backwards."""
+    """Return `warm_up` forwards, then one forward and one backward in turn, then the remaining backwards."""
     steady = len(forwards) - warm_up
     turns = zip(forwards[warm_up:], backwards[:steady], strict=True)
     return [*forwards[:warm_up], *(item for turn in turns for item in turn), *backwards[steady:]]

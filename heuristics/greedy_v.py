@@ -1,17 +1,17 @@
 """The greedy V-schedule of the zero-bubble authors, for the V placement at 2p activations and above.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, and the schedule
-search that its authors published. On uniform instances with a memory limit, the order equals that of their
-code, operation by operation; tests compare the two in 24 published settings at three limits each. Where
+Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, and the code of its
+authors that searches for schedules. On uniform instances with a memory limit, the order equals the order of
+that code, operation by operation; tests compare the two in 24 published settings at three limits each. Where
 costs, communication, memory deltas or limits differ between stages or devices, the same decisions are taken
 with the numbers of each stage and device.
 
 The published code stops with an assertion when a decision cannot be carried out, because an operation is not
 ready, or because memory is full and no W is left that frees some. Here such a decision is skipped until a
-later round. In experiments that was enough for any costs without a limit, and for every uniform instance at
-every feasible limit, although below 2p activations the result is poor and list scheduling is better.
-With unequal memory deltas and little memory a round may place nothing; then the greedy has no schedule
-and says so. No other method is substituted for it.
+later round. In experiments the greedy then found a schedule for any costs without a limit, and for every
+uniform instance at every feasible limit. Below 2p activations the schedule is poor, and list scheduling is
+better. With unequal memory deltas and little memory a round may place nothing. Then the greedy has no
+schedule and says so; no other method is used in its place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
 
 _FBW = [OpKind.F, OpKind.B, OpKind.W]
 _NO_LIMIT = 2**62
-_MOST_LIMITS = 2000  # the search for the smallest limit that works tries at most so many, one by one
+_MOST_LIMITS = 2000  # the most limits that are tried in the search for the smallest one that works
 _UNIT = np.array([[2], [-1], [-1]])  # memory deltas of F, B and W for an instance that has none
 _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
 
@@ -42,17 +42,18 @@ _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((Tr
 class Attempt(NamedTuple):
     """An order that a pass of the greedy found.
 
-    `bubble` is that of the objective `device_span`, and `end` the end of the last operation, both in ticks.
+    `bubble` is the bubble with the objective `device_span`, and `end` is the end of the last operation, both
+    in ticks.
     """
 
-    order: Ints  # (p, 6n, 3)
+    order: Ints  # (p, 6n, 3): kind, stage and microbatch of each operation
     bubble: int
     end: int
     spare: Ints  # (p,): by how many ticks each device's bubble is below the largest
 
 
 class _Problem(NamedTuple):
-    """The instance as records, before any operation is placed."""
+    """The instance as records, in the state before any operation is placed."""
 
     stages: Records
     devices: Records
@@ -81,7 +82,7 @@ def greedy_v_order(instance: Instance) -> Order:
 
 
 def best_attempt(instance: Instance) -> Attempt | None:
-    """Return the best attempt over all policies, the first of equally good ones; None if every pass fails."""
+    """Return the best attempt over all limits to try and all policies; None if every pass fails."""
     key = _KEYS[instance.objective]
     problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
     attempts = (_improved(problem, policy) for problem in problems for policy in _POLICIES)
@@ -97,9 +98,9 @@ _KEYS: dict[Objective, Callable[[Attempt], int]] = {
 def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
     """Return the best of repeated passes, or None if the first one fails.
 
-    Every device has to wait for the one with the largest bubble. So a further pass lets each device idle as
-    long as that one did in the pass before, and passes are repeated while this makes the largest bubble
-    smaller.
+    The largest bubble of a device determines the cost. In a further pass idling costs a device nothing up to
+    the number of ticks by which its bubble was below the largest one in the pass before. Passes are repeated
+    while the largest bubble gets smaller.
     """
     best = _attempt(problem, policy, np.zeros(len(problem.devices), np.int64))
     while best is not None:
@@ -143,9 +144,9 @@ def _deltas(instance: Instance) -> Ints:
 
 
 def _limits_to_try(instance: Instance) -> Iterator[Ints]:
-    """Yield the memory limits to run with: the instance's own, or if it has none, those of `greedy_v_order`.
+    """Yield the memory limits to run with, each as an array with one limit per device.
 
-    Each is an array with one limit per device.
+    They are the instance's own limits or, if it has none, those that `greedy_v_order` names.
     """
     p = instance.devices
     if instance.memory_limit(0) is not None:
@@ -159,7 +160,7 @@ def _limits_to_try(instance: Instance) -> Iterator[Ints]:
 
 
 def _reason(instance: Instance) -> str:
-    """Return a sentence that says that the greedy has no schedule, and at which limits it has one."""
+    """Return a message that the greedy has no schedule at this limit, and at which limits it has one."""
     limits = arrays_of(instance).limit
     said = f"greedy-v has no schedule at the memory limit {_shown(limits)}"
     enough = _enough_memory(instance, limits)
@@ -186,10 +187,10 @@ def _works(instance: Instance, limits: Ints) -> bool:
 def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
     """Return the smallest limit at which the greedy works, given that it works at `enough`.
 
-    A pass can fail at a limit between two limits at which it works, so all limits are tried, in ascending
-    order. Memory comes in multiples of the greatest common divisor of the deltas, so limits between these
-    multiples need not be tried. The result is None if there are too many limits to try, or if the limits
-    differ between devices.
+    A pass can fail at a limit between two limits at which it works, so limits are tried one by one, upwards.
+    The memory in use is always a multiple of the greatest common divisor of the deltas, so the limits tried
+    are this divisor apart. The result is None if there are more than `_MOST_LIMITS` limits to try, or if the
+    limits differ between devices.
     """
     unit = int(np.gcd.reduce(arrays_of(instance).delta, axis=None))
     least = max(instance.smallest_limit(d) for d in range(instance.devices))
@@ -201,17 +202,17 @@ def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
 
 
 def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
-    """Return `limits`, scaled up by bisection until the greedy works; None if it works at no scale.
+    """Return `limits`, scaled up until the greedy works; None if it fails even with memory for everything.
 
-    The greedy works at the returned limits and fails at slightly smaller ones. It may work again at still
-    smaller ones; see `_smallest_limit`.
+    The scale is found by bisection: the greedy works at the returned limits and fails at slightly smaller
+    ones. It may work again at still smaller ones, which `_smallest_limit` looks for.
     """
     forward, p = arrays_of(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
     largest = int(limits.max())
 
     def scaled(target: int) -> Ints:
-        """Scale so that the largest limit becomes `target`, but to no more than all microbatches need."""
+        """Scale the limits so that the largest becomes `target`, up to what all microbatches need at most."""
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
 

@@ -1,8 +1,8 @@
-"""The compiled loop of one pass of the greedy V-schedule decides one operation after another.
+"""The compiled loop of one pass of the greedy V-schedule, which decides one operation after another.
 
 On a V of p devices, device d runs the *lower* stage d and the *upper* stage 2p - 1 - d. A pass fixes the
 sequence of the 6n operations of each device: a warm-up of F's, then rounds in which every device places one B
-and at most one F. A W is pending from its B on; pending W's fill idle time, and run when memory is full. An
+and at most one F. From its B on a W is *pending*; pending W's fill idle time, and run when memory is full. An
 operation that is not ready or does not fit into memory is skipped in its round, and a round in which no
 device can place an operation ends the pass as a failure.
 """
@@ -28,7 +28,7 @@ STAGE = np.dtype(
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
         ("lag", *_PER_KIND),  # communication from the predecessor, see tightpipe.core.instance_arrays
-        ("count", *_PER_KIND),  # number of operations placed so far, and the microbatch of the next one
+        ("count", *_PER_KIND),  # number of operations placed so far; the next one has this microbatch
     ]
 )
 """A stage: its costs (times in ticks), and how far the pass has come there."""
@@ -36,10 +36,10 @@ DEVICE = np.dtype(
     [
         ("upper", np.int64),  # number of the upper stage; the lower stage has the number of the device
         ("limit", np.int64),
-        ("spare", np.int64),  # idle time in ticks that does not count, see `Policy`
+        ("spare", np.int64),  # bubble in ticks up to which idling counts as free, see `Policy`
         ("time", np.int64),  # end of the last operation
         ("memory", np.int64),
-        ("bubble", np.int64),  # idle time since the first F, less what the device can idle at no cost
+        ("bubble", np.int64),  # idle ticks since the first F, plus own work, less the largest work
         ("filled", np.int64),  # number of W's placed so far
         ("placed", np.int64),  # number of operations placed so far
     ]
@@ -48,12 +48,12 @@ DEVICE = np.dtype(
 
 
 class Policy(NamedTuple):
-    """Before which operations a device that would idle may place a W, although the W delays the operation.
+    """The operations before which a device may place a W that delays the operation, instead of idling.
 
     A device may always do so before a B of its lower stage, and before other operations as these flags say.
     It places the W only if idling would cost time. Idling costs nothing as long as the device's bubble stays
-    below the largest bubble of a device so far, or below ``spare``, by which an earlier pass left the device
-    better off than the worst one.
+    below the largest bubble of a device so far, or below ``spare``. The latter is by how much the bubble of
+    the device was below the largest bubble in an earlier pass.
     """
 
     before_forward: bool
@@ -64,7 +64,7 @@ class _State(NamedTuple):
     stages: Records  # (2p,) of STAGE
     devices: Records  # (p,) of DEVICE
     end: Ints  # (2, 2p, n): end of each F and B in ticks, `_NOT_YET` while it is not placed
-    pending: Ints  # (p, 2n): stages of the B's that the device has placed, in which sequence the W's follow
+    pending: Ints  # (p, 2n): stages of the B's that the device has placed; the W's run in this sequence
     order: Ints  # (p, 6n, 3)
     worst: Ints  # (1,): largest bubble so far, at least 0
     microbatches: int
@@ -102,7 +102,7 @@ def run_pass(stages: Records, devices: Records, microbatches: int, policy: Polic
 
 @compiled_with_arrays
 def _warm_up(state: _State) -> None:
-    """Place the F's of the first microbatch, and more F's while it goes down the V and back up."""
+    """Place the F's of the first microbatch, and more F's while this microbatch goes down the V and up."""
     p = len(state.devices)
     for device in range(p):
         _put(state, _F, device)
@@ -129,7 +129,7 @@ def _has_time_for_more(state: _State, device: int) -> bool:
 
 @compiled_with_arrays
 def _level(state: _State) -> None:
-    """Give each device as many F's as the device before it, and more F's of the upper stage than that one."""
+    """Give each device at least as many F's as the device before it, and more F's of the upper stage."""
     p = len(state.devices)
     upper_turn = False
     for device in range(1, p):
@@ -144,7 +144,7 @@ def _level(state: _State) -> None:
 
 @compiled_with_arrays
 def _is_behind(state: _State, device: int) -> bool:
-    """Return whether `device` needs more F's, in total or of its upper stage, than it has placed so far."""
+    """Return whether the device lacks F's, in total or of its upper stage, by the rule of `_level`."""
     stages, devices = state.stages, state.devices
     upper = stages[devices[device].upper].count[_F]
     upper_before = stages[devices[device - 1].upper].count[_F]
@@ -214,7 +214,7 @@ def _round_of_forwards(state: _State, policy: Policy) -> int:
 
 @compiled_with_arrays
 def _next_forward(state: _State, device: int) -> int:
-    """Return the stage whose F comes next on `device`: the upper one if its F is ready; -1 if none is."""
+    """Return the stage of the next F on `device`: the upper one if ready, else the lower one; -1 for none."""
     upper = state.devices[device].upper
     lowers, uppers = state.stages[device].count[_F], state.stages[upper].count[_F]
     if uppers >= state.microbatches:
@@ -230,7 +230,7 @@ def _next_forward(state: _State, device: int) -> int:
 def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
     """Place pending W's that end before the next operation of `stage` can start.
 
-    With `may_delay`, one more W is placed if idling instead would cost time; see `Policy`.
+    With `may_delay`, one more W is placed if idling instead would cost time (`Policy`).
     """
     device = state.stages[stage].home
     me = state.devices[device]
@@ -265,7 +265,7 @@ def _arrival(state: _State, kind: int, stage: int) -> int:
 
 @compiled_with_arrays
 def _has_room(state: _State, stage: int) -> bool:
-    """Return whether the memory of the stage's device holds one more F of the stage."""
+    """Return whether one more F of `stage` fits into the memory of its device."""
     here = state.stages[stage]
     me = state.devices[here.home]
     return bool(me.memory + here.delta[_F] <= me.limit)
@@ -288,7 +288,7 @@ def _put_weight(state: _State, device: int) -> None:
 
 @compiled_with_arrays
 def _put(state: _State, kind: int, stage: int) -> bool:
-    """Place the next F or B of `stage` if one is left, is ready and fits; return whether it was placed."""
+    """Place the next F or B of `stage` if it exists, is ready and fits; return whether it was placed."""
     here = state.stages[stage]
     me, m = state.devices[here.home], here.count[kind]
     if m >= state.microbatches:

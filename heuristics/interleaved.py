@@ -54,13 +54,13 @@ def interleaved_order(instance: Instance, group: int | None = None) -> Order:
 
 
 def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
-    """Return the number of forwards in the warm-up of a device; it may exceed the number that there are."""
+    """Return the number of forwards in a device's warm-up, which may be more than the device has in all."""
     chunks = instance.placement.stages_per_device
     return 2 * (instance.devices - 1 - device) + (chunks - 1) * group
 
 
 def chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step], list[Step]]:
-    """Return the forwards and the fused backwards of a device, each in its sequence."""
+    """Return the forwards of a device in sequence, and its fused backwards in sequence."""
     stages = instance.placement.stages_on(device)
     turns = _turns(instance.microbatches, len(stages), group)
     forwards: list[Step] = [[(OpKind.F, stages[chunk], m)] for chunk, m in turns]
@@ -69,7 +69,7 @@ def chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step]
 
 
 def _turns(microbatches: int, chunks: int, group: int) -> list[tuple[int, int]]:
-    """Return chunk and microbatch of each forward: the first group on every chunk, then the next group."""
+    """Return (chunk, microbatch) of each forward: the first group on every chunk, then the next group."""
     return [
         (chunk, m)
         for first in range(0, microbatches, group)

@@ -1,9 +1,10 @@
-"""The compiled loop of memory-aware list scheduling under one priority rule; see `list_schedule`.
+"""The compiled loop of memory-aware list scheduling (`list_schedule`) under one priority rule.
 
-Here a *stage* belongs to one route, so that a placement with two routes has twice as many stages as the
-model; S is their number. At each stage, the operations of a kind run in the sequence of the microbatches. The
-*rank* of a microbatch is its place in one sequence of all microbatches, in which the routes take turns and
-which all devices share. A *pending* W is one whose B has run.
+Here a *stage* belongs to one route, so a placement with two routes has twice as many stages as the model; S
+is the number of all these stages. At each stage, the operations of a kind run in the sequence of the
+microbatches. The *rank* of a microbatch is its place, from 0, in one sequence of all microbatches that all
+devices share; in this sequence the routes take turns. A *pending* W is one that has yet to run, but whose B
+has run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PER_KIND = (np.int64, (3,))
 STAGE = np.dtype(
     [
         ("home", np.int64),  # its device
-        ("number", np.int64),  # of the stage in the model
+        ("number", np.int64),  # number of the stage in the model
         ("route", np.int64),
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
@@ -42,8 +43,8 @@ DEVICE = np.dtype(
         ("end", np.int64),  # end of its last operation
         ("used", np.int64),  # memory in use
         ("held", np.int64),  # memory in use without that of pending W's
-        ("promised", np.int64),  # memory that the F's still to come of the admitted microbatches will take
-        ("oldest", np.int64),  # least rank of a microbatch that lacks a B on the device
+        ("promised", np.int64),  # memory that admitted microbatches will take by F's that have yet to start
+        ("oldest", np.int64),  # least rank of a microbatch with a B that has yet to start on the device
         ("last", np.int64),  # kind of its last F or B
         ("placed", np.int64),  # number of operations started
     ]
@@ -52,7 +53,7 @@ DEVICE = np.dtype(
 
 
 class Rule(NamedTuple):
-    """A priority rule, by which a free device chooses what to start; `list_schedule.RULES` has all in use."""
+    """A priority rule, by which a free device chooses the operation to start, as in `list_schedule.RULES`."""
 
     alternate: bool  # prefer an F after a B and a B after an F; otherwise always prefer the B
     deepest_forward: bool  # of several ready F's take that of the last stage; otherwise of the first
@@ -68,8 +69,8 @@ class _State(NamedTuple):
     local: Ints  # (p, S / p): the stages of each device, in ascending order
     arrival: Ints  # (2, S, n / routes): when an F or B may start, `_NEVER` until its predecessor has started
     hold: Ints  # (p, n): for each rank, the memory that the microbatch holds until its B's end
-    need: Ints  # (p, n): for each rank, the memory that its F's still to come will take
-    todo: Ints  # (p, n): for each rank, the number of its B's still to start
+    need: Ints  # (p, n): for each rank, the memory that its F's which have yet to start will take
+    todo: Ints  # (p, n): for each rank, the number of its B's that have yet to start
     admitted: Bools  # (p, n): for each rank, whether one of its F's has started
     order: Ints  # (p, 3nS / (p routes), 3)
     routes: int
@@ -79,7 +80,7 @@ class _State(NamedTuple):
 def run_list(
     stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, rule: Rule
 ) -> Ints:
-    """Start all operations under one rule, and update the records `stages` and `devices`.
+    """Run all operations under one rule, and update the records `stages` and `devices`.
 
     Returns
     -------
@@ -132,7 +133,7 @@ def _next_to_decide(devices: Records) -> int:
 def _decide(state: _State, device: int, rule: Rule) -> tuple[int, int, int]:
     """Return kind and stage of the operation that `device` starts now.
 
-    If it starts none, the stage is -1 and the third number is the time in ticks when it decides again.
+    If it starts none, the stage is -1, and the third number is the tick at which it decides again.
     """
     me = state.devices[device]
     backward = _best_backward(state, device, rule)
@@ -145,7 +146,7 @@ def _decide(state: _State, device: int, rule: Rule) -> tuple[int, int, int]:
         if backward < 0 and _next_arrival(state, device, _B) - me.wake < wait:
             forward = -1
         elif me.used + state.stages[forward].delta[_F] > me.limit:
-            return _W, pending, 0  # a safe F fits as soon as the pending W's have run, so there are some
+            return _W, pending, 0  # a safe F fits once all pending W's have run, so one is pending
     if forward >= 0:
         return _F, forward, 0
     arrival = min(_next_arrival(state, device, _B), _next_arrival(state, device, _F))
@@ -182,7 +183,8 @@ def _best_forward(state: _State, device: int, rule: Rule) -> int:
 def _may_start(state: _State, stage: int, rule: Rule) -> bool:
     """Return whether the device stays safe after the next F of `stage`, and keeps the reserve of the rule.
 
-    The head of `list_schedule` defines when a device is safe.
+    An F of the oldest microbatch may always start. The docstring of the module `list_schedule` defines when a
+    device is safe.
     """
     here = state.stages[stage]
     me, needed = state.devices[here.home], here.delta[_F]
@@ -205,7 +207,7 @@ def _may_start(state: _State, stage: int, rule: Rule) -> bool:
 
 @compiled_with_arrays
 def _oldest_pending(state: _State, device: int) -> int:
-    """Return the stage of the pending W with the oldest microbatch, the last such stage; -1 if none pends."""
+    """Return the stage of the pending W of least rank, the last of several; -1 if no W is pending."""
     best, least = -1, _NEVER
     local, stages = state.local[device], state.stages
     for i in range(len(local) - 1, -1, -1):
@@ -218,7 +220,7 @@ def _oldest_pending(state: _State, device: int) -> int:
 
 @compiled_with_arrays
 def _next_arrival(state: _State, device: int, kind: int) -> int:
-    """Return the earliest known time at which another F, or another B, becomes ready; `_NEVER` if unknown."""
+    """Return the tick at which the next F or B (`kind`) becomes ready; `_NEVER` if none is known."""
     best, local, stages = _NEVER, state.local[device], state.stages
     now = state.devices[device].wake
     for i in range(len(local)):
@@ -230,7 +232,7 @@ def _next_arrival(state: _State, device: int, kind: int) -> int:
 
 @compiled_with_arrays
 def _start(state: _State, kind: int, stage: int) -> None:
-    """Start the next operation of `stage` now, and wake the device that waits for its result in time."""
+    """Start the next operation of `kind` at `stage` now; the device that waits for it decides on arrival."""
     here = state.stages[stage]
     me, k = state.devices[here.home], here.count[kind]
     now = me.wake
@@ -241,7 +243,7 @@ def _start(state: _State, kind: int, stage: int) -> None:
     row = state.order[here.home, me.placed]
     row[0], row[1], row[2] = kind, here.number, here.route * state.arrival.shape[2] + k
     me.placed += 1
-    me.used += here.delta[kind]  # B and W free memory at their end, before which nothing else starts here
+    me.used += here.delta[kind]  # B and W free memory at their end, but nothing else starts here before
     if kind == _W:
         return
     me.last = kind
@@ -252,7 +254,7 @@ def _start(state: _State, kind: int, stage: int) -> None:
 
 @compiled_with_arrays
 def _account(state: _State, kind: int, stage: int, k: int) -> None:
-    """Update what the device and the rank of the microbatch hold and need, for an F or B that starts."""
+    """Update the memory that the device and the microbatch hold and still need, for an F or B that starts."""
     here = state.stages[stage]
     me, rank, size = state.devices[here.home], k * state.routes + here.route, here.delta[_F]
     hold, need, todo = state.hold[here.home], state.need[here.home], state.todo[here.home]
@@ -272,7 +274,7 @@ def _account(state: _State, kind: int, stage: int, k: int) -> None:
 
 @compiled_with_arrays
 def _announce(state: _State, kind: int, stage: int, k: int, end: int) -> None:
-    """Set when the operation that waits for this one may start, and let its device decide again then."""
+    """Set when the operation that waits for this one may start; its device decides again at that tick."""
     last = state.stages[stage].number == len(state.stages) // state.routes - 1
     if kind == _B and state.stages[stage].number == 0:
         return

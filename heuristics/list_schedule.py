@@ -1,12 +1,12 @@
-"""Memory-aware list scheduling finds an order for every placement, at every limit that has a schedule.
+"""Memory-aware list scheduling, which finds an order for every instance that has a schedule.
 
-Time is simulated event by event. Whenever a device is free, it starts the one of its ready operations that a
-priority rule puts first: a B, an F, or a W that fills a gap or frees memory. Several rules are tried, and the
+Time is simulated event by event. Whenever a device is free, a priority rule chooses which of its ready
+operations it starts: a B, an F, or a W that fills a gap or frees memory. Several rules are tried, and the
 order of least cost is kept. The equal operations of a stage run in a queue, first in, first out.
 
 Why there is no deadlock: All microbatches are ranked in one sequence, which all devices share. On a device,
-let h[j] be the memory that microbatch j holds there until its B's end, and r[j] the memory that its F's still
-to come there will take. The device is called *safe* if its unfinished microbatches can end one after another,
+let h[j] be the memory that microbatch j holds there until its B's end, and r[j] the memory that the F's which
+it still has to run there will take. The device is *safe* if its unfinished microbatches can end one by one,
 the oldest first: the limit minus the sum of all h covers r of the oldest one; with h of the oldest added, it
 covers r of the next; and so on. The memory of a pending W, whose B has run, does not count, because the W can
 run at once. An empty device is safe exactly when its limit is at least `Instance.smallest_limit`.
@@ -14,10 +14,10 @@ run at once. An empty device is safe exactly when its limit is at least `Instanc
 An F starts only if the device is safe afterwards (the banker's rule). An F of the oldest microbatch keeps the
 device safe because it adds as much to h as it takes from r. A B or W keeps the device safe because it only
 frees memory. Now let j be the oldest microbatch that is unfinished on any device. On each device where j is
-unfinished, it is the oldest one and first in its queues. So its next operation may start as soon as its input
-has arrived, if need be after the pending W's of the device. Hence some operation can always start until all
-have run. Rules that let a device wait do not change this, because a device waits only for an arrival that is
-already known.
+unfinished, j is the oldest one and first in its queues. So the next operation of j may start as soon as its
+input has arrived, if need be after the pending W's of the device. Hence some operation can always start until
+all have run. Rules that let a device wait do not change this, because a device waits only for an arrival
+whose time is already known.
 
 Sources: the rule for safe states is Dijkstra's banker's algorithm (EWD 108, 1964); list scheduling is
 Graham's (1966). Filling gaps with W's: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241.
@@ -43,10 +43,11 @@ from .list_kernel import DEVICE, STAGE, Rule, run_list
 
 _FBW = [OpKind.F, OpKind.B, OpKind.W]
 _NO_LIMIT = 2**62
-_RETIMED = 2  # of the orders with the least simulated cost, so many are compared by their exact cost
+_RETIMED = 2  # number of orders of least simulated cost that are compared by their exact cost
 
-# The values are alternate, deepest forward, deepest backward, reserve, overrun and patience. On instances of
-# all placements and limits, the best of these twelve came within 2 % of the best of all 216 combinations.
+# The values of a rule are, in sequence: alternate, deepest forward, deepest backward, reserve, overrun and
+# patience. In tests with instances of all placements and limits, the best of these twelve rules cost at most
+# 2 % more than the best of all 216 combinations.
 RULES = (
     Rule(True, True, True, 1.0, 0.5, 0.0),
     Rule(True, True, False, 0.0, 0.5, 0.5),
@@ -61,7 +62,7 @@ RULES = (
     Rule(False, True, False, 0.0, 1.0, 0.0),
     Rule(True, True, False, 1.0, 0.5, 0.0),
 )
-"""The priority rules that are tried."""
+"""The priority rules that `list_order` tries."""
 
 
 class _Run(NamedTuple):
@@ -70,7 +71,7 @@ class _Run(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """The instance as records, before any operation is started."""
+    """The instance as records, in the state before any operation starts."""
 
     stages: Records
     devices: Records

@@ -1,12 +1,14 @@
-"""Modulo scheduling: the operations of one microbatch are placed into a period, which then repeats.
+"""Modulo scheduling: the operations of one microbatch get start times, which repeat after every period.
 
 The method comes from compilers, where the instructions of a loop's body are placed so that a new iteration
-begins every few cycles: Rau, "Iterative Modulo Scheduling", MICRO 1994. Here an iteration is a microbatch,
-and the registers are the memory of a device. Each operation takes the first place after what it waits for
-that is free in every period, so that activations are held for a short time. The smallest period is looked
-for at which memory keeps within the limits of all devices. The method `block` looks for the least period of
-several microbatches together, with CP-SAT, and takes seconds to minutes; this heuristic takes milliseconds.
-Random detours, ten to a thousand of them, were tried and did not shorten the period.
+begins every few cycles: Rau, "Iterative Modulo Scheduling", MICRO 1994. Here a microbatch takes the part of a
+loop iteration, and the memory of a device takes the part of the registers. After its inputs have arrived, an
+operation starts at the first time that is free in every period, so activations are held for a short time.
+
+The heuristic searches for the smallest period at which every device keeps within its memory limit, which
+takes milliseconds. The method `block` searches with CP-SAT for the least period of several microbatches
+together, and takes seconds to minutes. To let random operations skip a free place or two, in up to a thousand
+tries, did not give shorter periods.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from .family import within_limits
 from .modulo_kernel import Route, placed_within_limits
 
 _FBW = [OpKind.F, OpKind.B, OpKind.W]
-_FIRST_STEP = 0.01  # by which the first period above the work is longer; each further step is twice as long
-_HALVINGS = 5  # of the step between the last period that was too short and the first that was not
+_FIRST_STEP = 0.01  # share by which the second period tried is longer than the first; doubles each time
+_HALVINGS = 5  # bisections between the last period that was too short and the first that was not
 
 
 def modulo_order(instance: Instance) -> Order:
-    """Return an order that repeats one microbatch after a period as short as memory allows.
+    """Return an order that starts a microbatch after each period, which is as short as memory allows.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def modulo_order(instance: Instance) -> Order:
 
 
 def route_of(instance: Instance) -> Route:
-    """Return the only route of an instance's placement."""
+    """Return the route of an instance whose placement has only one."""
     arrays = arrays_of(instance)
     return Route(
         arrays.duration[_FBW], arrays.delta[_FBW], arrays.lag[_FBW, 0], arrays.device[0], arrays.limit
@@ -57,10 +59,10 @@ def route_of(instance: Instance) -> Route:
 
 
 def _shortest(route: Route) -> tuple[int, Ints]:
-    """Return the shortest period that was found, in ticks, and the starts of all operations in it."""
+    """Return the shortest period found, and one microbatch's starts with this period, in ticks."""
     ticks = route.duration.sum(0)
     work = int(np.bincount(route.device, ticks).max())
-    alone = int(ticks.sum() + route.lag.sum())  # in such a period one microbatch follows another
+    alone = int(ticks.sum() + route.lag.sum())  # with this period, microbatches do not overlap
     short, period, step = work, work, _FIRST_STEP
     start = placed_within_limits(route, period)
     while not len(start):

@@ -1,9 +1,9 @@
-"""Compiled loops that place the operations of one microbatch into a period that repeats.
+"""Compiled loops that find start times for one microbatch which can repeat after every period.
 
-All times are in ticks. An operation that starts at s occupies its device from s on in every period, so only
-the remainder of s by the period tells whether two operations of a device collide. The operations of a device
-are rows of `placed`, in the sequence in which they were placed: `START`, which may lie in any period, and
-`TICKS`.
+All times are in ticks. An operation that starts at s also occupies its device at s plus each multiple of the
+period. So only the remainder of s by the period tells whether two operations of a device collide. An array
+`placed` has a row for each operation of a device that has a start, in the sequence in which they got it. Its
+columns are `START`, which may lie in any period, and `TICKS`, the duration.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _NEVER = -1
 
 
 class Route(NamedTuple):
-    """The stages of a route, in arrays; see `InstanceArrays`.
+    """The stages of a route, in arrays as in `InstanceArrays`.
 
     Parameters
     ----------
     duration, delta, lag
-        Ticks, memory and communication time of F, B and W, shape (3, stages).
+        Duration in ticks, memory delta, and communication time in ticks before the operation, of F, B and W
+        at each stage, shape (3, stages).
     device
         Device of each stage.
     limit
@@ -42,10 +43,11 @@ class Route(NamedTuple):
 
 @compiled_with_arrays
 def placed_within_limits(route: Route, period: int) -> Ints:
-    """Return the starts of all operations in a block of this period, shape (3, stages).
+    """Return starts in ticks of one microbatch's operations that can repeat after each period.
 
-    The F's and B's are placed along the route and back, and then every W after its B, each of them as early
-    as it can be. The array is empty if the period has no room for one of them, or if memory does not suffice.
+    The F's are placed along the route, then the B's back along it, and then every W after its B, each as
+    early as possible. The shape is (3, stages). The array is empty if some operation has no free place in the
+    period, or if the memory of a device does not suffice.
     """
     stages, devices = len(route.device), len(route.limit)
     start = np.zeros((3, stages), np.int64)
@@ -73,7 +75,7 @@ def placed_within_limits(route: Route, period: int) -> Ints:
 
 @compiled_with_arrays
 def _step(i: int, stages: int) -> tuple[int, int]:
-    """Return kind and stage of the operation that is placed as number i."""
+    """Return kind and stage of the operation that is placed as number `i`, counted from 0."""
     if i < stages:
         return _F, i
     if i < 2 * stages:
@@ -83,7 +85,7 @@ def _step(i: int, stages: int) -> tuple[int, int]:
 
 @compiled_with_arrays
 def _still_to_come(route: Route, i: int, device: int) -> Ints:
-    """Return the ticks of the operations of a device that are placed after number i, the longest first."""
+    """Return the durations of a device's operations that are placed after number `i`, the longest first."""
     stages = len(route.device)
     ticks = np.zeros(3 * stages, np.int64)
     count = 0
@@ -97,10 +99,10 @@ def _still_to_come(route: Route, i: int, device: int) -> Ints:
 
 @compiled_with_arrays
 def _free_place(placed: Ints, period: int, arrival: int, ticks: int, still: Ints) -> int:
-    """Return the start of the first free place from `arrival` on, `_NEVER` if there is none.
+    """Return the first free start from `arrival` on for an operation of `ticks`, `_NEVER` if there is none.
 
-    A place counts as free if it leaves gaps into which what is still to come fits. Only places at the arrival
-    or beside an operation are looked at.
+    A start counts as free only if the operations still to be placed, of the durations `still`, then fit into
+    the gaps. Only starts at the arrival, or directly before or after a placed operation, are tried.
     """
     times = np.empty(2 * len(placed) + 1, np.int64)
     times[-1] = arrival
@@ -126,7 +128,7 @@ def _is_free(placed: Ints, period: int, time: int, ticks: int) -> bool:
 
 @compiled_with_arrays
 def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) -> bool:
-    """Return whether what is still to come fits into the gaps, each into the smallest one that holds it."""
+    """Return whether the durations `still` fit into the gaps, each into the smallest one that holds it."""
     count = len(placed)
     begin, length = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
     begin[count], length[count] = time % period, ticks
@@ -150,10 +152,12 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 
 @compiled_with_arrays
 def _keeps_within_limits(route: Route, period: int, start: Ints) -> bool:
-    """Return whether no device ever holds more than its limit.
+    """Return whether no device ever holds more than its limit when the starts repeat after every period.
 
-    Memory is largest when an F starts. At that time, so many instances of each operation have started, or
-    ended, more than of the microbatch that starts at 0.
+    Memory is largest when an F starts, so it is counted when microbatch 0 starts each F. Up to then each
+    operation has started (F) or ended (B, W) for the microbatches up to (now - since) // period. They are
+    counted from 0, with a negative number if microbatches before 0 lack the operation. All other microbatches
+    before 0 hold nothing, as the deltas of a stage add up to 0.
     """
     stages = len(route.device)
     for first in range(stages):

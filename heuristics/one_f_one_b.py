@@ -43,8 +43,8 @@ def eager_one_f_one_b_order(instance: Instance) -> Order:
 def two_buffered_order(instance: Instance) -> Order:
     """Return the order of 1F1B over several iterations without a flush between them (PipeDream-2BW).
 
-    Two versions of the weights are enough as long as there are no more devices than microbatches per
-    iteration.
+    Two versions of the weights are enough if an iteration has at least as many microbatches as there are
+    devices.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """1F1B and interleaved 1F1B whose steady state runs an F and the BW of an earlier microbatch together.
 
 The steady state has one such pair where 1F1B has an F and a BW in turn. A pair starts only when both of its
-operations are ready, so the warm-up of every device has one forward more than without pairs. Pairs
-pay off where the instance's `overlapped` duration is below the sum of the two durations, because the
-communication of one operation hides behind the computation of the other.
+operations are ready, so the warm-up of every device has one forward more than in eager 1F1B, or in
+interleaved 1F1B. Pairs pay off where the instance's `overlapped` duration is below the sum of the two
+durations, because the communication of one operation hides behind the computation of the other.
 
 Sources: the combined 1F1B of Megatron-Core's ``--overlap-moe-expert-parallel-comm``; DeepSeek-AI,
 arXiv:2412.19437, section 3.2.1, for pairs of F and BW.

@@ -1,4 +1,4 @@
-"""A heuristic is a function that takes an instance and returns an order, with a description of itself."""
+"""The class of heuristics: a function that takes an instance and returns an order, with its description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tightpipe.core.schedule import Order
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """A schedule family.
+    """A schedule family: the functions that make its orders, and its description.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Heuristic:
         Name of the family, as given to `tightpipe.solve` and ``--method``.
     make
         Function that returns the order for an instance of one iteration; it raises `NoScheduleError` if the
-        family has none.
+        family has no order for the instance.
     placements
         Names of the placements that the family can schedule.
     memory
@@ -37,8 +37,8 @@ class Heuristic:
     Raises
     ------
     InputError
-        If the name is empty or one of the texts is none, if there is no placement or one is unknown, or if
-        `make` is no function.
+        If `name`, `memory` or `source` is not a string, the name is empty, `placements` is not a tuple of
+        known placements or is empty, or `make` is not a function.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Heuristic:
         InfeasibleError
             If the instance has no schedule at all.
         HeuristicError
-            If the family's function returns something else than an order.
+            If the family's function returns something other than an order.
         """
         if instance.iterations == 1:
             return self._ordered(self.make, instance)

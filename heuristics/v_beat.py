@@ -1,12 +1,14 @@
-"""V-Beat, a V-schedule that meets the bound of two times: optimal by a proof, without any search.
+"""V-Beat, a V-schedule that is optimal by a proof, without any search: it meets the bound of two times.
 
 On a V of p devices, device d holds the *lower* stage d and the *upper* stage 2p - 1 - d. A *beat* is one B,
-one W and one F. Each device runs 2p F's, which fill a memory of 2p activations, then beats, which leave the
-memory as it is, and at last what is left without F's. Which of its two stages a B or an F belongs to depends
-only on the number of the beat and on the device, so that on equal stages every operation has what it needs
-when its beat comes. `docs/theorem.md` gives the start times, and proves for which costs the last device never
-idles between its two times (`meets_bound`). Where B takes longer than F, `v_beat_filled` comes first, which
-changes the end. With other costs the order is valid too, but nothing is proven.
+one W and one F. Each device runs 2p F's, which fill a memory of 2p activations. Then it runs beats, which
+leave the memory as it is, and at last the B's and W's that are left. Whether a B or an F belongs to the lower
+or the upper stage depends only on the number of its beat and on the device. With equal stages every operation
+then has its inputs when its beat comes.
+
+`docs/theorem.md` gives the start times, defines the two times of the bound, and proves for which costs the
+last device never idles between them (`meets_bound`). If B takes longer than F, the form of `v_beat_filled`,
+whose end differs, is tried first. With other costs the order is valid too, but nothing is proven.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Ti
 def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
     """Return whether the second theorem of `docs/theorem.md` proves V-Beat optimal at 2p activations.
 
-    The bound that it meets requires that a pending W holds its share of an activation, w / (b + w), or more.
+    The bound that V-Beat then meets is valid if a pending W holds at least w / (b + w) of an activation.
     """
     p, f, b, w, c = devices, times.forward, times.backward, times.weight, times.comm
     early = early_devices(p, times)
@@ -37,10 +39,10 @@ def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
 
 
 def early_devices(devices: int, times: Times) -> int:
-    """Return how many of the first devices run one more W before their last B's, at least 1.
+    """Return the number of devices, counted from device 0, that run one more W before their last B's.
 
-    The others have enough time for that W at their end. The number is the least k for which they do, that is
-    (2k + 1) w <= k (f + b + 2c).
+    The other devices have enough time for that W at their end. The result is the least k >= 1 for which this
+    is so, which means (2k + 1) w <= k (f + b + 2c); it is at most `devices`.
     """
     spare = times.hops - 2 * times.weight
     return min(devices, -(-times.weight // spare)) if spare > 0 else devices
@@ -66,7 +68,7 @@ def v_beat_order(instance: Instance) -> Order:
 
 
 def _all_moves(p: int, n: int, times: Times) -> Sequence[Iterable[Move]]:
-    """Return the moves of each device: those of the filled timetable if there is one, else the beats."""
+    """Return the `Move`s of each device: those of `filled_moves` if it finds some, else those of `_moves`."""
     early = early_devices(p, times)
     return filled_moves(p, n, times) or [_moves(p, n, d, d < early) for d in range(p)]
 
@@ -80,7 +82,7 @@ def _mean_times(instance: Instance) -> Times:
 
 
 def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
-    """Yield the moves of a device in sequence, up to its last B.
+    """Yield the kind and stage (upper or lower) of each operation of a device in sequence, up to its last B.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
     device
         The device.
     early
-        Whether it runs one more W before its last B's.
+        Whether the device runs one more W before its last B's, which are of the lower stage.
     """
     below = p - 1 - device
     yield from [LOWER_F] * (2 * below + 1)

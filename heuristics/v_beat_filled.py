@@ -1,13 +1,14 @@
 """The form of V-Beat for B's that are longer than F's: some operations have given times, others fill gaps.
 
-In the other form, from one device to the next above it, the last lower B's run later by an F and a message.
-Where B is longer than F that is too soon, as a B and a message lie between them. So here only F's and upper
-B's have given times, the *skeleton* of a device. The devices are filled from the last to the first: each
-lower B runs as soon as it can, and W's run where they do not delay one. Where a device would end too late
-like that, it is filled again *eagerly*: a W may delay a lower B that still ends when the next one arrives.
+In the other form (`v_beat`), the last lower B's of a device start an F and a message later than those of the
+next device. If B is longer than F, this is too early, because each of them waits for a B of the next device
+and for its message. So here only F's and upper B's have given times; they are the *skeleton* of a device. The
+gaps are filled from the last device to the first: each lower B runs as soon as it can, and W's run where they
+do not delay a lower B. If the device then ends too late, it is filled again *eagerly*: a W may delay a lower
+B, if that B still ends by the arrival of the next lower B.
 
-`docs/theorem.md` proves that the cost is the formula of that page wherever every device ends in time, which
-`filled_moves` checks.
+`docs/theorem.md` proves that the cost is the formula of that page if every device ends in time, which
+`filled_moves` checks. A move here is a `Move`, an operation without its microbatch.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from tightpipe.core.operation import OpKind
 from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times
 
 _Timed = tuple[int, Move]
-"""A move and its start, in ticks from the first start on device 0."""
+"""The start of a move, in ticks from the first start on device 0, and the move."""
 _NEVER = maxsize
-"""Later than every start."""
+"""A tick that is later than every start."""
 
 
 def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Move]] | None:
-    """Return the moves of each device, or None if there is no skeleton or the rest does not fit in.
+    """Return the moves of each device; None if there is no skeleton or a device cannot be filled in time.
 
     Parameters
     ----------
     devices, microbatches
-        Their numbers p and n, n >= 2p.
+        The numbers p of devices and n of microbatches, n >= 2p.
     times
-        Of equal stages and links.
+        The times of equal stages and links.
     """
     if not _has_skeleton(devices, times):
         return None
@@ -50,30 +51,33 @@ def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Mov
 
 
 def _has_skeleton(p: int, times: Times) -> bool:
-    """Return whether B is longer than F, and the skeletons of all devices agree with each other."""
+    """Return whether B is longer than F, and the skeletons of all devices fit each other."""
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     return f < b <= f + 2 * c and c <= f and 2 * c <= w and (p - 2) * (b - f) <= times.beat
 
 
 def _lower_backwards_of_last_device(p: int, n: int, times: Times) -> list[int]:
-    """Return when the last device starts its lower B's: in every other beat, then after an upper one."""
+    """Return the starts of the last device's lower B's, in ticks.
+
+    They are in every other beat, and then each directly after an upper B.
+    """
     first, last_forward = _first_beat(p, p - 1, times), _end_of_last_forward(p, n, times)
     in_beats = [first + (2 * k + 1) * times.beat for k in range(n - p)]
     return in_beats + [last_forward + q * times.hops + times.backward for q in range(p)]
 
 
 def _first_beat(p: int, device: int, times: Times) -> int:
-    """Return the start of the device's first beat."""
+    """Return the start of the device's first beat, in ticks."""
     return 2 * p * times.forward + 2 * (p - 1) * times.comm + device * (times.backward + times.comm)
 
 
 def _end_of_last_forward(p: int, n: int, times: Times) -> int:
-    """Return the time t2, when the last device ends its last F."""
+    """Return the tick at which the last device ends its last F, called t2 in `docs/theorem.md`."""
     return _first_beat(p, p - 1, times) + 2 * (n - p) * times.beat
 
 
 def _end(p: int, n: int, device: int, times: Times) -> int:
-    """Return by when the device has to end, so that no span is longer than the formula."""
+    """Return the latest tick at which the device may end, so that its span is no longer than the formula."""
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     after = (p - 1) * f + 2 * p * b + 3 * (p - 1) * c + w
     return _end_of_last_forward(p, n, times) + after + device * (f + c)
@@ -82,12 +86,12 @@ def _end(p: int, n: int, device: int, times: Times) -> int:
 def _device_in_time(
     p: int, n: int, device: int, times: Times, arrivals: Sequence[int]
 ) -> list[_Timed] | None:
-    """Return the moves of a device with their starts; None if it cannot be filled so that all is in time.
+    """Return the moves of a device with their starts; None if the device cannot be filled in time.
 
     Parameters
     ----------
     p, n, times
-        Numbers of devices and of microbatches, and the times of equal stages.
+        Numbers of devices and of microbatches, and the times of equal stages and links.
     device
         The device.
     arrivals
@@ -113,7 +117,7 @@ def _before_beats(p: int, device: int, times: Times) -> Iterator[_Timed]:
 
 
 def _beats(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
-    """Yield the upper B's and the F's of the beats in which no device idles."""
+    """Yield the upper B's and the F's of all beats but the last ones, which `_after` yields."""
     below, first = p - 1 - device, _first_beat(p, device, times)
     for beat in range(2 * (n - p) - below):
         both_upper, odd = beat < below, (beat - below) % 2 == 1
@@ -124,7 +128,7 @@ def _beats(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
 
 
 def _after(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
-    """Yield the upper B's and F's of the last beats, every other one without F, and the upper B's after."""
+    """Yield the upper B's and F's of the last beats, every other one without F, and the last upper B's."""
     below = p - 1 - device
     for left in range(below - 1, -1, -1):
         yield _upper_forward_end(p, n, device, left + 1, times), UPPER_B
@@ -134,10 +138,11 @@ def _after(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
 
 
 def _upper_forward_end(p: int, n: int, device: int, left: int, times: Times) -> int:
-    """Return the end of the upper F with `left` upper F's after it, at most as many as devices below.
+    """Return the end, in ticks, of the upper F after which the device has `left` more upper F's.
 
-    With each device upwards it is later by a B and a message, as the lower B of its beat is, at least where
-    beats idle. Only the last F is later by no more than an F and a message.
+    `left` is at most the number of devices behind this one. On each device the end is later by a B and a
+    message than on the next device, as is the lower B of its beat where beats leave idle time. Only the end
+    of the last upper F is later by just an F and a message.
     """
     below = p - 1 - device
     spare = times.weight - 2 * times.comm
@@ -148,18 +153,22 @@ def _upper_forward_end(p: int, n: int, device: int, left: int, times: Times) -> 
 
 @dataclass(slots=True)
 class _Filling:
-    """A device whose gaps are being filled, in the sequence of time.
+    """A device whose gaps are being filled, from the earliest to the latest.
 
     Parameters
     ----------
     times
-        Of equal stages and links.
+        The times of equal stages and links.
     arrivals
         For each microbatch, the earliest start of its lower B.
     eager
-        Whether a W may delay a lower B, as long as that ends by the arrival of the next one.
-    now, pending, lower
-        The end of the last move, and the numbers of B's without W and of lower B's so far.
+        Whether a W may delay a lower B, as long as that B ends by the arrival of the next lower B.
+    now
+        The end of the last move so far, in ticks.
+    pending
+        Number of B's so far whose W has not run.
+    lower
+        Number of lower B's so far.
     timed
         The moves so far with their starts.
     """
@@ -173,7 +182,7 @@ class _Filling:
     timed: list[_Timed] = field(default_factory=list)
 
     def fill(self, skeleton: Sequence[_Timed]) -> list[_Timed]:
-        """Return the moves of the skeleton and those that fill its gaps, which end where no W is left."""
+        """Return the moves of the skeleton and those that fill its gaps or follow it, with their starts."""
         for start, move in skeleton:
             self._fill_gap(start)
             self._add(start, move)
@@ -194,11 +203,11 @@ class _Filling:
                 return
 
     def _lower_start(self) -> int:
-        """Return the earliest start of the next lower B, never if there is none."""
+        """Return the earliest start of the next lower B, in ticks; `_NEVER` if no lower B is left."""
         return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
 
     def _free_until(self, start: int, until: int) -> int:
-        """Return by when a W has to end, before a lower B at `start` and the next move of the skeleton."""
+        """Return the tick by which a W must end, before a lower B at `start` and the skeleton at `until`."""
         if not self.eager or start == until or self.lower + 1 >= len(self.arrivals):
             return start
         return max(start, min(self.arrivals[self.lower + 1], until) - self.times.backward)
@@ -211,7 +220,7 @@ class _Filling:
 
 
 def _possible(timed: Sequence[_Timed], times: Times, activations: int) -> bool:
-    """Return whether no moves overlap, and only so many activations are held, those of pending W's too."""
+    """Return whether no two moves overlap, and at most `activations` are held, with those of pending W's."""
     held = 0
     for (start, move), (after, _) in zip(timed, [*timed[1:], (_NEVER, OLDEST_W)], strict=True):
         held += {OpKind.F: 1, OpKind.B: 0, OpKind.W: -1}[move[0]]

@@ -1,6 +1,7 @@
-"""What the two forms of V-Beat share: the times of equal stages, and moves, which leave out microbatches.
+"""Data that the two forms of V-Beat share: the times of equal stages, and operations without microbatches.
 
-The k-th move of a kind and stage is that of microbatch k, so that a sequence of moves says all.
+A `Move` is an operation whose microbatch is left out; these are not the moves of annealing. On a device, the
+k-th F of a stage is the F of microbatch k, and likewise for B, so a sequence of moves determines the order.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from tightpipe.core.operation import OpKind
 
 Move = tuple[OpKind, bool]
-"""A kind, and for an F or a B whether it is one of the upper stage."""
+"""The kind of an operation and, for an F or a B, whether it belongs to the upper stage of its device."""
 UPPER_F, LOWER_F = (OpKind.F, True), (OpKind.F, False)
 UPPER_B, LOWER_B = (OpKind.B, True), (OpKind.B, False)
 OLDEST_W = (OpKind.W, True)
@@ -29,12 +30,15 @@ class Times:
 
     @property
     def beat(self) -> int:
-        """An F, a B and a W."""
+        """Ticks of an F, a B and a W together."""
         return self.forward + self.backward + self.weight
 
     @property
     def hops(self) -> int:
-        """An F and a B, each with its message: for how much longer each next device may run at its end."""
+        """Ticks of an F and a B, each with a message.
+
+        Each device has this much more time after its last lower B than the device before it.
+        """
         return self.forward + self.backward + 2 * self.comm
 
     def of(self, move: Move) -> int:
@@ -45,7 +49,7 @@ class Times:
 def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind, int, int]]:
     """Return the operations of a device's moves, followed by the W's that are left.
 
-    The k-th move of a kind and stage is that of microbatch k. A W is that of the oldest B without one.
+    The k-th F of a stage is of microbatch k, and likewise for B. A W belongs to the oldest B without a W.
     """
     done: Counter[Move] = Counter()
     pending: deque[tuple[OpKind, int, int]] = deque()

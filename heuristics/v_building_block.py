@@ -34,12 +34,13 @@ from .v_reorder_kernel import PERIOD, WEIGHT, reordered, steady_peak
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the passes of a building block move along the devices.
+    """The time offsets from device to device between the passes of a building block.
 
     Parameters
     ----------
     down, up
-        Time units from one device to the next, on the two ways down the V and on the two ways up.
+        Time units from a pass to the same pass on the next device: `down` on the two ways down the V, one of
+        F and one of B, and `up` on the two ways up.
     backward
         Time units of a backward pass: 1 for a B that is separate from its W, 2 for both fused.
     """
@@ -56,7 +57,7 @@ ONE_F_ONE_B_V = Shape(1, 1, backward=2)
 
 
 def v_min_order(instance: Instance) -> Order:
-    """Return the order of V-Min, whose peak memory is about a third of that of 1F1B.
+    """Return the order of V-Min, whose peak memory is about a third of 1F1B's.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def v_min_order(instance: Instance) -> Order:
 
 
 def v_half_order(instance: Instance) -> Order:
-    """Return the order of V-Half, whose peak memory is about half of that of 1F1B.
+    """Return the order of V-Half, whose peak memory is about half of 1F1B's.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def v_zb_order(instance: Instance) -> Order:
 
 
 def one_f_one_b_v_order(instance: Instance) -> Order:
-    """Return the order of 1F1B-V, which fuses B and W, with about two thirds of the peak memory of 1F1B.
+    """Return the order of 1F1B-V, which fuses B and W and has about two thirds of 1F1B's peak memory.
 
     Raises
     ------
@@ -119,18 +120,18 @@ def building_block(devices: int, shape: Shape) -> Ints:
 def _fused_forms(devices: int) -> list[Ints]:
     """Return possible start times on each device, relative to the first, for fused backwards.
 
-    A fused backward takes two time units. The F's move by one time unit per device, on one way in the
-    direction of the B's and on the other against it, so the free time units differ from device to device.
-    Start times that move by two time units per device, and by three more on every third device, stay in them.
+    A fused backward takes two time units. From one device to the next the F's start one time unit later on
+    one way of the V and one earlier on the other way, so the free time units differ from device to device.
+    Start times that rise by two per device, and by three more at every third device, fall into free ones.
     """
     hops = np.arange(devices)
     return [2 * hops + 3 * ((hops + phase) // 3) for phase in range(3)]
 
 
 def _earliest_leg(block: Ints, lengths: Sequence[int], leg: int, forms: list[Ints], ready: int) -> Ints:
-    """Return the start times of the passes on one way, as early as possible from `ready` on.
+    """Return the start times of the passes on the way number `leg`, as early as possible from `ready` on.
 
-    `forms` are the possible start times relative to the first device on the way.
+    `forms` are the possible start times relative to the first device on this way.
     """
     for start, form in product(range(ready, ready + 2 * PERIOD), forms):
         starts = start + (form[::-1] if leg % 2 else form)
@@ -151,7 +152,7 @@ def _meet(block: Ints, lengths: Sequence[int]) -> bool:
 def _turned_for_memory(block: Ints, lengths: Sequence[int]) -> Ints:
     """Return the block with the B's of the upper stages delayed, if that lowers the peak memory.
 
-    They are delayed by no more than the slack before the B's of the lower stages, so that it costs no time.
+    The delay is no longer than the slack before the B's of the lower stages, so that it costs no time.
     """
     slack = int(block[3, -1] - block[2, -1]) - lengths[2]
     delays = np.array([[0], [0], [1], [0]]) * np.arange(slack + 1)
@@ -170,7 +171,7 @@ def _order(instance: Instance, family: str, shape: Shape) -> Order:
 
 
 def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> list[tuple[OpKind, int, int]]:
-    """Return the operations of a device, given the numbers of its passes in sequence.
+    """Return the operations of a device, given the numbers of its passes in sequence (`v_reorder_kernel`).
 
     A W belongs to the oldest B whose W has not run yet.
     """

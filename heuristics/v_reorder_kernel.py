@@ -62,7 +62,7 @@ def steady_peak(block: Ints, backward: int) -> int:
 @compiled_with_arrays
 def _repeated(block: Ints, microbatches: int, backward: int) -> Ints:
     devices = block.shape[1]
-    # The W's of a device may all run after its last B.
+    # At the end there is room for all W's of a device, because they may all run after its last B.
     horizon = block.max() + PERIOD * microbatches + 2 * microbatches + 2
     table = np.full((devices, horizon), _IDLE, np.int64)
     for which in range(_PASSES):
@@ -77,7 +77,7 @@ def _repeated(block: Ints, microbatches: int, backward: int) -> Ints:
 
 @compiled_with_arrays
 def _place_weights(table: Ints, after: Ints) -> None:
-    """Place W's whose B has run into the idle time units later than `after[device]` of each device."""
+    """Place pending W's into the idle time units of each device that are later than `after[device]`."""
     for device in range(len(table)):
         due = 0
         for time in range(table.shape[1]):
@@ -162,7 +162,7 @@ def _pull_backwards(table: Ints, microbatches: int, after: Ints) -> None:
 
 @compiled_with_arrays
 def _memory_taken(backward: int) -> Ints:
-    """Return what each pass adds to the activations held; the last two are W and `_SECOND_HALF`."""
+    """Return the activations that each pass number adds; the last two are `WEIGHT` and `_SECOND_HALF`."""
     return np.array([1, 1, 0, 0, -1, 0]) if backward == 1 else np.array([1, 1, -1, -1, 0, 0])
 
 
@@ -182,7 +182,7 @@ def _memory(table: Ints, backward: int) -> Ints:
 
 @compiled_with_arrays
 def _ready(end: Ints, which: int, device: int, m: int) -> int:
-    """Return the earliest time unit for a pass: after its predecessor, and after the microbatch before."""
+    """Return the earliest time unit for a pass of `m`: after its predecessor and the same pass of `m` - 1."""
     devices = end.shape[1]
     ready = end[which, device, m - 1] if m > 0 else 0
     down = which in (0, 2)
@@ -196,7 +196,7 @@ def _ready(end: Ints, which: int, device: int, m: int) -> int:
 
 @compiled_with_arrays
 def _due(table: Ints, device: int, m: int) -> int:
-    """Return the earliest time unit for W number `m` of a device: after B number `m`, and the W before."""
+    """Return the earliest time unit for W number `m` of a device: after B number `m` and W number `m` - 1."""
     backwards, weights, due = 0, 0, 0
     for time in range(table.shape[1]):
         if table[device, time] in (2, 3):
@@ -223,7 +223,10 @@ def _earliest(table: Ints, device: int, ready: int, time: int, length: int) -> i
 
 @compiled_with_arrays
 def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, time: int, peak: int) -> int:
-    """Return the earliest idle time unit from `ready` on from which one more activation fits until `time`."""
+    """Return the earliest idle time unit from `ready` on to which an F at `time` can move.
+
+    From there until `time`, the memory must hold one more activation without exceeding `peak`.
+    """
     to = time
     for candidate in range(time - 1, ready - 1, -1):
         if memory[device, candidate] >= peak:

@@ -1,4 +1,4 @@
-"""The automatic zero-bubble schedule is the best result of a greedy algorithm in eight variants.
+"""The automatic zero-bubble schedule: the best result of a greedy algorithm in eight variants.
 
 With a memory limit of p activations it is called ZB-1p, with 2p activations ZB-2p.
 
@@ -27,7 +27,7 @@ _NO_LIMIT = 2**62
 
 
 def zb_auto_order(instance: Instance) -> Order:
-    """Return the order of the variant that costs least at earliest start times, the first of equal ones.
+    """Return the order of the variant that costs least at earliest start times.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def zb_auto_order(instance: Instance) -> Order:
 
 
 def _problem(instance: Instance) -> Problem:
-    """Return the numbers of the devices, whose consecutive stages are added up and run as one."""
+    """Return the instance in arrays, with the consecutive stages of each device added up to one stage."""
     numbers = arrays_of(instance)
     work = np.array([instance.work(d) for d in range(instance.devices)])
     return Problem(
@@ -56,7 +56,7 @@ def _problem(instance: Instance) -> Problem:
 
 
 def _per_device(instance: Instance, numbers: Ints) -> Ints:
-    """Sum an array of shape (4, stages) over the stages of each device; return F, B and W, (3, devices)."""
+    """Return the F, B and W rows of an array (4, stages), summed over each device's stages: (3, devices)."""
     return np.asarray(numbers[list(_SPLIT)].reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
 
 

@@ -1,10 +1,10 @@
 """The compiled loop of one variant of the automatic zero-bubble greedy.
 
-The greedy decides round after round, and device by device in a round. A warm-up starts as many F's as are
-worth it before the first B arrives. Then come n - 1 rounds, in each of which every device runs one B, and
-most devices one F before it. A W is pending from its B on; pending W's fill idle time, and run when memory
-is full. The operations of each kind run in the sequence of the microbatches, so the result is a sequence of
-kinds.
+The greedy decides round after round, and in a round device after device. In the warm-up, each device runs
+the F's that memory and the variant allow before its first B. Then come n - 1 rounds, in each of which every
+device runs one B, and most devices run one F before that. From its B on a W is *pending*; pending W's fill
+idle time, and run when memory is full. The operations of each kind run in the sequence of the microbatches,
+so a sequence of kinds for each device describes the result.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 class Problem(NamedTuple):
     """The numbers of p devices with one stage each; times are in ticks.
 
-    `handicap` is how much less work a device has than the busiest one, because the device can idle so long at
-    no cost. The published greedy has no handicap, because it was made for equal devices.
+    `handicap` is the work of the busiest device less the work of each device, which can idle that long at no
+    cost. The published greedy has no handicap, because it was made for equal devices.
     """
 
     duration: Ints  # (3, p)
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Three choices, of which neither option is best for all instances."""
+    """Three yes-or-no choices; for each of them, both options are best for some instances."""
 
     bubble_before_first_b: bool  # leave out a warm-up F that would delay the first B
     prioritise_b: bool  # leave out an F that would delay a B that is about to arrive
@@ -44,7 +44,7 @@ class Variant(NamedTuple):
 
 
 class _State(NamedTuple):
-    placed: Ints  # (3, p): number of operations placed, and the microbatch of the next one
+    placed: Ints  # (3, p): number of operations placed, which is also the microbatch of the next one
     end: Ints  # (2, p, n): end of each F and B
     time: Ints  # (p,): end of the device's last operation
     memory: Ints  # (p,)
@@ -75,7 +75,7 @@ def run_variant(problem: Problem, variant: Variant) -> Ints:
 
 @compiled_with_arrays
 def _warm_up(problem: Problem, variant: Variant, state: _State) -> None:
-    """Place the F's of the first microbatch, the F's that run until its B's arrive, and its B's."""
+    """Place the F's of the first microbatch, the F's that run before its B's, and these B's."""
     p = len(state.time)
     for device in range(p):
         _put(problem, state, _F, device)
@@ -105,7 +105,7 @@ def _extra_forwards(problem: Problem, variant: Variant, state: _State) -> Ints:
             memory += delta
         b_end = max(time, arrival) + problem.duration[_B, device]
     for device in range(1, p):
-        # A device runs at least one F fewer than the device before, unless that one starts all microbatches.
+        # A device runs at least one F fewer than the device before it, unless the latter runs all its F's.
         before = extra[device - 1]
         extra[device] = min(extra[device], before if before == most else max(before - 1, 0))
     return extra
@@ -129,7 +129,7 @@ def _round_of_forwards(problem: Problem, variant: Variant, state: _State) -> Non
 
 @compiled_with_arrays
 def _wants_forward(problem: Problem, variant: Variant, state: _State, device: int) -> bool:
-    """Return whether the device is to run an F before its next B."""
+    """Return whether the device should run an F before its next B."""
     p, n = len(state.time), problem.microbatches
     if state.placed[_F, device] == n:
         return False
@@ -152,7 +152,7 @@ def _wants_forward(problem: Problem, variant: Variant, state: _State, device: in
 
 @compiled_with_arrays
 def _room_time(problem: Problem, state: _State, device: int) -> int:
-    """Return how long the W's take that must run so that the next F fits into memory, in ticks."""
+    """Return the ticks of the W's that have to run before the next F fits into memory."""
     excess = state.memory[device] + problem.delta[_F, device] - problem.limit[device]
     pending = state.placed[_B, device] - state.placed[_W, device]
     time = 0
@@ -167,7 +167,7 @@ def _room_time(problem: Problem, state: _State, device: int) -> int:
 def _make_room(problem: Problem, state: _State, device: int) -> None:
     """Place pending W's until an F fits into memory.
 
-    The pending W's free enough memory, because no more activations are held than after the warm-up, which
+    The pending W's free enough memory: without them, no more activations are held than in the warm-up, which
     kept within the limit.
     """
     while state.memory[device] + problem.delta[_F, device] > problem.limit[device]:
@@ -201,7 +201,7 @@ def _fill(problem: Problem, variant: Variant, state: _State, kind: int, device: 
 
 @compiled_with_arrays
 def _arrival(problem: Problem, state: _State, kind: int, device: int) -> int:
-    """Return when the neighbour's result for the next operation of `kind` arrives, in ticks; 0 if none."""
+    """Return the tick at which the neighbour's result for the next `kind` arrives; 0 if it needs none."""
     sender = device - 1 if kind == _F else device + 1
     if kind == _W or sender < 0 or sender == len(state.time):
         return 0
@@ -210,7 +210,7 @@ def _arrival(problem: Problem, state: _State, kind: int, device: int) -> int:
 
 @compiled_with_arrays
 def _free_idle(state: _State, device: int) -> int:
-    """Return how many ticks a device can idle before its idle time is the largest of all devices."""
+    """Return the ticks that a device can idle until its idle time is the largest of all devices."""
     return int(max(0, state.idle.max()) - state.idle[device])
 
 

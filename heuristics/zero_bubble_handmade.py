@@ -29,7 +29,7 @@ def zb_h1_order(instance: Instance) -> Order:
 
 
 def zb_1p_fixed_order(instance: Instance) -> Order:
-    """Return the order that schedule visualisers call ZB-1P, which needs no search: that of ZB-H1.
+    """Return the order of ZB-H1, which schedule visualisers call ZB-1P.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What proves that a schedule is good, or finds a better one: bounds, exact models and search."""
+"""Bounds, exact models and searches, which prove how good a schedule is or find a better one."""
 
 if __name__ != "tightpipe.solver":
     raise ImportError("import tightpipe.solver, not solver: the folder is a subpackage of tightpipe")

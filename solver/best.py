@@ -1,4 +1,4 @@
-"""The method ``best``: improvement and proofs side by side, from the best start there is."""
+"""The method ``best``: improvement and proofs side by side, from a warm start."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from .periods import block_turns
 from .run_search import TOO_LARGE, run_search
 from .two_sides import Side, SideBySide, Turns, alone
 
-# A first improvement shortens the horizons of all proofs. It is left out where it would take longer than its
-# share, because it would be too short there to find much.
-_QUICK = 0.1  # of the time
-_QUICK_PACE = 1e-4  # seconds for each pair of operations of one device
-_SCARCE = 0.05  # of the bound; repeating blocks are searched for where the gap is larger
-_BLOCKS = 0.3  # of the time of the search
-_PROVABLE = 40_000  # pairs of operations of one device; of more, CP-SAT refutes ever less within a minute
-_FLUID = 0.25  # of the time left, for the fluid bound
-_FLUID_PACE = 1.5e-4
-_SHAVING_PACE = 2e-5  # CP-SAT's windows take so long, and nothing ends them where effort is counted
+# A short improvement before all else lowers the horizons of all proofs. It is left out where it would need
+# more than its share of the time, because it would find little if it were cut to that share.
+_QUICK = 0.1  # share of the time that this first improvement may take
+_QUICK_PACE = 1e-4  # seconds for each pair of operations that share a device
+_SCARCE = 0.05  # share of the bound; repeating blocks are searched for where cost - bound is larger
+_BLOCKS = 0.3  # share of the search's time that repeating blocks may take
+_PROVABLE = 40_000  # pairs of operations that share a device; the more above it, the less CP-SAT refutes
+_FLUID = 0.25  # share of the time left that the fluid bound may take
+_FLUID_PACE = 1.5e-4  # most seconds of the fluid bound for each such pair
+_SHAVING_PACE = 2e-5  # seconds per such pair to shave the windows for CP-SAT, which no effort limit ends
 
 
 def solve_best(
@@ -89,8 +89,8 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
 def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Search for cheaper schedules: by repeating blocks where the gap is large, then by improvement.
 
-    A large gap mostly means that memory is scarce. The schedules of the field then idle in every period, and
-    annealing, which changes one period at a time, does not find another one.
+    A large gap mostly means that memory is scarce. Published schedules then idle in every period, and
+    annealing, which changes one period at a time, does not arrive at a better period.
     """
     if cost(incumbent.schedule) > (1 + _SCARCE) * incumbent.bound:
         reason = yield from block_turns(instance, incumbent, _BLOCKS, side)
@@ -113,7 +113,7 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
-    """Ask for the fluid bound for a while, but not where effort is counted: only time ends its programs."""
+    """Compute the fluid bound for a part of the time; skip it without a deadline, which its programs need."""
     if side.whole.endless:
         return
     seconds = min(_FLUID * side.whole.left, _FLUID_PACE * _pairs(instance))

@@ -31,7 +31,7 @@ class Incumbent:
     tell
         Called with each new log entry.
     name
-        Name of the bound, where several have the same kind of proof.
+        Name of the bound, where several bounds have the same kind of proof.
     """
 
     def __init__(
@@ -75,9 +75,8 @@ class Incumbent:
         method
             Name of the method.
         reason
-            Why the method ended early, empty if it did not. A schedule that is proven optimal needs no
-            reason, so the result leaves it out there, unless it is a signal: a signal asks the caller to
-            stop as well.
+            Why the method ended early, empty if it did not. The result leaves the reason out if the schedule
+            is proven optimal, unless the reason is a signal, which asks the caller to stop as well.
         """
         return Result(
             self.schedule.instance,
@@ -109,9 +108,9 @@ class Incumbent:
         """Keep and log a proven bound, in ticks, if it is larger than the bound so far.
 
         A search that only looks at costs up to a horizon proves nothing beyond the horizon plus one tick, and
-        caps its bound there before it calls this method. It is `closed` that notices a bound which
-        contradicts the schedule, because `closed` runs in the thread that solves, whereas this method may
-        run in a thread of the backend.
+        caps its bound at that value before it calls this method. A bound that contradicts the schedule is
+        not noticed here but by `closed`, because `closed` runs in the thread that solves, whereas this
+        method may run in a thread of the backend.
         """
         with self._lock:
             if bound is not None and bound > self.bound:
@@ -119,7 +118,10 @@ class Incumbent:
                 self._write()
 
     def follow(self, entry: LogEntry) -> None:
-        """Log the cost and the bound that a solver which started from here reports, where they are better."""
+        """Log the cost, and keep and log the bound, that another solver reports, each if it is better.
+
+        The other solver has started from this incumbent. Its schedule is offered when it ends.
+        """
         self.hear(entry.cost)
         self.prove(entry.bound, entry.proof)
 

@@ -1,7 +1,7 @@
-"""Which pairs of items may still run in either sequence in a schedule within a horizon.
+"""Open orders: the pairs of items that may still run in either sequence in a schedule within a horizon.
 
-`queues` defines items and ranks, `windows.windows` horizons and windows. Two items of one device are *open*
-if the windows decide neither that the first precedes the second nor that it follows it.
+`queues` defines items and ranks, and `windows.windows` defines horizons and windows. The order of two items
+of one device is *open* if the windows do not decide which of them runs first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class OpenOrders:
     queues
         The problem.
     windows
-        The orders that are decided already.
+        The windows, which hold the orders that are decided already.
     """
 
     def __init__(self, queues: Queues, windows: Windows) -> None:

@@ -32,7 +32,7 @@ from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order, Schedule
 
 Member = tuple[int, int]  # route, stage
-Word = list[int]  # indices of queues, in the sequence in which the device runs their heads
+Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
 _DIRECT = (OpKind.F, OpKind.B)
 
 
@@ -111,10 +111,10 @@ class Queues:
         return found
 
     def links(self) -> list[list[tuple[int, int, int]]]:
-        """Return the triples (q, r, lag) of `precedences` of each directed link that may make a message wait.
+        """Return, for each directed link on which a message may have to wait, its triples of `precedences`.
 
-        Where no sending operation is shorter than the link occupancy, the link is always free again before
-        the next message, so such a link is left out.
+        A link is left out if no operation that sends over it is shorter than the link occupancy. Such a link
+        is always free again before the next message.
         """
         found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         for q, r, lag in self.precedences():

@@ -1,4 +1,4 @@
-"""What surrounds the search of every solver: a start, a first bound, and an end that keeps the incumbent."""
+"""The part of a solve that all solvers share: a start, a first bound, and an end that keeps the incumbent."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .start import checked_start
 Search = Callable[[Incumbent], str]
 
 FAILURES = (MemoryError, RuntimeError)
-"""Errors by which CP-SAT may fail."""
+"""Errors with which CP-SAT may fail."""
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
-_SHARE_OF_BOUND = 0.15  # of the time, for the energetic bound, which takes seconds at 32 devices
+_SHARE_OF_BOUND = 0.15  # share of the time for the energetic bound, which takes seconds at 32 devices
 
 
 def failure(error: Exception, program: str = "CP-SAT") -> str:
-    """Return the reason that a result gives where a solver program has failed by this error."""
+    """Return the reason that a result gives if a solver program has failed with this error."""
     return f"{program} failed: {str(error) or type(error).__name__}"
 
 
@@ -58,18 +58,18 @@ def run_search(
     start
         A valid schedule; None to start from one microbatch after another.
     lower_bound
-        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
+        A proven bound of the cost in ticks, used if it is better than the bounds of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     search
         Improves the incumbent, and returns why it ended early, the empty string if it did not.
     energetic
-        Whether the energetic bound is computed before the search. It is left out where the caller gives a
-        bound or the instance has a rule that it does not know.
+        Whether the energetic bound is computed before the search. It is left out all the same if
+        `lower_bound` is given, or if the instance has a rule that the energetic bound does not model.
     program
         Name of the program behind the solver, for the message when it fails.
     failures
-        Errors by which that program may fail. They end the search, and the incumbent is kept.
+        Errors with which that program may fail. They end the search, and the incumbent is kept.
 
     Raises
     ------

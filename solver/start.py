@@ -27,8 +27,8 @@ def one_by_one(instance: Instance) -> Order:
 def in_queue_order(schedule: Schedule) -> Schedule:
     """Return a schedule that costs no more, with microbatches first in, first out and split backwards.
 
-    The head of `queues` says why relabelled microbatches and split backwards cost no more. `retime` then
-    gives the order its best start times.
+    The docstring of the module `queues` proves that relabelled microbatches and split backwards cost no more.
+    `retime` then gives the order its best start times.
     """
     queues = queues_of(schedule.instance)
     return retime(schedule.instance, order_of(queues, words_of(queues, schedule.order)))

@@ -21,17 +21,17 @@ from .incumbent import Incumbent
 from .run_search import FAILURES, failure
 
 Turns = Generator[float, None, str]
-"""Yields after each turn how many seconds such a turn takes on one thread of a usual machine.
+"""A generator that works for one turn before each yield, and yields the nominal seconds of that turn.
 
-That number is the same in every run. It stands in for the time where there is no deadline, so that a solve
-with one thread is reproducible, and its sum is what a limit of effort limits. At its end the generator
-returns why it ended early, or the empty string.
+These are the seconds that such a turn takes on one thread of a usual machine, the same in every run. Without
+a deadline they replace the measured time, so that a solve with one thread is reproducible, and the effort
+limit counts them. At its end the generator returns why it ended early, or the empty string.
 """
 
-_NOTHING_MOVES = 0.02  # share of the gap; below it, what the sides have moved hardly changes their shares
-_MEMORY = 0.15  # of the time of a solve, over which what a side has moved is forgotten
-_LEAST = 0.15  # share of the threads' time that each side gets, whatever the other one moves
-_FORGETS = 60.0  # seconds over which it is forgotten where there is no deadline
+_NOTHING_MOVES = 0.02  # share of the gap; sides that have closed less of it keep about the shares of `hope`
+_MEMORY = 0.15  # share of the time of a solve, in which a side's earlier progress loses weight by a factor e
+_LEAST = 0.15  # share of the threads' time that each side gets, however much of the gap the other one closes
+_FORGETS = 60.0  # the same in seconds, where the solve has neither a deadline nor an effort limit
 
 
 class Side:
@@ -42,7 +42,7 @@ class Side:
     budget
         The limits of the whole solve. The side never gets more than its threads.
     start
-        Begins the turns of the side, which look up the attributes of the side before each turn.
+        Called with the side; returns its turns, which read the attributes of the side before each turn.
 
     Attributes
     ----------
@@ -51,13 +51,13 @@ class Side:
     share
         The share of the time that is left, 0 to 1, in which the side is expected to take turns.
     effort
-        The seconds of effort that are left to each thread of the solve; infinite where it has no such limit.
+        The seconds of effort that are left to each thread; infinite if the solve has no effort limit.
     seconds
         The time in which the side has taken turns, in seconds.
     used
-        The same, multiplied by the number of threads of each turn.
+        The thread-seconds of all turns: of each turn, its seconds times its number of threads.
     moved
-        The shares of the gap that the side has closed, of which older ones count less.
+        The sum of the shares of the gap that the turns have closed, in which older turns count less.
     ended
         Whether the side has taken its last turn.
     reason
@@ -83,7 +83,7 @@ class Side:
 
     @property
     def rest(self) -> float:
-        """Seconds that are left to the whole solve, of effort where it has no deadline."""
+        """Seconds that are left to the whole solve, of time or of effort, whichever is less."""
         return min(self.whole.left, max(0.0, self.effort))
 
     def turn(self) -> None:
@@ -101,10 +101,10 @@ class Side:
         self.moved *= exp(-seconds / self._forgets)
 
     def close(self) -> None:
-        """End the turns now, with the threads that they have.
+        """End the generator of the turns now, and with it the threads that the turns have started.
 
-        Turns that are left to the garbage collector end whenever and in whichever thread it runs. To wait for
-        threads there can wait forever.
+        If that were left to the garbage collector, it would happen at any time and in any thread, where
+        waiting for other threads could last forever.
         """
         self._turns.close()
 
@@ -138,9 +138,10 @@ class SideBySide:
     incumbent
         The schedule and the bound that both sides improve.
     search, proof
-        Begin the turns of the side that searches for schedules, and of the one that proves bounds.
+        Functions that begin the turns of the side that searches for schedules, and of the side that proves
+        bounds, as `start` of `Side`.
     hope
-        The share of the threads' time, 0 to 1, that the proofs get where neither side moves.
+        The share of the threads' time, 0 to 1, that the proofs get while neither side closes any of the gap.
     """
 
     def __init__(
@@ -158,8 +159,8 @@ class SideBySide:
         signals arrive.
         """
         with closing(self.proof), closing(self.search), ThreadPoolExecutor(1) as pool:
-            # A pool does not wait for a thread whose start a signal has cut short. So the thread starts now,
-            # while there is no turn that it could run on.
+            # If a signal interrupts the start of its thread, the pool does not wait for that thread, and a
+            # turn could go on in it. So the thread starts now, before there is a turn.
             pool.submit(int).result()
             try:
                 while not (self._both_ended or self.incumbent.closed or self.search.rest <= 0):
@@ -189,7 +190,7 @@ class SideBySide:
         self.search.effort = self.proof.effort = effort / self.budget.threads
 
     def _share_of_proof(self) -> float:
-        """Return the share of the threads' time that the proofs should have: the more they move, the more."""
+        """Return the share of the threads' time that the proofs should have, by their progress."""
         if self.search.ended or self.proof.ended:
             return float(self.search.ended)
         moved = self.proof.moved + self.search.moved
@@ -199,8 +200,9 @@ class SideBySide:
     def _share_of_turns(self, share: float) -> float:
         """Return the share of the time that is left in which the proofs are expected to take turns.
 
-        With several threads one of them may prove all the time. Proofs that have moved nothing yet are taken
-        for as good as they are hoped to be, because many of them only move at the end of a long turn.
+        `share` is the proofs' share of all threads' time. If they run on some of the threads only, they take
+        turns for a larger share of the time, up to all of it. With several threads `share` counts as at least
+        `hope`, because many proofs raise the bound only at the end of a long turn.
         """
         if self.budget.threads > 1:
             share = max(share, self._hope)
@@ -220,7 +222,7 @@ class SideBySide:
         self.proof.moved += (self.incumbent.bound - bound) / max(1, gap)
 
     def _search(self, share: float) -> None:
-        """Take a turn of the search with the threads that are left, or wait where there are none."""
+        """Take a turn of the search with the free threads, or wait for the proofs if it cannot take one."""
         free = self.budget.threads - (self.proof.threads if self._running is not None else 0)
         if self.search.ended or not free:
             if self._running is not None:

@@ -1,9 +1,9 @@
 """Import the Python module of CP-SAT without pandas.
 
-`ortools.sat.python.cp_model` imports pandas, for methods that make a table of variables at once. Nothing here
-calls them, and loading pandas takes almost half a second in each process that solves. So that one module gets
-a stand-in, which imports pandas when it is first asked for something. Other modules import pandas as ever,
-also while this one is being imported.
+`ortools.sat.python.cp_model` imports pandas, for methods that make a table of variables at once. tightpipe
+never calls them, and loading pandas takes almost half a second in each process that solves. Therefore
+CP-SAT's module, and no other, gets a stand-in for pandas, which imports pandas when such a method first uses
+it. Other modules import pandas as usual, even while CP-SAT's module is being imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def import_cp_model() -> None:
     Raises
     ------
     InputError
-        If highspy was loaded before, whose HiGHS and that of OR-Tools have functions of the same names.
+        If highspy was loaded before: its HiGHS and the HiGHS of OR-Tools have functions of the same names.
     """
     finder = _Finder()
     sys.meta_path.insert(0, finder)
@@ -44,7 +44,7 @@ def import_cp_model() -> None:
 
 
 class _Pandas(ModuleType):
-    """Stands in for pandas in a module that, while it is imported, only names types of pandas."""
+    """Stands in for pandas in a module that only names types of pandas while it is being imported."""
 
     needed = False
 
@@ -67,7 +67,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds no module but CP-SAT's, so that this is loaded without pandas."""
+    """Finds CP-SAT's module and no other, and has it loaded by `_Loader`, without pandas."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

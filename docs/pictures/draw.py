@@ -75,7 +75,7 @@ def draw_two_times(path: Path) -> None:
 
 
 def draw_measured(path: Path) -> None:
-    """Draw plan and measurement of a recorded run of 1F1B."""
+    """Draw the planned and the measured schedule of a recorded run of 1F1B."""
     plan = load_schedule(RECORDED / "1f1b-schedule.json").schedule
     figure = side_by_side_figure(plan, measure(RECORDED / "1f1b", schedule=plan).schedule)
     write_figure(figure, path, DPI)
@@ -90,7 +90,7 @@ def draw_report(path: Path) -> None:
 
 
 def _saved(folder: Path) -> list[tuple[str, ScheduleFile]]:
-    """Return path and content of a schedule file of each method."""
+    """Save the schedule of each method in `folder`; return the path and the content of each file."""
     instance = Instance.uniform(
         devices=3,
         microbatches=6,
@@ -112,7 +112,7 @@ def _saved(folder: Path) -> list[tuple[str, ScheduleFile]]:
 
 def screenshot(page: Path, picture: Path) -> None:
     """Open a page in Chromium and take a picture of its first screen."""
-    from playwright.sync_api import sync_playwright  # only this needs it
+    from playwright.sync_api import sync_playwright  # here, because nothing else needs it
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
@@ -133,11 +133,11 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "report.png": draw_report,
     "two-times.png": draw_two_times,
 }
-"""What is drawn, by file name."""
+"""The function that draws each picture, by file name."""
 
 
 def main() -> None:
-    """Draw what the command line names."""
+    """Draw the pictures that the command line names; without names, all pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
     parser.add_argument("--into", type=Path, default=HERE, metavar="FOLDER")

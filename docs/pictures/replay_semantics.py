@@ -95,7 +95,7 @@ def _bar(axes: Axes, step: _Step, **look: object) -> None:
 def _transfers(run: Replay, semantics: Semantics) -> dict[Message, tuple[int, int]]:
     """Return when each message leaves and arrives.
 
-    A buffered message leaves when it is sent, another one when its receive is issued as well.
+    With buffered semantics a message leaves when it is sent, otherwise when its receive is issued as well.
     """
     issued: dict[Message, list[int]] = {}
     for step in _steps(run):

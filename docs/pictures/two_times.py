@@ -13,7 +13,7 @@ _CUT = {"color": "black", "linewidth": 1.1, "linestyle": (0, (4, 2)), "zorder": 
 
 
 def two_times_figure() -> Figure:
-    """Return the chart of a schedule that meets the bound, with both times and what runs on either side."""
+    """Return the chart of a schedule that meets the bound, with both times, and the work on either side."""
     instance = Instance.uniform(
         devices=4, microbatches=8, forward=14, backward=12, weight=8, comm=2, memory=Memory(10, -6, -4, 80)
     )
@@ -34,7 +34,7 @@ def two_times_figure() -> Figure:
         (first, second, f"work of device {times.worker}   the rest: {between}"),
         (second, begin + times.cost, f"B's and W's: at most {times.held}"),
     )
-    axes.set_xlabel("")  # its place is taken by what may run in each of the three parts
+    axes.set_xlabel("")  # its place is taken by the texts on the three parts
     for left, right, text in parts:
         place = ((left + right) / 2, 0)
         axes.annotate(text, place, (0, -25), ("data", "axes fraction"), "offset points", ha="center")

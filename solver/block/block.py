@@ -1,15 +1,15 @@
 """A *repeating block*: start times for a few microbatches, which repeat themselves period after period.
 
-A block has K microbatches of each route and a period T. An operation that starts at s in the block has an
-*instance* at s + iT for every integer i, so that all instances together are an endless schedule, in which a
-microbatch of each route passes every T / K ticks. The block is valid if the endless schedule is: no device
-runs two operations at a time, every operation waits for what it depends on, and memory stays within the
-limit. The operations of a (kind, stage, route) run first in, first out, which loses nothing (`queues` says
-why).
+A block has K microbatches of each route and a period of T ticks. An operation that starts at s in the block
+has a *repetition* that starts at s + iT for every integer i. Together the repetitions form an endless
+schedule, in which on average one microbatch of each route starts every T / K ticks. The block is valid if the
+endless schedule is: no device runs two operations at a time, every operation waits for what it depends on,
+and memory stays within the limit. The operations of a (kind, stage, route) run first in, first out. This
+loses nothing, because microbatches of one route are alike and can be renamed, as in `queues`.
 
-Operations of a block usually belong to different periods: while device 0 runs the F of a microbatch, it runs
-the B of an earlier one. The *turn* of an operation says by how many periods its start lies behind the first
-period, and its *residue* where in a period it starts: start = residue + T * turn.
+Operations of one microbatch usually start in different periods of the endless schedule: between the F and the
+B of a microbatch, a device runs operations of others. The *lap* of an operation says by how many periods its
+start lies behind the first period, and its *residue* where in a period it starts: start = residue + T * lap.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a block consists of.
+    """The operations of a block, with the instance that they belong to.
 
     The microbatches are numbered route after route: microbatch m takes route m // copies.
 
@@ -98,7 +98,7 @@ class Shape:
         return [Operation(kind, stage, m) for m in range(first, first + self.copies)]
 
     def queues(self) -> list[list[Operation]]:
-        """Return the operations of each (kind, stage, route)."""
+        """Return the operations of each (kind, stage, route), one list for each."""
         operations = self.operations()
         return [operations[i : i + self.copies] for i in range(0, len(operations), self.copies)]
 
@@ -114,7 +114,7 @@ class Shape:
         ]
 
     def waits(self, microbatch: int) -> Iterator[Wait]:
-        """Yield what the operations of a microbatch wait for: along the chain, then each W for its B."""
+        """Yield the waits of a microbatch's operations: first along its chain, then of each W for its B."""
         for before, after in pairwise(self.chain(microbatch)):
             comm = self.instance.comm(self.device(before), self.device(after))
             yield Wait(before, after, self.duration(before) + comm)
@@ -130,9 +130,9 @@ class Block:
     Parameters
     ----------
     shape
-        What it consists of.
+        The operations of the block.
     period
-        Ticks T after which everything repeats.
+        Ticks T after which every operation repeats.
     start
         Start of each operation in ticks, 0 for F0 of microbatch 0.
     """
@@ -143,5 +143,5 @@ class Block:
 
     @property
     def pace(self) -> Fraction:
-        """Ticks per microbatch of each route."""
+        """Average ticks from the start of one microbatch of a route to the start of the next."""
         return Fraction(self.period, self.shape.copies)

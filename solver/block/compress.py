@@ -1,12 +1,14 @@
 """Shorten the period of a block as far as its sequence of operations allows.
 
-On each device the instances of a block's operations run in an endless sequence, and each instance waits for
-the one before it. Together with what operations wait for, this is a graph whose edges each say that an
-operation starts at least `lag` ticks after another one of `height` periods earlier:
-start[v] >= start[u] + lag - height * T. Such starts exist if and only if no cycle has more lag than its
-heights times T. A block that is valid for one T shows that every cycle has a positive height, as all lags
-along it are positive. So the same sequences are valid for every larger T too, and for every smaller one down
-to the largest ratio of lag to height of a cycle. Memory depends on the sequences alone.
+On each device the repetitions of a block's operations run in an endless sequence, and each repetition waits
+for the one before it. These waits, and the waits of `Shape.waits`, are the edges of a graph whose nodes are
+the operations of the block. An edge from u to v says that v starts at least `lag` ticks after the repetition
+of u that lies `height` periods earlier: start[v] >= start[u] + lag - height * T. Starts that satisfy all
+edges exist if and only if on no cycle the sum of the lags exceeds T times the sum of the heights. If the
+block is valid for one T, then the heights of every cycle have a positive sum, because all lags are positive.
+So the same sequences are valid for every larger T too, and for every smaller T down to the largest ratio of
+the sum of the lags to the sum of the heights of a cycle. The memory that is held depends on the sequences
+alone, so it stays within the limit.
 """
 
 from __future__ import annotations
@@ -54,9 +56,10 @@ def compressed(block: Block, least: int) -> Block:
 
 
 def shortened(block: Block, least: int) -> Block | None:
-    """Do the same for starts that only give the sequences: each need not wait for what it depends on.
+    """Return the same as `compressed` for starts that only give the sequences, and may violate waits.
 
-    The parameters are those of `compressed`. None if the sequences have no block of at most this period.
+    The parameters are those of `compressed`. The result is None if these sequences allow no block whose
+    period is at most that of `block`.
     """
     operations = block.shape.operations()
     edges = _edges(block, operations)
@@ -92,7 +95,10 @@ def _edges(block: Block, operations: list[Operation]) -> _Edges:
 
 
 def _earliest(edges: _Edges, count: int, period: int) -> Ints | None:
-    """Return the earliest starts after operation 0 for a period, None if there are none."""
+    """Return each operation's earliest start, in ticks after operation 0, for a period.
+
+    None if no starts satisfy all edges.
+    """
     start = np.full(count, _UNREACHED, np.int64)
     start[0] = 0
     weight = edges.lag - edges.height * period

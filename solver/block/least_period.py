@@ -14,10 +14,11 @@ def period_bound(shape: Shape) -> int:
     -----
     A device runs all its operations of a block within a period, so the period is at least their work.
 
-    By Little's law, the memory that a device holds, averaged over a period, is the sum over its operations
-    in the block of what each of them takes times how long it takes it, divided by the period. The average is
-    at most the limit. No activation is held for less time than the shortest path from its F to its B or W
-    takes. So the period is at least this least *memory-time* of the block divided by the limit.
+    Take each activation that the device holds in the block, multiply its memory by the ticks for which it is
+    held, and call the sum over all activations the *memory-time*. By Little's law, the average of the memory
+    that the device holds is the memory-time divided by the period, and it is at most the limit. No activation
+    is held for less time than the shortest path from its F to the B or W that frees it takes. This gives a
+    least memory-time, and the period is at least that divided by the limit.
     """
     devices = range(shape.instance.devices)
     works = [sum(map(shape.duration, shape.on(device))) for device in devices]
@@ -30,7 +31,7 @@ def _by_memory(shape: Shape, device: int) -> int:
 
 
 def memory_time(shape: Shape, device: int) -> int:
-    """Return the least memory-time of a block on a device, in units of memory times ticks.
+    """Return the least memory-time of a block on a device (see `period_bound`), in memory times ticks.
 
     Each F holds, from its start on, what its B and its W free at their ends.
     """

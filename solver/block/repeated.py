@@ -1,4 +1,4 @@
-"""A block of more microbatches that does the same as a smaller one."""
+"""A block of more microbatches with the same endless schedule as a smaller block."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from .block import Block, Shape
 
 
 def repeated(block: Block, times: int) -> Block:
-    """Return the block that consists of so many periods of a block, one after another.
+    """Return the block that consists of `times` periods of `block`, one after another.
 
-    The result has `times` as many microbatches of each route and `times` the period.
+    The result has `times` times as many microbatches of each route, and `times` times the period.
     """
     shape, copies = block.shape, block.shape.copies
     start = {}

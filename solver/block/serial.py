@@ -14,7 +14,7 @@ from .block import Block, Shape
 def serial_block(shape: Shape) -> Block:
     """Return the block that runs one microbatch after another, each W right after its B.
 
-    It is valid whenever the instance has a schedule, because it holds one microbatch at a time.
+    The block is valid whenever the instance has a schedule, because a device holds one microbatch at a time.
     """
     alone = replace(shape.instance, microbatches=shape.microbatches, iterations=1)
     schedule = simulate(alone, one_by_one(alone))

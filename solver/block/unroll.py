@@ -12,22 +12,23 @@ from .block import Block
 
 
 def unrolled(block: Block, instance: Instance) -> Schedule:
-    """Return the cheapest schedule that repeats a block, as a part of its endless schedule.
+    """Return a schedule of an instance that repeats a block: a part of its endless schedule, retimed.
 
     Parameters
     ----------
     block
         A valid block for the costs, the placement and the memory of the instance.
     instance
-        The instance with all its microbatches; it has no flush.
+        The instance to schedule, which must not flush between iterations.
 
     Returns
     -------
     Schedule
-        Each device runs the instances of the given number of consecutive microbatches in their sequence in
-        the endless schedule, so they hold no more memory and never deadlock. The times are the best for that
-        order: warm-up and cool-down move together where microbatches are missing. The first microbatch may
-        be any of the block's; the best choice is taken.
+        Each device runs the operations of as many consecutive microbatches as the instance has, in their
+        sequence in the endless schedule. So the schedule holds no more memory than the endless one, and never
+        deadlocks. Its times are the best for that order, so time that missing microbatches leave free in
+        warm-up and cool-down is used. The first microbatch may be any of the block's; all are tried, and the
+        cheapest schedule is returned.
     """
     queues = queues_of(instance)
     choices = (_words(block, queues, skipped) for skipped in range(block.shape.copies))
@@ -35,14 +36,14 @@ def unrolled(block: Block, instance: Instance) -> Schedule:
 
 
 def _words(block: Block, queues: Queues, skipped: int) -> list[Word]:
-    """Return the word of each device if the first microbatches of each route are skipped."""
+    """Return the word of each device if the first `skipped` microbatches of each route are left out."""
     shape, period = block.shape, block.period
     count = queues.instance.microbatches // len(queues.instance.placement.routes)
     instances: list[list[tuple[int, int]]] = [[] for _ in range(queues.instance.devices)]
     for operation, start in block.start.items():
         route, copy = divmod(operation.microbatch, shape.copies)
         queue = queues.index[operation.kind, route, operation.stage]
-        first = copy < skipped  # the first instance whose microbatch is not skipped
+        first = copy < skipped  # number of the first repetition whose microbatch is kept
         last = (skipped + count - 1 - copy) // shape.copies
         instances[shape.device(operation)] += [
             (start + i * period, queue) for i in range(int(first), last + 1)

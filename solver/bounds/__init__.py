@@ -1,1 +1,1 @@
-"""Proven lower bounds of the cost: by closed formulas, and by searches that refute one cost after another."""
+"""Proven lower bounds of the cost, by closed formulas and by searches that rule out cost after cost."""

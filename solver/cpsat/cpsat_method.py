@@ -34,17 +34,17 @@ _SHARE_OF_WINDOWS = 0.2  # of the time left, for narrowing windows
 _SHARE = 0.5  # of the time left, that building a model may take
 # Efforts are limits in CP-SAT's deterministic time, not in seconds, so that runs with one worker are
 # reproducible.
-_EFFORT_TO_MINIMISE = 0.4  # before targets are asked for
-_MINIMISE_PER_SECOND = 0.024  # effort for each second of a short time limit, most of which it takes
-_EFFORT_PER_TARGET = 0.3  # for each of the first targets
+_EFFORT_TO_MINIMISE = 0.4  # for each model that minimises, before targets are decided
+_MINIMISE_PER_SECOND = 0.024  # effort per second of a short time limit; minimising takes most of it
+_EFFORT_PER_TARGET = 0.3  # for each of the first targets; doubled later
 
 
 def fifo_is_valid(instance: Instance) -> bool:
     """Return whether some optimal schedule runs the microbatches of each route in sequence at every stage.
 
-    This is so where all microbatches of a route visit the same devices. Then they are identical, as costs and
-    memory depend on the stage only, and the argument at the head of `queues` applies. Nothing is said about
-    the microbatches of different routes.
+    Such a schedule exists if all microbatches of a route visit the same devices. Then they are identical, as
+    costs and memory depend on the stage only. Relabelling them at each kind and stage, in the sequence in
+    which they run there, changes no time (`queues`). Nothing follows for microbatches of different routes.
     """
     return all(
         instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
@@ -63,7 +63,7 @@ def solve_cpsat(
     formulation: Formulation = "lattice",
     fifo: bool | None = None,
 ) -> Result:
-    """Find the cheapest schedule that CP-SAT can find and prove within the limits.
+    """Search with CP-SAT, within the limits, for a cheapest schedule and a proof that it is cheapest.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def solve_cpsat(
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
         argument that microbatches are identical.
     fifo
-        Whether the plain model requires microbatches of one route to run in sequence. None to require it
-        where `fifo_is_valid` says that it costs nothing.
+        Whether the plain model requires microbatches of one route to run in sequence. None to require it if
+        `fifo_is_valid`, so that an optimal schedule remains possible.
 
     Raises
     ------
@@ -120,14 +120,14 @@ def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
-"""Returns a model, or why none was built: the empty string if the incumbent has turned out to be optimal."""
+"""Returns a model, or the reason why none was built, which is empty if the incumbent is proven optimal."""
 
 
 def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: float, side: Side) -> Turns:
     """Minimise the cost with one model after another, each with a shorter horizon.
 
-    A shorter horizon decides more orders before the search begins. So a schedule that closes a good part of
-    the gap is worth a new model.
+    A shorter horizon decides more orders before the search begins. So a new model is worth its time after a
+    schedule that closes a good part of the gap.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: fl
     Returns
     -------
     Turns
-        Each model is a turn.
+        One turn for each model.
     """
 
     def report(found: int | None, bound: int | None) -> None:

@@ -58,8 +58,8 @@ def decide(
 ) -> Decision:
     """Look for a schedule of cost at most `target`, or prove that there is none.
 
-    The horizon is the target itself, whereas it is just below the incumbent's cost when the cost is
-    minimised. The shorter horizon decides many orders before the search begins.
+    The horizon of the model is the target itself, and thus shorter than when the cost is minimised, where it
+    lies just below the incumbent's cost. The shorter horizon decides many orders before the search begins.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def decide(
         Feasible windows of this target or a higher one, to start from. Windows of this target are not shaved
         again.
     moot
-        Ends the search as in `search`, and the question stays open.
+        As in `search`: when it returns True, the search ends, and the question stays open.
     """
     queues = queues_of(instance)
     if wider is not None and wider.horizon == target:
@@ -98,6 +98,6 @@ def decide(
 
 
 def refute(instance: Instance, target: int, budget: Budget) -> bool | None:
-    """Return whether no schedule costs at most `target` ticks, None if that stays open within the budget."""
+    """Return whether no schedule costs at most `target` ticks, None if the budget does not settle it."""
     possible = decide(instance, target, budget).possible
     return None if possible is None else not possible

@@ -45,7 +45,7 @@ class SearchModel(Protocol):
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence in which `order` expects their values."""
 
     def order(self, start: list[int]) -> Order:
         """Return the order of a solution, given its start times in ticks."""
@@ -78,8 +78,8 @@ class Found:
 class _Watch(cp_model.CpSolverSolutionCallback):
     """Reports costs and bounds while CP-SAT searches.
 
-    A bound of CP-SAT's is capped at a ceiling, which is the cost of its last solution, or one tick more than
-    the horizon before there is one. Beyond that ceiling its bounds mean nothing.
+    The bounds of CP-SAT are capped at a ceiling, above which they mean nothing. The ceiling is the cost of
+    the last solution of CP-SAT, or one tick more than the horizon before the first solution.
     """
 
     def __init__(self, report: Report, enough: int, horizon: int) -> None:
@@ -112,7 +112,7 @@ class _Racer:
     model
         The model to search.
     budget
-        The limits of the search; their seed is that of this search alone.
+        The limits of the search, and its seed, which no other racer has.
     effort, report, enough
         As in `search`.
     """
@@ -131,7 +131,7 @@ class _Racer:
         parameters.random_seed = budget.seed
         # CP-SAT's own handler of Ctrl-C does not say that it was called, and removes Python's handler.
         parameters.catch_sigint_signal = False
-        # Presolve fixes next to nothing that the windows have not fixed, and its model is searched no faster.
+        # Presolve fixes next to nothing that the windows have not fixed, and does not speed up the search.
         # Probing, before the search and at restarts, took nine tenths of the time of small proofs. No row of
         # the linear relaxation is ever tight.
         parameters.cp_model_presolve = False
@@ -145,7 +145,7 @@ class _Racer:
             self._solver.best_bound_callback = self._watch.on_bound
 
     def run(self) -> Found:
-        """Search to the end or to a limit, and return the outcome."""
+        """Search until the search space is exhausted or a limit is reached, and return the outcome."""
         status = self._solver.solve(self._model.model, self._watch)
         if status == cp_model.MODEL_INVALID:
             why = self._model.model.validate()[:200]
@@ -162,15 +162,18 @@ class _Racer:
         return None if self._watch is None else self._watch.proven(self._solver.best_objective_bound)
 
     def has_won(self, found: Found) -> bool:
-        """Return whether the other racers need not go on after this outcome.
+        """Return whether this outcome ends the race, so that the other racers can be stopped.
 
-        They need not if the search space is exhausted, a schedule is good enough, or CP-SAT has failed.
+        It does if the search space is exhausted, a schedule is good enough, or CP-SAT has failed.
         """
         enough = self._watch is not None and self._watch.stopped
         return found.exhausted or enough or bool(found.reason)
 
     def stop(self) -> None:
-        """Ask the run to end; a run that has only just begun misses the call."""
+        """Ask the run to end; a run that has only just begun misses the call.
+
+        So callers repeat the call until the run has ended.
+        """
         self._solver.stop_search()
 
 
@@ -198,10 +201,10 @@ def search(
         A cost in ticks; the run ends as soon as a schedule costs no more.
     effort
         The limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the same in
-        every run. A tenth is about three seconds. For models with reasoning about precedences the limit is
-        raised, so that it is about as many seconds.
+        every run. An effort of 0.1 is about three seconds. For models with reasoning about precedences the
+        limit is multiplied by a factor, so that the run takes about as many seconds.
     moot
-        Looked up a few times a second; the run ends as soon as its answer is of no use any more.
+        Called several times a second; the run ends when it returns True, as the answer is of no use any more.
     """
     lock = Lock()
 
@@ -215,15 +218,15 @@ def search(
 
 
 def _together(answers: list[Found], stopped: str) -> Found:
-    """Return the outcomes of all racers as one.
+    """Return the outcomes of all racers combined into one.
 
     Parameters
     ----------
     answers
         The outcome of each racer.
     stopped
-        Why the race was stopped, or the empty string. A signal is passed on even if a racer came to the end,
-        because it ends all work and not this search alone.
+        Why the race was stopped, or the empty string. A signal becomes the reason of the result even if a
+        racer exhausted the search space, because a signal ends all work and not this search alone.
     """
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]
@@ -238,7 +241,7 @@ def _together(answers: list[Found], stopped: str) -> Found:
 
 
 def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str]:
-    """Return the schedule of a solution with its best times, or None and why it is not valid."""
+    """Return the schedule of a solution with the best times for its order, or None and why it is invalid."""
     schedule = retime(model.instance, model.order(start))
     violations = validate(model.instance, schedule)
     if violations:
@@ -249,9 +252,8 @@ def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str
 def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tuple[list[Found], str]:
     """Return the outcomes of all racers, and the reason if a signal or the memory cap stopped the race.
 
-    The race also ends when `over` says so.
-
-    The racers run in threads of their own, while this thread waits and can be interrupted.
+    The race also ends when `over` returns True. The racers run in threads of their own, while this thread
+    waits and can be interrupted.
     """
     with ThreadPoolExecutor(len(racers)) as pool:
         runs = {pool.submit(racer.run): racer for racer in racers}
@@ -265,7 +267,7 @@ def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tup
 
 
 def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
-    """Ask the runs that still search to end, until all have ended."""
+    """Ask the runs that still search to end, again and again until all have ended."""
     while unfinished := [run for run in runs if not run.done()]:
         for run in unfinished:
             runs[run].stop()
@@ -273,9 +275,9 @@ def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
 
 
 def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap, over: Callable[[], bool]) -> str:
-    """Wait until a racer has won, all runs have ended, the race is over, or the memory cap is hit.
+    """Wait until a racer has won, all runs have ended, `over` returns True, or the memory cap is hit.
 
-    Return the reason if it is the cap, and the empty string otherwise.
+    Return the reason of the cap if the cap is hit, and the empty string otherwise.
     """
     running = set(runs)
     while running:

@@ -10,8 +10,8 @@ from ..memory_cap import MemoryCap
 from ..run_search import TOO_LARGE
 from ..windows import Windows
 
-# The bytes are resident memory when the search begins, measured at 8 x 24 and 12 x 36. Each thread then takes
-# about as much again, which no estimate but only the memory cap limits.
+# The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches and with
+# 12 and 36. Each thread then takes about as much again, which these estimates leave to the memory cap.
 _BYTES_PER_ORDER = 4500  # for each order boolean of the lattice model
 _SECONDS_PER_ORDER = 1e-4  # to build one of them
 _MOST_ORDERS = 300_000  # the largest model that was searched to the end in ten minutes had 94,433 (6.2B-8x64)
@@ -24,14 +24,14 @@ def lattice_bytes(windows: Windows) -> int:
 
 
 def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
-    """Return why the lattice model of these windows is not built, the empty string if it fits the limits.
+    """Return why the lattice model of these windows is not built; the empty string if it fits the limits.
 
     Parameters
     ----------
     windows
         Feasible windows; the orders that they leave open determine the size of the model.
     seconds
-        The time in which the model has to be built, by estimate.
+        The estimated time to build the model must be shorter than this.
     cap
         The cap on memory.
     """

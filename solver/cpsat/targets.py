@@ -20,16 +20,16 @@ from ..windows import Windows
 from .decide import Decision, decide
 from .race import SECONDS_OF_EFFORT
 
-_NEAR = 0.9  # of the gap: the first target of each effort lies so far above the bound
-_LITTLE = 1 / 8  # of the gap: if no more lies between the bound and the open targets, the effort is raised
-_LONG = 1 / 2  # of the time left, for the first target of each effort
-_SHORT = 1 / 6  # of the time left, for every other target
-_SHORTEST = 3.0  # seconds for a target
-_LAST = 1 / 64  # of the gap at the beginning: of what is left then, the next target is all
+_NEAR = 0.9  # share of the gap by which the first target of each effort lies above the bound
+_LITTLE = 1 / 8  # of the gap: the effort is raised when the least open target is no further above the bound
+_LONG = 1 / 2  # share of the time left for the first target of each effort
+_SHORT = 1 / 6  # share of the time left for every other target
+_SHORTEST = 3.0  # seconds that a target gets at least
+_LAST = 1 / 64  # of the gap at the beginning: with no more left, the first target is 1 tick below the cost
 
 
 def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: Side) -> Turns:
-    """Decide targets between the bound and the cost of the incumbent until they meet or time is up.
+    """Decide targets between the incumbent's bound and cost until bound and cost meet or time is up.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
     Returns
     -------
     Turns
-        Each question is a turn.
+        One turn for each question.
 
     Notes
     -----
@@ -66,19 +66,19 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
 
 
 class _Questions:
-    """What was asked, and which targets stayed open at the present effort."""
+    """Asks about one target after another, and remembers which ones stayed open at the present effort."""
 
     def __init__(self, instance: Instance, incumbent: Incumbent, effort: float) -> None:
         self.instance, self.incumbent = instance, incumbent
-        self.effort = self.asked = effort  # at present where nothing limits it, and of the last question
+        self.effort = self.asked = effort  # of a question without limits, and of the last question
         self.ceiling: int | None = None  # the least target that the present effort has left open
         self.left_open: dict[int, Windows] = {}
-        self.step = 0  # seeds differ from effort to effort
+        self.step = 0  # added to the seed, so that every question has seeds of its own
         self.few = max(1, int(_LAST * (cost(incumbent.schedule) - incumbent.bound)))
         self.refused = cost(incumbent.schedule)  # the least target whose model was too large
 
     def ask(self, side: Side) -> str | None:
-        """Ask the next question; return why no more can be asked, None if they can."""
+        """Ask the next question; return why no more can be asked, None if more can be."""
         target, share = self._next_target()
         budget, self.asked = self._limits(side, max(_SHORTEST, share * side.left))
         wider = self.left_open.get(min((t for t in self.left_open if t >= target), default=target))
@@ -92,15 +92,15 @@ class _Questions:
     def _limits(self, side: Side, seconds: float) -> tuple[Budget, float]:
         """Return the budget of the next question and the limit of its effort.
 
-        A question is limited by time where there is a deadline, by effort where that is limited, and else by
-        an effort that grows.
+        If the solve has a deadline, the question is limited by `seconds`; if the solve has a limit of effort,
+        by the effort that corresponds to `seconds`; else by the present effort, which grows.
         """
         if not side.whole.endless:
             return side.budget.within(seconds), inf
         return side.budget, seconds / SECONDS_OF_EFFORT if side.whole.limited else self.effort
 
     def _next_target(self) -> tuple[int, float]:
-        """Return the next target, and the share of the time or the effort left for it, if that is limited."""
+        """Return the next target, and its share of the time or effort left, where these are limited."""
         best, bound = min(self.refused, cost(self.incumbent.schedule)), self.incumbent.bound
         gap = best - bound
         if self.ceiling is not None and min(self.ceiling, best) - bound <= _LITTLE * gap:

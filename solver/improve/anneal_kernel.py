@@ -16,11 +16,11 @@ from .event_graph import EventGraph
 from .paths_kernel import cost_of, undo, update
 from .words import Words
 
-_REACH = 8  # the most positions that a near move goes
-_GO_ON = 0.6  # probability that a near move goes one position further
+_REACH = 8  # the most positions by which a near move shifts an operation
+_GO_ON = 0.6  # probability that a near move shifts the operation by one position more
 _FAR = 0.15  # probability of a far move
-_FARTHEST = 32  # the most positions that a far move goes
-_BEGINS = 0.02  # share of the moves that change when a device begins, where that counts
+_FARTHEST = 32  # the most positions by which a far move shifts an operation
+_BEGINS = 0.02  # share of the moves that change when a device begins, if the cost is `device_span`
 
 
 @compiled
@@ -50,7 +50,7 @@ def anneal(
     moves
         Number of moves to try.
     warmth
-        Temperature in ticks: a move that costs so much more is taken with probability 1/e.
+        Temperature in ticks: a move that raises the cost by this much is taken with probability 1/e.
     best
         The least cost so far, in ticks.
     best_item
@@ -77,7 +77,7 @@ def anneal(
 
 @compiled
 def _mirror(words: Words, mirror_graph: EventGraph, mirror: Words, low: int, high: int) -> None:
-    """Change the mirrored words as positions `low` to `high` of the words have changed."""
+    """Change the mirrored words accordingly after positions `low` to `high` of the words have changed."""
     last = len(words.item) - 1
     for i in range(low, high + 1):
         mirror.item[last - i] = words.item[i]
@@ -98,8 +98,8 @@ def _move_begin(
 ) -> int:
     """Let a random device begin at another time if that costs no more than `enough`; return the cost.
 
-    A device whose first operation starts later than the device may begin is made to begin with it, because
-    that costs nothing.
+    If the device's first operation starts later than the device may begin, the device is made to begin at
+    that start, because that costs nothing.
     """
     device = int(draw(random) * len(graph.limit))
     first = graph.offsets[device]
@@ -154,9 +154,9 @@ def _move_item(
 
 @compiled
 def destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
-    """Return a random position for the item at position i to move to, which is mostly a near one.
+    """Return a random position, mostly a near one, to which the item at position `i` may move.
 
-    It lies between the lowest and the highest position that the graph allows, and may be i itself.
+    The result lies between the lowest and the highest position that the graph allows, and may be `i` itself.
     """
     if draw(random) < _FAR:
         places = 1 + int(draw(random) * _FARTHEST)
@@ -170,7 +170,7 @@ def destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
 
 @compiled
 def _shift(words: Words, i: int, j: int) -> None:
-    """Move the item at position i to position j, and the items between by one; keep the old sequence."""
+    """Move the item at position `i` to `j`, and those between by one; keep the old items in `words.shift`."""
     x, step = words.item[i], 1 if j > i else -1
     for k in range(min(i, j), max(i, j) + 1):
         words.shift[k] = words.item[k]
@@ -188,7 +188,7 @@ def _restore(words: Words, low: int, high: int) -> None:
 
 @compiled
 def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
-    """Return whether the device's word up to position `last` keeps its memory limit and its precedences.
+    """Return whether the device's word up to position `last` obeys its memory limit and its precedences.
 
     Precedences within the device are kept by credits (`event_graph`).
     """
@@ -212,7 +212,7 @@ def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
 
 @compiled
 def _relabel(graph: EventGraph, words: Words, low: int, high: int) -> None:
-    """Sort the items of each queue between two positions, and update their places.
+    """Sort the items of each queue at positions `low` to `high`, and update their places.
 
     The items of a queue are equal operations, so the sequence of queues, which is the word, stays the same.
     """

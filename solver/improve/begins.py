@@ -1,9 +1,9 @@
-"""When devices begin, such that the words of a schedule cost no more, and as few of them wait as can be.
+"""Times at which devices begin, chosen so that words have their least cost and annealing has room to move.
 
-Under `device_span` a device may begin later than it could, and words of least cost leave some freedom there.
-The annealing keeps these times for many moves. Where every device begins as early as it may, most devices are
-just in time for another one, and many moves cost more that would cost nothing if that one began earlier.
-Times in the middle of what is possible leave room on both sides.
+Under `device_span` a device may begin later than it could, and usually many choices of these times give the
+words their least cost. Annealing keeps the chosen times for many moves. If every device began as early as
+possible, most devices would run just in time for another device. Then a small delay on one device would raise
+the cost of another one. Times in the middle of the possible range leave slack on both sides.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from tightpipe.kernels.arrays import Ints
 
 
 def central_begins(schedule: Schedule) -> Ints:
-    """Return when each device may begin, in ticks, at least 0, shape (p,).
+    """Return the tick before which each device must not begin, at least 0, shape (p,).
 
-    The words of the schedule cost no more than the schedule does in any other times. The times possible for
-    each pair of devices form an interval, and the result is the mean of its ends over all pairs.
+    With these times the words of the schedule have their least cost. For `device_span` the result is a mean,
+    rounded: for each device in turn, the other devices begin as early as the least cost allows relative to
+    it, and as late as it allows. For `makespan` all times are 0.
     """
     if schedule.instance.objective is Objective.MAKESPAN:
         return np.zeros(schedule.instance.devices, np.int64)
     least = _closed(begin_distances(schedule.instance, schedule.order))
-    after = least - least[:, :1]  # from each device d, device e at the earliest; device 0 begins at 0
-    before = least[:1] - least  # device d at the latest such that each device e can begin
+    after = least - least[:, :1]  # row d: all begin as early as d allows; device 0 at 0
+    before = least[:1] - least  # column e: all begin as late as e allows; device 0 at 0
     middle = (after.mean(axis=0) + before.mean(axis=1)) / 2
     begins = np.floor(middle - middle.min()).astype(np.int64)
     # Rounding may leave a difference one tick too small.
@@ -34,7 +35,7 @@ def central_begins(schedule: Schedule) -> Ints:
 
 
 def _closed(least: Ints) -> Ints:
-    """Return the least differences that follow from the given ones by chains of them (Floyd 1962)."""
+    """Return the least differences that follow from sums of the given ones along chains (Floyd 1962)."""
     closed = least.copy()
     for k in range(len(closed)):
         closed = np.maximum(closed, closed[:, k, None] + closed[k])

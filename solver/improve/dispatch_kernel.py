@@ -1,9 +1,10 @@
 """A dispatching rule, compiled: a few weights give words for any number of devices and microbatches.
 
-Whenever a device is free it runs the head, which is the next item, of the queue with the largest score. The
-score is a linear function of how far the device has come in its word, its place among the devices, how full
-its memory is, and how long it would have to wait for the head. A change of one weight thus moves operations
-of many microbatches on all devices at once, which the single moves of annealing do not.
+Whenever a device is free, it takes the queue with the largest score and runs its head, which is the next
+item of that queue. The score depends on how far the device has come in its word, on its place among the
+devices, on how full its memory is, and on how long it would have to wait for the head; it is linear in the
+weights. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a
+move of annealing shifts a single operation.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from .event_graph import EventGraph
 
 Weights = Floats  # shape (R, FEATURES): a row for each queue of a device, in the sequence of its queues
 
-# Of the weights of a queue, 0 counts in the first third of the word, where it fades, 1 in the middle, and 2
-# in the last third, where it rises. The weights 3 to 5 do the same, times the device's place from 0 to 1.
+# Of the weights of a queue, number 0 counts at the start of the word, and fades out over its first third.
+# Number 1 counts fully in the middle third, and number 2 grows to its full value over the last third. Weights
+# 3 to 5 count likewise, times the device's place, which goes from 0 for the first device to 1 for the last.
 FEATURES = 8
 _FULL = 6  # weight of the share of the memory limit that is in use
 WAITING = 7  # weight of each tick of waiting for the head, which is subtracted
 _NEVER = 2**62
-_UNKNOWN = -1  # departure of a message whose item has not run
+_UNKNOWN = -1  # stands for the departure of a message whose item has not run
 
 
 def first_weights(queues: Queues, unit: float) -> Weights:
-    """Return a rule to start from: it prefers B to F, and later stages, and runs a W if nothing else is left.
+    """Return the weights of a first rule, which prefers B to F, F's of later stages to others, and F to W.
+
+    On devices of more than four stages it does not prefer B to the F's of the latest stages.
 
     Parameters
     ----------
@@ -55,13 +59,13 @@ def first_weights(queues: Queues, unit: float) -> Weights:
 
 @compiled
 def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: float) -> float:
-    """Run all items by a rule, and write the words that this gives to `state.item`.
+    """Run all items by a rule, and write the resulting words to `state.item`.
 
     Returns
     -------
     float
         The cost in ticks with the start times of this run, which is an upper bound of the cost of the words.
-        `np.inf` if that cost is above `enough`, or if no device can run anything more before the end.
+        `np.inf` if that cost is above `enough`, or if items are left and no device can run one.
     """
     _open(graph, state)
     for _ in range(len(state.item)):
@@ -96,7 +100,7 @@ def _open(graph: EventGraph, state: DispatchState) -> None:
 def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: int) -> tuple[int, int]:
     """Return the queue whose head the device runs next, and the start of that item in ticks.
 
-    If no head can start now, return -1 and 0, and set when the device looks again.
+    If no head can start now, return -1 and 0, and set the tick at which the device looks again.
     """
     now, here = state.wake[device], state.place[device] - graph.offsets[device]
     length = graph.offsets[device + 1] - graph.offsets[device]
@@ -150,7 +154,7 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
 
 @compiled
 def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int) -> None:
-    """Run the head of a queue at `start`, and wake the device that waits for its message in time."""
+    """Run the head of a queue at `start`; a device that waits for its message looks again on arrival."""
     x = state.first[q] + state.done[q]
     state.done[q] += 1
     state.item[state.place[device]] = x

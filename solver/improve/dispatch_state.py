@@ -16,7 +16,7 @@ from .event_graph import EventGraph
 class DispatchState(NamedTuple):
     """The queues that a rule chooses from, and how far a run has come.
 
-    There are Q queues, N items, p devices, C kinds of credit and L links; `event_graph` explains items,
+    There are Q queues, N items, p devices, C kinds of credit and L links; `event_graph` defines items,
     positions and credits. The first five arrays never change.
     """
 
@@ -38,7 +38,7 @@ class DispatchState(NamedTuple):
 
 
 def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
-    """Return the state of the instance of these queues, before any run."""
+    """Return a state for runs on the instance of these queues, before the first run."""
 
     def ints(size: int) -> Ints:
         return np.zeros(size, np.int64)

@@ -4,15 +4,17 @@
 words of all devices lie one behind the other in one array, and a *position* is a place in that array.
 
 The events are the ends of the items. An arc leads from an event to another that cannot come before it, and
-its weight is the least number of ticks between the two. The instance fixes the arcs between devices, where an
-item waits for a message; they are in these arrays. Words add an arc from each item to the next one of its
-device, and so become a schedule, in which every item ends at the length of the longest path to its event. An
-item that waits for an operation of its own device needs no arc, because it follows that operation in the
-word. The word is also the sequence in which the messages of a device leave.
+its weight is the least number of ticks between the two. The arcs between devices, where an item waits for a
+message, are the same for all words of the instance, and are in these arrays. A word adds an arc from each
+item to the next item of its device. With the arcs of all words the graph gives a schedule: every item ends at
+the length of the longest path to its event. An item that waits for an operation of its own device needs no
+further arc, because it follows that operation in the word. The messages of a device leave in the sequence of
+its word.
 
 Precedences within a device are kept by counting *credits*. An item of one queue gives a credit that an item
-of another queue takes, and no item may run before it can take one. W's take the credits that B's give. The B
-of the last stage, or an operation of the next stage on the same device, takes those of the stage before it.
+of another queue takes, and an item that takes a credit cannot run before one is there. W's take credits that
+B's give, and the B of the last stage takes those of that stage's F. Where two consecutive stages are on one
+device, the F of the later stage takes credits of the F of the earlier stage, and with B it is the reverse.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class EventGraph(NamedTuple):
     credits: int  # C, the number of kinds of credit
     limit: Ints  # (p,) memory limit of each device, `NO_LIMIT` for none
     offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1
-    block: int  # number of consecutive positions that no item may leave: an iteration's, if that is flushed
+    block: int  # size of the ranges of positions that items stay in: an iteration if flushed, else the word
     lowest: Ints  # (N,) of each position, the first position to which its item may move
     highest: Ints  # (N,) of each position, the last position to which its item may move
     spans: bool  # whether the cost is the largest span of a device, and not the makespan
@@ -54,8 +56,8 @@ class EventGraph(NamedTuple):
     target: Ints  # (N,) item of another device that waits for an item, -1 for none
     lag: Ints  # (N,) ticks from when the source's message leaves until the item may start
     link: Ints  # (N,) link on which an item's message may have to wait, -1 for none
-    links: int  # number of such links
-    occupancy: int  # least ticks from one message on such a link to the next
+    links: int  # number of links on which a message may have to wait
+    occupancy: int  # least ticks from one message on such a link to the next one on it
 
 
 def event_graph_of(queues: Queues) -> EventGraph:
@@ -116,9 +118,10 @@ def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
 
 
 def mirrored(graph: EventGraph) -> EventGraph:
-    """Return the event graph of the same words read from their ends, without limits, credits and links.
+    """Return the event graph of the same words read backwards, which serves only to compute times.
 
-    Position i becomes N - 1 - i and device d becomes p - 1 - d; the items keep their numbers.
+    Position i becomes N - 1 - i and device d becomes p - 1 - d; the items keep their numbers. The result has
+    no links, and its memory limits, credits and ranges for moves are not mirrored.
     """
     late = graph.target
     return graph._replace(
@@ -143,7 +146,7 @@ def _credits(queues: Queues) -> tuple[Ints, Ints, int]:
 
 
 def _precedences_at_home(queues: Queues) -> list[tuple[int, int]]:
-    """Return the pairs of queues of one device of which the second waits for the first."""
+    """Return all pairs of queues of the same device in which the second queue waits for the first."""
     every = queues.queues
     direct = [
         (q, r)

@@ -3,9 +3,9 @@
 Between warm-up and cool-down good schedules repeat themselves: every device runs the same operations in the
 same sequence, over and over. One such *period* comprises one microbatch of each route, or a few. To *fold* a
 schedule is to take all but a few periods out of its words (`queues` defines words), which leaves a schedule
-of fewer microbatches. A search for a better warm-up and cool-down, in which the kept periods stay as they
-are, takes as long there as for few microbatches, and what it finds mostly fits more periods as well. Nothing
-is claimed about that: what it finds is unfolded, timed and validated as any schedule is.
+of fewer microbatches. A search then improves warm-up and cool-down of this small schedule quickly, and leaves
+the kept periods as they are. The removed periods can usually be put back into a schedule that it finds, but
+this is not guaranteed: the unfolded schedule is timed and validated like any other.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tightpipe.kernels.arrays import Ints
 
 from ..queues import Word, order_of, queues_of, words_of
 
-_PERIODS = (1, 2, 3, 4)  # microbatches of each route in a period; the first number that repeats is taken
+_PERIODS = (1, 2, 3, 4)  # numbers of microbatches of each route in a period, tried in this sequence
 _KEPT = 5  # periods that the folded words keep; with only one or two, warm-up and cool-down have little room
-_LARGEST = 0.8  # share of the microbatches; a schedule that keeps more of them is not worth folding
+_LARGEST = 0.8  # share of the microbatches; a folded schedule that keeps more is not worth the search
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Fold:
         """Return the schedule of the whole instance that a folded order stands for.
 
         The kept periods have to be at the same positions as in `schedule`. The result is None if the unfolded
-        order deadlocks, because what surrounds the periods need not fit their repetition.
+        order deadlocks, which happens where its warm-up or cool-down does not fit more periods.
         """
         words = words_of(queues_of(self.schedule.instance), order)
         parts = zip(words, self.first.tolist(), self.period.tolist(), strict=True)
@@ -87,8 +87,8 @@ def fold(schedule: Schedule) -> Fold | None:
     Returns
     -------
     Fold or None
-        None if folding would leave most of the microbatches, or if the folded schedule would have a larger
-        bubble.
+        None if no periods repeat, if those that repeat are too few to take out a fifth of the microbatches,
+        if the folded schedule would deadlock or have a larger bubble, or if there are several iterations.
     """
     whole = schedule.instance
     if whole.iterations > 1:
@@ -120,10 +120,10 @@ def _timed(instance: Instance, words: Iterable[Word]) -> Schedule | None:
 
 
 def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple[Ints, Ints, int]:
-    """Return where the periods of each word begin, how long they are, and how many all devices have.
+    """Find repeated periods that begin at the same time of the schedule on all devices.
 
-    All words are cut at one time of the schedule, which is chosen so that the device with the fewest periods
-    from there on has as many as possible.
+    From this time on each device repeats its period some number of times. The time is chosen so that the
+    smallest of these numbers is as large as possible.
 
     Parameters
     ----------
@@ -133,6 +133,15 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
         The word of each device in it.
     microbatches
         Number of microbatches of each route in a period.
+
+    Returns
+    -------
+    first
+        Position of the first period in each device's word, shape (p,).
+    period
+        Number of operations of a period on each device, shape (p,).
+    found
+        Number of periods that follow one another from there on every device; 0 if nothing repeats.
     """
     instance = schedule.instance
     every = instance.microbatches / (microbatches * len(instance.placement.routes))
@@ -146,14 +155,14 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
 
 
 def _periods(word: Ints, every: float) -> Ints:
-    """Return how many equal periods follow one another from each position of a word, and from its end.
+    """Return how many equal periods follow one another from each position of a word; from its end that is 0.
 
     Parameters
     ----------
     word
         The queues from which a device takes its items, shape (N,).
     every
-        A period has one in so many of each queue's items.
+        Number of periods in which all items would run: a period has 1 / `every` of each queue's items.
 
     Returns
     -------

@@ -8,5 +8,5 @@ from .draws_kernel import GeneratorState
 
 
 def generator(seed: int) -> GeneratorState:
-    """Return the state of a generator for `draw`; the seed is at least 0."""
+    """Return the first state of a generator for `draw`, from a seed of at least 0."""
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

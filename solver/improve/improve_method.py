@@ -38,29 +38,32 @@ from .paths_kernel import cost_of, load, load_mirror
 from .tune_kernel import tune
 from .words import items_of, order_of_items, words_for
 
-# Temperatures are in mean durations of an operation.
+# The unit of the temperatures here is the mean duration of an operation.
 _RULES = 0.25  # share of the search that goes to the dispatching rule
-_RULES_WARM = 0.5  # first temperature of the search for a rule
+_RULES_WARM = 0.5  # first temperature of the search for a dispatching rule
 _RULES_COOLING = 20.0  # factor by which that temperature falls
-_RUN_PER_MOVE = 4  # one run of a rule takes as long as so many moves
-_FOLDED = 0.7  # of the remaining search, for annealing a folded schedule where the schedule repeats itself
-# Shares of the annealing. Each round starts from the best words so far; the first one, which is cold, also
-# measures how many moves a given time allows.
+_RUN_PER_MOVE = 4  # one run of a rule takes as long as this many moves of annealing
+_FOLDED = 0.7  # share of the remaining search for annealing a folded schedule, if the schedule can be folded
+# Share of the annealing that each round gets. Each round starts from the best words so far. The first round
+# is cold, and also measures how many moves the time allows.
 ROUNDS = (0.1, 0.3, 0.3, 0.3)
 _COLD = 0.01  # first temperature of the first round
-_WARM = 0.0045  # for one move per item; measured: at 65 moves per item 0.02 pays, at 650 0.1, from 2000 0.2
+# The first temperature of a later round is `_WARM` times the square root of the moves per item that the last
+# round is expected to have, but at most `_WARMEST`. Measured good temperatures: 0.02 at 65 moves per item,
+# 0.1 at 650, and 0.2 from 2000 on.
+_WARM = 0.0045
 _WARMEST = 0.2
 _COOLING = 20.0  # factor by which the temperature falls in a round
-_ANNEALED = 0.6  # of the remaining search, for annealing where it converges; neighbourhoods get the rest
+_ANNEALED = 0.6  # share of the remaining search for annealing if it converges; neighbourhoods get the rest
 _CONVERGED = 2000  # moves per item after which annealing has converged
-_MOVES_PER_ITEM = 2000  # of the whole search if there is no time limit
+_MOVES_PER_ITEM = 2000  # moves per item of the whole search if neither time nor effort is limited
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
-_LEAST_BATCH = 25  # moves
+_LEAST_BATCH = 25  # the fewest moves of a batch
 _SECONDS_PER_BATCH = 0.05
 
 
 class _Tuner:
-    """One thread's search for a dispatching rule, with random numbers and a best rule of its own."""
+    """One thread's search for a dispatching rule, with its own random numbers and its own best rule."""
 
     def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int) -> None:
         self.graph = graph
@@ -70,7 +73,7 @@ class _Tuner:
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
-        """Try so many rules at a temperature in ticks."""
+        """Try `runs` rules at the temperature `warmth`, in ticks."""
         self.cost, self.best = tune(
             *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights)
         )
@@ -82,7 +85,7 @@ class _Tuner:
 
 
 class _Walker:
-    """One thread's annealing of words, with random numbers and best words of its own."""
+    """One thread's annealing of words, with its own random numbers and its own best words."""
 
     def __init__(self, graph: EventGraph, seed: int) -> None:
         self.graph = graph
@@ -93,14 +96,14 @@ class _Walker:
         self.item: Ints = np.zeros(0, np.int64)
 
     def begin(self, item: Ints, begin: Ints) -> None:
-        """Start from these words, given as the item at each position, and when devices begin."""
+        """Start from words, as the item at each position, and from the ticks at which devices begin."""
         load(self.graph, self.words, item, begin)
         load_mirror(self.graph, self.words, self.mirrored, self.mirror)
         self.item = item.copy()
         self.best = cost_of(self.graph, self.words)
 
     def walk(self, moves: int, warmth: float) -> None:
-        """Try so many moves at a temperature in ticks."""
+        """Try `moves` moves at the temperature `warmth`, in ticks."""
         words = self.graph, self.words, self.mirrored, self.mirror
         self.best = anneal(*words, self.random, moves, warmth, self.best, self.item)
 
@@ -127,20 +130,20 @@ def improve(
         The problem.
     budget
         The limits. Every thread anneals on its own, and all of them start each round from the best words.
-        Without a deadline the number of moves is fixed by the effort or, without that, by the size of the
-        instance; with one thread so is the result.
+        Without a deadline the number of moves is fixed by the effort or, if that is not limited either, by
+        the size of the instance. With one thread the result is then the same in every run.
     start
-        A valid schedule; None to start from one microbatch after another.
+        A valid schedule; None to start from the schedule that runs one microbatch after another.
     lower_bound
-        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`. The search
-        ends when the cost reaches it.
+        A proven lower bound of the cost in ticks, used if it is larger than the bounds of `bounds.formulas`.
+        The search ends when the cost reaches the bound.
     progress
         Called with each new incumbent or bound.
 
     Returns
     -------
     Result
-        Its schedule costs no more than the start. Its status is `optimal` if the cost equals the bound.
+        Its schedule costs no more than the start, and its status is `optimal` if the cost equals the bound.
 
     Raises
     ------
@@ -155,7 +158,7 @@ def improve(
 
 
 def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Search for cheaper schedules in turns of some hundredths of a second.
+    """Search for cheaper schedules, as `improve` does, in turns of some hundredths of a second.
 
     Parameters
     ----------
@@ -180,17 +183,17 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
 
 @dataclass(frozen=True)
 class _Task:
-    """The words to anneal: those of the instance, or those of an instance with fewer microbatches.
+    """What is annealed: words of the instance, or of an instance with fewer microbatches.
 
     Parameters
     ----------
     queues, graph
         The queues and the event graph of the words.
     saved
-        Ticks by which a schedule of the words costs less than that of the whole instance, because it has
-        fewer microbatches; 0 if it has all.
+        Ticks that unfolding is expected to add to the cost of a schedule of the words; 0 if the words have
+        all microbatches.
     whole
-        Makes a schedule of the whole instance of a schedule of the words, or None if it does not unfold.
+        Turns a schedule of the words into one of the whole instance; returns None if it cannot be unfolded.
     """
 
     queues: Queues
@@ -199,11 +202,11 @@ class _Task:
     whole: Callable[[Schedule], Schedule | None]
 
     def schedule(self, item: Ints) -> Schedule:
-        """Return the schedule of least cost of words, given as the item at each position."""
+        """Return the cheapest schedule that runs these words, given as the item at each position."""
         return retime(self.queues.instance, order_of_items(self.queues, self.graph, item))
 
     def offer(self, found: Schedule, incumbent: Incumbent) -> None:
-        """Make a schedule of the whole instance of one of the words, validate it, and offer it."""
+        """Turn a schedule of the words into one of the whole instance, validate it and offer it."""
         schedule = self.whole(found)
         if schedule is None:
             return
@@ -225,7 +228,7 @@ def _folded_task(folded: Fold) -> _Task:
 
 
 class _Search:
-    """One search of the method, with what its parts share."""
+    """One run of `improve`, with the data that its phases share."""
 
     def __init__(self, instance: Instance, incumbent: Incumbent, side: Side) -> None:
         self.incumbent, self.side, self.seeds = incumbent, side, _seeds(side.whole)
@@ -252,7 +255,7 @@ class _Search:
     def anneal(
         self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float
     ) -> Generator[float, None, bool]:
-        """Anneal words in rounds, and return whether that has converged.
+        """Anneal words in rounds, and return whether there were enough moves for the annealing to converge.
 
         Parameters
         ----------
@@ -263,7 +266,7 @@ class _Search:
         start
             The schedule of these words to start from.
         share
-            The share of the remaining search that this may take.
+            The share of the remaining search that this annealing may take.
         """
         walkers = [_Walker(task.graph, seed) for seed in self.seeds]
         items = len(task.graph.queue)
@@ -308,7 +311,8 @@ class _Meter:
     Parameters
     ----------
     side
-        Knows how long the search has run, and what share of the time that is left it will get.
+        The side of the solve that this search is. It knows how long the search has run and how much longer
+        it may run.
     planned
         Number of batches of a search without a limit.
     batches
@@ -333,7 +337,7 @@ class _Meter:
         return inf if left == 0 else self.side.seconds / (self.side.seconds + left)
 
     def batch(self) -> float:
-        """Count a batch, and return about how many seconds it takes."""
+        """Count a batch, and return roughly the seconds that it takes."""
         self.batches += 1
         return _SECONDS_PER_BATCH
 

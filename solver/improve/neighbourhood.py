@@ -31,16 +31,16 @@ from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import items_of
 
-_FIRST = 0.25  # share of the schedule's time that the first neighbourhood comprises, if on all devices
-_EFFORT = 0.03  # limit for one neighbourhood in CP-SAT's deterministic time, which is about a second
-_GROW, _SHRINK = 1.1, 0.95  # factors of the share after a neighbourhood that was, or was not, exhausted
+_FIRST = 0.25  # share of the schedule's time that the first neighbourhood covers if it has all devices
+_EFFORT = 0.03  # limit for one neighbourhood, in CP-SAT's deterministic time; this much takes about a second
+_GROW, _SHRINK = 1.1, 0.95  # factors of the share after a neighbourhood was, or was not, searched in full
 
 
 def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Improve the incumbent with one neighbourhood after another until the deadline; each one is a turn.
+    """Improve the incumbent until the deadline by searching one neighbourhood in each turn.
 
-    A neighbourhood consists of the operations that start within some time on some adjacent devices. It grows
-    after neighbourhoods that CP-SAT could exhaust, and shrinks after others.
+    A neighbourhood consists of the operations that start in one interval of time on some adjacent devices.
+    The next one is larger if CP-SAT could search this one in full, and smaller if not.
     """
     random = np.random.default_rng(side.budget.seed)
     queues = queues_of(instance)
@@ -64,10 +64,10 @@ def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) 
 def _choose(
     queues: Queues, schedule: Schedule, share: float, random: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Return whether each item is free, which means that it belongs to a random neighbourhood.
+    """Choose a random neighbourhood, and return for each item whether it is in it, and so free.
 
-    The neighbourhood comprises all devices for the given share of the schedule's time, or fewer devices for
-    a longer time.
+    The neighbourhood covers all devices for the given share of the schedule's time, or fewer devices for a
+    longer time.
     """
     start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
     wide = int(random.integers(1, devices, endpoint=True)) if random.random() < 0.5 else devices
@@ -81,7 +81,7 @@ def _choose(
 
 
 def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
-    """Return windows under a lower cost in which only free items may change places with each other."""
+    """Return windows for lower costs than the schedule's, where only free items swap places."""
     horizon = cost(schedule) - 1
     arrays = arrays_of(queues, horizon)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
@@ -101,7 +101,9 @@ def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget
 def _ranks(
     place: Ints, free: NDArray[np.bool_], other_place: Ints, other_free: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
-    """Return how many items of another queue precede each item of a queue, at least and at most.
+    """Return the least and the largest number of items of another queue that precede each item of a queue.
+
+    Only free items may change places with each other.
 
     Parameters
     ----------

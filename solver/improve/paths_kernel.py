@@ -1,11 +1,13 @@
 """The earliest ends of all items, kept up to date while words change, compiled.
 
-No device begins before a tick of its own, and every item starts as soon as it can. The cost of the words with
-these times is at least their least cost, which `tightpipe.core.retime` finds, and equal to it where the
-devices begin when they do there. After a move only the times that may change are computed again. On each
-device they begin at the first item that ends later than the item just before the changed positions. From
-there on an item is computed again only if the item before it on its device has changed, or its source, which
-is the item whose message it waits for.
+Each device has a tick before which it does not begin, and every item starts as soon as it can. The cost of
+the words with these times is at least their least cost, which `tightpipe.core.retime` finds. The two are
+equal if the devices begin when they begin in the result of `retime`.
+
+After a move only times that may change are computed again. On each device such times begin with the first
+item that ends later than the item just before the changed positions. From there on, an item is computed again
+only if the times of the item before it on its device have changed, or those of its source. The source is the
+item whose message it waits for.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewin
 
 @compiled
 def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
-    """Copy words and when devices may begin, and compute all times.
+    """Copy words and the ticks at which devices may begin, and compute all times.
 
     Parameters
     ----------
@@ -50,10 +52,12 @@ def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
 
 @compiled
 def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirror: Words) -> None:
-    """Load the mirrored words of loaded words, from whose ends follows what is left from each item on.
+    """Load the mirror image of loaded words; its ends say how much time is left from each item's start.
 
-    The mirrored ends are the longest times from each item's start until all devices have ended, plus as much
-    for each device as it begins before the last one, so that they say when the span of a device is how long.
+    For each device, take the longest path in ticks from the item's start to the device's last end, and add
+    the ticks by which the device begins before the latest of all devices. The mirrored end of the item is the
+    largest of these sums. An item's start plus its mirrored end, less the latest begin, is thus the largest
+    span of a device that a path through the item causes.
     """
     size, p = len(words.item), len(words.begin)
     item, begin = words.undo, words.wanted  # scratch space
@@ -74,8 +78,8 @@ def update(
     """Compute the times again after the items at positions `low` to `high` of a device have changed.
 
     Each device in turn goes on from its head until it comes to an item whose source has yet to be computed,
-    or until nothing on it can have changed. If no device can go on although one has to, operations wait for
-    each other.
+    or until no later time on it can have changed. If some device has items left to compute but no device can
+    go on, operations wait for each other.
 
     Parameters
     ----------
@@ -83,22 +87,25 @@ def update(
         The event graph, and the words with their times before the change.
     device, low, high
         The device, and the first and the last position of it that have changed.
-    rest, enough
-        The longest time from each item's start until everything has ended, shape (N,), before the change. It
-        is still right for an item that starts after the changed positions, and the computation stops at the
-        first of these after which everything has ended later than `enough`.
+    rest
+        The mirrored end of each item before the change (`load_mirror`), in ticks, shape (N,): the time from
+        the item's start until everything has ended. It is still valid for an item that starts after all
+        changed positions have ended.
+    enough
+        The latest acceptable end, in ticks. If the new start of such an item plus its `rest` is larger, the
+        computation stops.
 
     Returns
     -------
     possible
-        False if operations wait for each other, or if everything has ended later than `enough`.
+        False if operations wait for each other, or if the computation has stopped because of `enough`.
     changes
         Number of items whose times have changed, which `undo` needs.
     """
     _rewind(graph, words, device, low)
     words.wanted[device] = min(high + 1, graph.offsets[device + 1] - 1)
     changes, marks, possible, busy = 0, 0, True, True
-    settled = 2 * _UNKNOWN  # when the changed positions have ended; nothing that starts later leads to them
+    settled = 2 * _UNKNOWN  # end of the changed positions; no path leads to them from a later start
     while busy and possible:
         busy, progress = False, False
         for d in range(len(graph.limit)):
@@ -151,9 +158,9 @@ def update(
 
 @compiled
 def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
-    """Set the head of each device to its first item that the change may affect.
+    """Set the head of each device to the first item whose times a change from position `low` on may affect.
 
-    An item that ends no later than the item before position `low` waits for nothing that comes after that.
+    An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it.
     """
     since = -_UNKNOWN
     if low > graph.offsets[device]:
@@ -175,7 +182,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
 def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     """Compute the times of the item at position `i`, and return whether they differ from the old ones.
 
-    If they do, the old ones are kept as change number `k`.
+    If they differ, the old times are kept as change number `k`.
     """
     x = words.item[i]
     start = words.begin[device] if i == graph.offsets[device] else words.end[words.item[i - 1]]
@@ -213,7 +220,7 @@ def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
 
 @compiled
 def undo(words: Words, changes: int) -> None:
-    """Restore the times of the items that the last `update` has changed, given their number."""
+    """Restore the times that the last `update` has changed, where `changes` is the number it returned."""
     for k in range(changes):
         x = words.undo[k]
         words.end[x] = words.end_before[k]

@@ -12,7 +12,7 @@ from .draws_kernel import GeneratorState, draw, draw_normal
 from .event_graph import EventGraph
 
 _MOST = 3  # the most weights that are changed at once
-# A change is normally distributed. The logarithm of its standard deviation is uniform between those of these:
+# A change is normally distributed. Its standard deviation is drawn log-uniformly between these two:
 _SMALLEST = 0.02
 _LARGEST = 2.0
 
@@ -41,17 +41,17 @@ def tune(
     moves
         Number of changes to try.
     warmth
-        Temperature in ticks: a change that costs so much more is taken with probability 1/e.
+        Temperature in ticks: a change that raises the cost by this much is taken with probability 1/e.
     cost, best
-        The cost of the weights, and the least cost so far, in ticks; `np.inf` at first.
+        The cost of the present weights, and the least cost so far, in ticks; both `np.inf` at first.
     weights
-        Shape (3, R, FEATURES): the weights, the best weights so far, and a working copy. All three are
-        changed in place.
+        The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
+        the largest number of queues on one device. All three are changed in place.
 
     Returns
     -------
     cost, best
-        The same two costs after the last change.
+        The same two costs after the last change was tried.
     """
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):
@@ -71,7 +71,7 @@ def tune(
 
 @compiled
 def _change(random: GeneratorState, weights: Weights) -> None:
-    """Change some random weights: add to each of them, but scale those of waiting, which stay above 0."""
+    """Add random numbers to some random weights; a weight of waiting is scaled, so that it stays above 0."""
     size = _SMALLEST * (_LARGEST / _SMALLEST) ** draw(random)
     for _ in range(1 + int(draw(random) * _MOST)):
         role, feature = int(draw(random) * len(weights)), int(draw(random) * FEATURES)

@@ -34,9 +34,9 @@ class Words(NamedTuple):
     dirty: Bools  # (N,) whether each item's source has changed since the item's times were computed
     marked: Ints  # (N,) items that were made dirty
     head: Ints  # (p,) next position to look at on each device
-    wanted: Ints  # (p,) last position on each device that an item of another device waits for
+    wanted: Ints  # (p,) last position on each device whose item has to be computed for another device
     pending: Ints  # (p,) number of dirty items on each device
-    changed: Bools  # (p,) whether the times of the item before `head` have changed
+    changed: Bools  # (p,) whether the times of the item just before `head` have changed
     credit: Ints  # (C,) credits given and not yet taken, while a word is checked
 
 
@@ -57,7 +57,7 @@ def words_for(graph: EventGraph) -> Words:
 
 
 def items_of(queues: Queues, order: Order) -> Ints:
-    """Return the item at each position in an order, whose microbatches are relabelled first in, first out."""
+    """Return the item at each position of an order, with its microbatches relabelled first in, first out."""
     first = np.cumsum([0, *(queue.count for queue in queues.queues)])
     done = np.zeros(len(queues.queues), np.int64)
     found = []

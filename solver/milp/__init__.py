@@ -1,7 +1,7 @@
-"""Mixed-integer programming with PuLP: binaries for the orders of items, as in CP-SAT, and big-M rows."""
+"""Mixed-integer programming with PuLP: a binary for the order of two items, as in CP-SAT, and big-M rows."""
 
-# PuLP loads highspy where it can, and OR-Tools, which has a HiGHS of its own, cannot be loaded after highspy.
-# So OR-Tools is loaded first. PuLP then does without highspy, which runs in another process here anyway.
+# PuLP loads highspy if it can. OR-Tools contains another HiGHS and cannot be loaded after highspy, so it is
+# loaded first. Then PuLP cannot load highspy, but does not need it: HiGHS runs in another process here.
 from ..without_pandas import import_cp_model
 
 import_cp_model()

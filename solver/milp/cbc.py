@@ -16,15 +16,18 @@ from .supervisor import Supervisor
 _NUMBER = r"([-+\d.e]+)"
 _BOUND = re.compile(rf"best possible {_NUMBER}|^Lower bound:\s+{_NUMBER}", re.MULTILINE)
 _OPTIMAL = re.compile(rf"^Result - Optimal solution found\s+Objective value:\s+{_NUMBER}", re.MULTILINE)
-# The first line of a file that holds an integer solution. Other files begin with "Stopped on time (no integer
-# solution - continuous used)", or with "Integer infeasible", which CBC also writes when its time is up while
-# it looks for cuts.
+# Matches the first line of a solution file with an integer solution. Other solution files begin with "Stopped
+# on time (no integer solution - continuous used)" or with "Integer infeasible". CBC also writes the latter if
+# its time is up while it looks for cuts.
 _INTEGER = re.compile(r"Optimal|Stopped(?!.*no integer solution)")
 _LARGEST = 1e40  # CBC writes 1e+50 where it has no bound
 
 
 def run_cbc(model: MilpModel, budget: Budget, watch: Watch) -> str:
-    """Solve with CBC in one thread, because with several it now and then waits forever; see `Backend`."""
+    """Solve a model with CBC, and return why it ended early, as a `Backend` does.
+
+    CBC gets one thread, because with several threads it sometimes waits forever.
+    """
     with Supervisor() as supervisor:
         return _Run(model, budget, watch, supervisor).run()
 
@@ -38,7 +41,7 @@ class _Run:
         self.pulp = pulp.COIN_CMD(path=pulp.PULP_CBC_CMD.pulp_cbc_path, msg=False)
 
     def run(self) -> str:
-        """Run CBC, and return why it ended early, the empty string if it did not."""
+        """Run CBC, and return why it ended early, or the empty string if it did not."""
         self.pulp.writesol(str(self.files.start), self.files.problem, *self.files.names[:3])
         code, stopped = run_process(self._command(), self.supervisor, self.files, self.budget, self._look)
         written = self.files.solution.exists()
@@ -63,7 +66,7 @@ class _Run:
         return [self.pulp.path, str(files.mps), *pairs, "-solve", "-solution", str(files.solution)]
 
     def _look(self) -> None:
-        """Report the largest bound in the log to the watch; every bound there holds."""
+        """Report the largest bound in the log to the watch; every bound in the log is valid."""
         text = self.files.log.read_text(errors="replace")
         found = [*("".join(groups) for groups in _BOUND.findall(text)), *_OPTIMAL.findall(text)]
         self.watch.bound(max((n for n in map(float, found) if n < _LARGEST), default=float("-inf")))
@@ -71,8 +74,8 @@ class _Run:
     def _take_solution(self) -> None:
         """Report the solution that CBC wrote to the watch, which checks it.
 
-        When time is up before its first integer solution, CBC writes a fractional one, which is left out.
-        When CBC is killed, the file may end in the middle.
+        If time is up before CBC has an integer solution, CBC writes a fractional one, which is ignored. If
+        CBC is killed, the file may be incomplete; a file that cannot be read is ignored too.
         """
         files = self.files
         if not _INTEGER.match(files.solution.read_text().split("\n", 1)[0]):

@@ -16,10 +16,9 @@ from .variables import Variables
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    `queues` defines items and queues, `windows.windows` frames and the horizon. The notation is: s_i is the
-    start and d_i the duration of item i, b is the start of its device's frame, T is the horizon, and o_ij is
-    1 where i runs before j. The windows say that s_i lies between e_i and l_i, and s_i - b between h_i and
-    m_i.
+    `queues` defines items and queues; `windows.windows` defines frames and the horizon. The notation is: s_i
+    is the start and d_i the duration of item i, b is the start of its device's frame, and o_ij is 1 if i runs
+    before j, else 0. The windows say that s_i lies between e_i and l_i, and s_i - b between h_i and m_i.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ class Constraints:
                 self._after(i, j, least)
 
     def windows(self) -> None:
-        """Require ``h_i <= s_i - b <= m_i``, which matters where the start b of the frame is a variable."""
+        """Require ``h_i <= s_i - b <= m_i`` if the frames of devices have variable starts b."""
         for q, queue in enumerate(self.queues.queues):
             frame = self.variables.frame[queue.device]
             for i in self.variables.items(q) if self.variables.windows.floating else ():
@@ -72,11 +71,11 @@ class Constraints:
                 until.at_least(self.problem, -self.most[i])
 
     def order_in_time(self) -> None:
-        """Require that of two items the first ends before the other starts.
+        """Require that of two items of a device, the one that runs first ends before the other one starts.
 
-        The row is ``s_j >= s_i + d_i - M (1 - o_ij)``. In every schedule within the horizon s_j - s_i is at
-        least e_j - l_i and at least h_j - m_i. With M = d_i less the larger of these two, the row says
-        nothing new where o_ij = 0, and no smaller big-M follows from the windows.
+        The row is ``s_j >= s_i + d_i - M (1 - o_ij)``. In every schedule within the horizon, s_j - s_i is at
+        least e_j - l_i and at least h_j - m_i. With M = d_i less the larger of these two, and at least 0, the
+        row says nothing new if o_ij = 0. No smaller big-M follows from the windows.
         """
         v = self.variables
         for (x, y, k), binaries in v.order.items():
@@ -90,9 +89,10 @@ class Constraints:
                 self._one_after_other(x, i, y, v.first[y] + rank, binary)
 
     def lattice(self) -> None:
-        """Require that what precedes an item precedes the next one of its queue, and likewise backwards.
+        """Require that the orders of items fit the sequence of their queues.
 
-        What follows an item follows the one before it in its queue.
+        If item i precedes item j of another queue, then i also precedes the next item of j's queue, and the
+        previous item of i's queue also precedes j.
         """
         v = self.variables
         for x, y in v.pairs():
@@ -108,11 +108,11 @@ class Constraints:
                         Linear().plus(earlier).plus(binary, -1).at_least(self.problem, 0)
 
     def work(self) -> None:
-        """Require that what a device runs before and after an item fits into the frame before and after it.
+        """Require that the frame has enough time for the items before an item, and for those after it.
 
-        The rows are ``s_i - b >= sum of d_j o_ji`` and ``b + cost - s_i - d_i >= sum of d_j (1 - o_ji)`` over
-        the other items j of the device. The big-M rows alone give a relaxation that ignores the device's
-        work.
+        The rows are ``s_i - b >= sum of d_j o_ji`` and ``b + cost - s_i - d_i >= sum of d_j (1 - o_ji)``.
+        Both sums are over the other items j of the device. Without these rows the linear relaxation would
+        ignore the device's work.
         """
         v = self.variables
         for device, on in enumerate(v.on):
@@ -128,7 +128,7 @@ class Constraints:
                     until.at_least(self.problem, total)
 
     def weight_after_backward(self) -> None:
-        """Require that k + 1 of a pool's B's come before the W of rank k; `queues` defines pools."""
+        """Require that k + 1 B's of a pool's stages run before its W of rank k; `queues` defines pools."""
         for q, queue in enumerate(self.queues.queues):
             if queue.kind is OpKind.W and len(queue.members) > 1:
                 for k in range(queue.count):
@@ -138,7 +138,7 @@ class Constraints:
                     ready.at_least(self.problem, k + 1)
 
     def memory(self) -> None:
-        """Require that the device's memory is within its limit whenever an F has started."""
+        """Require that each device's memory is within its limit when an F starts."""
         for device, on in enumerate(self.variables.on):
             limit = self.queues.instance.memory_limit(device)
             if limit is None:
@@ -164,14 +164,14 @@ class Constraints:
                 self.variables.add_count_before(expression, weight, x, k, y)
 
     def _one_after_other(self, x: int, i: int, y: int, j: int, binary: Variable) -> None:
-        """Add both big-M rows of items i of queue x and j of queue y."""
+        """Add the big-M rows of item `i` of queue `x` and item `j` of queue `y`, one for each order."""
         first, second = self.queues.queues[x].duration, self.queues.queues[y].duration
         slack = self._slack(first, i, j)
         self._difference(i, j).plus(binary, -slack).at_least(self.problem, first - slack)
         self._difference(j, i).plus(binary, self._slack(second, j, i)).at_least(self.problem, second)
 
     def _slack(self, duration: int, i: int, j: int) -> int:
-        """Return the big-M of the row "item i, which takes `duration` ticks, ends before item j starts"."""
+        """Return the big-M, in ticks, of the row "item i, of `duration` ticks, ends before item j starts"."""
         apart = max(self.early[j] - self.late[i], self.least[j] - self.most[i])
         return int(max(0, duration - apart))
 

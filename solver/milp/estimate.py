@@ -1,4 +1,4 @@
-"""How large a model would be, estimated before it is built, and which instances are refused."""
+"""Estimates of a model's size before it is built, and checks that refuse instances it does not suit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..modelled import refuse_unmodelled
 from ..queues import Queues
 
 MOST_MEGABYTES = 4096
-_ROWS_PER_BINARY = 4  # two big-M rows, and two rows that make what precedes an item precede the next one
-_ROWS_PER_ITEM = 7  # sequence, precedence, distance from both ends of the frame, work on both sides, memory
+_ROWS_PER_BINARY = 4  # two big-M rows, and two rows of `Constraints.lattice`
+_ROWS_PER_ITEM = 7  # sequence, precedence, two for its window in the frame, work before and after it, memory
 _KILOBYTES_PER_BINARY = 28.0  # measured: 9 in PuLP, and 19 in HiGHS at the root of its search
 _KILOBYTES_PER_ITEM = 28.0
 
@@ -38,7 +38,7 @@ class Size:
 
     @property
     def megabytes(self) -> int:
-        """Memory of the model in PuLP and in the backend at the root of its search, in 2**20 bytes."""
+        """Memory that the model takes in PuLP and at the root of the backend's search, in 2**20 bytes."""
         kilobytes = self.binaries * _KILOBYTES_PER_BINARY + self.continuous * _KILOBYTES_PER_ITEM
         return round(kilobytes / 1024)
 
@@ -50,7 +50,7 @@ class Size:
 
 
 def size_of(queues: Queues, binaries: int) -> Size:
-    """Return the size of a model with so many binaries, which is one for each open pair of items."""
+    """Return the size of a model with `binaries` binaries, one for each pair of items whose order is open."""
     items = sum(queue.count for queue in queues.queues)
     return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
 
@@ -61,7 +61,7 @@ def refuse_if_too_large(size: Size) -> None:
     Raises
     ------
     InputError
-        If the model would take more than `MOST_MEGABYTES`. The message has the estimate and the cap.
+        If the model would take more than `MOST_MEGABYTES`. The message gives the estimate and this cap.
     """
     if size.megabytes > MOST_MEGABYTES:
         rule = f"too large for milp: {size}; the cap is {MOST_MEGABYTES} MB"
@@ -79,6 +79,6 @@ def refuse_if_not_modelled(instance: Instance) -> None:
     """
     refuse_unmodelled("milp", instance)
     shortest = min(instance.duration(k, s) for k in (OpKind.F, OpKind.B) for s in range(instance.stages))
-    if instance.costs.link_occupancy > shortest:  # up to that, no message ever waits for another
+    if instance.costs.link_occupancy > shortest:  # up to `shortest`, no message waits for another
         rule = f"milp does not model busy links: must be at most {shortest}, the shortest F or B"
         raise InputError(rule, key="link_occupancy", value=instance.costs.link_occupancy)

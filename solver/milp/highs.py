@@ -17,7 +17,7 @@ _PROGRAM = Path(__file__).with_name("highs_program.py")
 
 
 def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> str:
-    """Solve with HiGHS; see `Backend`."""
+    """Solve a model with HiGHS, and return why it ended early, as a `Backend` does."""
     with Supervisor() as supervisor:
         return _Run(model, budget, watch, supervisor).run()
 
@@ -32,7 +32,7 @@ class _Run:
         self.status = ""
 
     def run(self) -> str:
-        """Run HiGHS, and return why it ended early, the empty string if it did not."""
+        """Run HiGHS, and return why it ended early, or the empty string if it did not."""
         start = {self.files.column(v): v.varValue for v in self.files.problem.variables()}
         settings = {
             "time_limit": self.budget.seconds_for_solver,
@@ -51,7 +51,7 @@ class _Run:
         return ""
 
     def _look(self) -> None:
-        """Report to the watch what the new whole lines of the log say; each line is a JSON object."""
+        """Read the complete new lines of the log, each a JSON object, and report them to the watch."""
         with self.files.log.open() as log:
             log.seek(self.read)
             new = log.read()

@@ -1,7 +1,8 @@
 """A program that solves an MPS file with highspy, and writes bounds and solutions as lines of JSON.
 
 It is run by its path, not as a module of the package, so that nothing but highspy is loaded. Its arguments
-are the MPS file and a JSON file with the options of HiGHS and the start, a value for each column.
+are the MPS file and a JSON file. The latter has the options of HiGHS and a starting solution, which is a
+value for each column.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import highspy
 
 
 def main(mps: str, settings: str) -> None:
-    """Solve the file `mps` with the start and the options of the file `settings`."""
+    """Solve the MPS file `mps` with the starting solution and the options in the JSON file `settings`."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     if highs.readModel(mps) != highspy.HighsStatus.kOk:
@@ -52,5 +53,5 @@ def _tell(**line: Any) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the program can end at once: it has written all it found
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C may end it at once: all results are written
     main(*sys.argv[1:])

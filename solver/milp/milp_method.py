@@ -27,9 +27,9 @@ from .highs import run_highs
 from .model import MilpModel, Value
 
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
-_SECONDS_PER_BINARY = 2e-4  # to build the rows of one binary and to hand them to the backend
-_SECONDS_FOR_WINDOWS = 10.0  # more time for windows would not make a large instance small enough
-_SHARE = 0.5  # of the time left that building may take
+_SECONDS_PER_BINARY = 2e-4  # time to build the rows of one binary and to pass them to the backend
+_SECONDS_FOR_WINDOWS = 10.0  # limit for windows; with more time a large instance would still be too large
+_SHARE = 0.5  # largest share of the remaining time that windows, or building the model, may take
 
 
 def solve_milp(
@@ -41,7 +41,7 @@ def solve_milp(
     *,
     backend: str = "highs",
 ) -> Result:
-    """Find the cheapest schedule that a mixed-integer solver can find and prove within the limits.
+    """Search for the cheapest schedule with a mixed-integer solver, and prove a bound of the cost.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def solve_milp(
     budget
         The limits for all of the work; Ctrl-C and the memory cap end it early.
     warm_start
-        A valid schedule, which is the first incumbent, and whose cost determines every big-M. None to start
-        from one microbatch after another.
+        A valid schedule, which is the first incumbent. The lower its cost, the smaller are the big-M's. None
+        to start from the schedule that runs one microbatch after another.
     lower_bound
-        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
+        A proven lower bound of the cost in ticks, used if it is larger than the bounds of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     backend
-        `highs`, or `cbc`, a program that comes with PuLP.
+        The solver: `highs`, or `cbc`, which comes with PuLP.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def solve_milp(
 
 
 def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Backend) -> str:
-    """Build and solve the model, and return why that ended early, the empty string if it did not."""
+    """Build and solve the model, and return why this ended early, or the empty string if it did not."""
     queues = queues_of(instance)
     windows = _windows(queues, budget, incumbent)
     if windows.undecided * _SECONDS_PER_BINARY > budget.left * _SHARE:
@@ -100,7 +100,7 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
     Raises
     ------
     InputError
-        If a model with all orders that the windows leave open would be too large.
+        If a model with a binary for every order that the windows leave open would be too large.
     """
     incumbent.offer(in_queue_order(incumbent.schedule))
     part = budget.part(_SHARE).within(_SECONDS_FOR_WINDOWS)
@@ -110,7 +110,7 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
 
 
 class _Watch:
-    """Turns the solutions of a backend into validated schedules, and keeps them and its bounds."""
+    """Validates the schedules of a backend's solutions, and offers them and its bounds to the incumbent."""
 
     def __init__(self, model: MilpModel, incumbent: Incumbent) -> None:
         self._model, self._incumbent = model, incumbent
@@ -131,5 +131,5 @@ class _Watch:
             self._incumbent.offer(schedule)
 
     def bound(self, value: float) -> None:
-        """Offer the bound that a dual bound proves to the incumbent."""
+        """Give the incumbent the bound that follows from a dual bound of the cost."""
         self._incumbent.prove(proven_cost(value), Proof.MILP)

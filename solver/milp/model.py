@@ -2,9 +2,9 @@
 
 References
 ----------
-Qi et al., arXiv:2401.10241, appendix, have binaries for orders with big-M rows, for one stage per device.
-Here the microbatches of a queue are in sequence, so the binaries of two queues are monotone in both ranks,
-and the big-M of each row comes from windows under the cost of a known schedule.
+Qi et al., arXiv:2401.10241, appendix, use binaries for orders with big-M rows, for one stage per device.
+Here, in addition, the items of a queue run in a fixed sequence, so the binaries of two queues are monotone in
+both ranks. The big-M of each row comes from windows of schedules that cost at most as much as a known one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MilpModel:
     queues
         The queues of the instance.
     windows
-        Feasible windows, whose horizon is that of the model.
+        Feasible windows, for the same horizon.
     lower_bound
         A proven bound of the cost, in ticks.
     """
@@ -48,7 +48,7 @@ class MilpModel:
     def set_start(self, schedule: Schedule, cost: int) -> None:
         """Start the search from a schedule with split backwards and microbatches first in, first out.
 
-        Its cost is given in ticks.
+        `cost` is the cost of the schedule in ticks.
         """
         v = self.variables
         start = starts_of(self.queues, schedule)
@@ -59,7 +59,7 @@ class MilpModel:
         v.set_start([time - origin for time in start], [time - origin for time in begin], cost)
 
     def order(self, value: Value) -> Order:
-        """Return the order that the binaries of a solution describe, whatever its start times are.
+        """Return the order that the binaries of a solution describe; its start times are not used.
 
         The position of an item on its device is the number of items that the binaries put before it.
         """
@@ -76,7 +76,7 @@ class MilpModel:
         return [queue_of[i] for i in sorted(position, key=lambda i: (position[i], i))]
 
     def _count_pairs(self, x: int, y: int, value: Value, position: dict[int, int]) -> None:
-        """Add to the position of each item of queue x the number of items of y before it, and vice versa."""
+        """Add to each item's position in queue x the number of items of y before it, and vice versa."""
         v = self.variables
         for k, i in enumerate(v.items(x)):
             ranks = v.open_ranks(i, y)

@@ -1,4 +1,4 @@
-"""The objective of the mixed-integer model: the cost, which no frame is longer than."""
+"""The objective of the mixed-integer model: the least cost that is at least the length of every frame."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .variables import Variables
 def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
     """Minimise the cost, with rows ``b <= s_i`` and ``s_i + d_i <= b + cost`` on every device.
 
-    The notation is that of `Constraints`. Only F's can come first on a device and only W's last, so the rows
-    are for these. `device_span` has one frame for each device, and `makespan` one for all devices; so in both
-    the cost is the length of the longest frame.
+    The notation is that of `Constraints`. Only an F can come first on a device and only a W can come last, so
+    only they need rows. With `device_span` each device has its own frame, and with `makespan` all devices
+    share one frame. So with both the cost is the length of the longest frame.
     """
     for queue, items in zip(queues.queues, map(variables.items, range(len(queues.queues))), strict=True):
         begin = variables.begin[variables.frame[queue.device]]

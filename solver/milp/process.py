@@ -1,7 +1,7 @@
-"""Run a backend as a process of its own, with its files, its limits and Ctrl-C.
+"""Runs of backends as separate processes: their files, their limits, and what Ctrl-C does.
 
-This has two reasons. A solver that is killed or crashes does not end this process. And OR-Tools and highspy
-bring two versions of HiGHS under one name, which one process cannot load.
+There are two reasons for separate processes. A solver that is killed or crashes then does not end this
+process. And OR-Tools and highspy contain two versions of HiGHS under one name, which one process cannot load.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .linear import Variable
 from .model import MilpModel
 from .supervisor import Supervisor
 
-POLL = 0.2  # seconds between two looks at what the process has written
+POLL = 0.2  # seconds between two readings of the process's output
 OUT_OF_TIME = "out of time"
 _LATE = 1.0  # seconds beyond its time limit after which a process is asked to stop
 _GRACE = 3.0  # seconds that the process then has to write what it has found
@@ -59,7 +59,7 @@ def run_process(
     budget: Budget,
     look: Callable[[], None],
 ) -> tuple[int, str]:
-    """Run a process until it ends or hits a limit.
+    """Run a process until it ends, hits a limit, or Ctrl-C is pressed.
 
     A process that does not stop when it is asked to is killed when the supervisor's block ends.
 
@@ -70,9 +70,9 @@ def run_process(
     supervisor
         Starts and stops the process.
     files
-        The process writes to `log` and `errors`.
+        The files of the run. The output of the process goes to `log`, and its errors go to `errors`.
     budget
-        The deadline, which the process knows too, and the memory cap, which it does not know.
+        The deadline, which the process is also given, and the memory cap, which only this function enforces.
     look
         Called now and then, and once at the end, to read what the process has written.
 
@@ -81,7 +81,7 @@ def run_process(
     code
         The exit status of the process.
     stopped
-        Why the process was stopped, the empty string if it was not.
+        Why the process was stopped, or the empty string if it ended by itself.
     """
     process = supervisor.start(command, files.log, files.errors)
     try:
@@ -96,7 +96,7 @@ def run_process(
 
 
 def _watch(supervisor: Supervisor, process: int, budget: Budget, look: Callable[[], None]) -> str:
-    """Wait until the process ends or has to be stopped; return why it has to be, or the empty string."""
+    """Wait until the process ends or hits a limit; return why it has to be stopped, or the empty string."""
     cap = MemoryCap(budget.max_memory)
     while budget.left > 0:
         if supervisor.ended(min(POLL, budget.left)):

@@ -1,4 +1,4 @@
-"""A temporary folder and a solver's process, neither of which outlives this process even if it is killed."""
+"""A solver's process and a temporary folder, both of which go away even if this process is killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _PROGRAM = Path(__file__).with_name("supervisor_program.py")
 
 
 class Supervisor:
-    """Runs one solver in a ``with`` block, by way of the program `supervisor_program`, which says how.
+    """Runs one solver in a ``with`` block, as a child of the program `supervisor_program`.
+
+    So the solver and the temporary folder go away even if this process is killed. The docstring of that
+    program defines the lines that are exchanged with it.
 
     Attributes
     ----------
@@ -29,7 +32,7 @@ class Supervisor:
     Raises
     ------
     OSError
-        If no process can be started or no folder made.
+        If no process can be started, or no folder can be made.
     """
 
     folder: Path
@@ -48,7 +51,7 @@ class Supervisor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()  # closes its input, and returns when the folder and the solver are gone
+        self._process.communicate()  # closes its input, and waits until the folder and the solver are gone
         with suppress(ProcessLookupError):  # nothing is left to kill unless the supervisor itself was killed
             os.killpg(self._process.pid, signal.SIGKILL)
         rmtree(self.folder, ignore_errors=True)
@@ -59,12 +62,12 @@ class Supervisor:
         return int(self._answer())
 
     def stop(self) -> None:
-        """Ask the solver to stop, as Ctrl-C would."""
+        """Ask the solver to stop, by the signal that Ctrl-C sends."""
         with suppress(BrokenPipeError):  # the supervisor has ended already
             self._ask("stop")
 
     def ended(self, seconds: float) -> bool:
-        """Wait for the end of the solver for at most so many seconds, and return whether it has ended."""
+        """Wait at most `seconds` seconds for the solver to end, and return whether it has ended."""
         assert self._process.stdout is not None
         if self.code is None and wait([self._process.stdout.fileno()], seconds):
             self.code = self._code()

@@ -1,14 +1,17 @@
-"""A program that keeps a temporary folder and runs a solver as long as the process that started it lives.
+"""A program that runs a solver, with a temporary folder, only as long as the program's parent process lives.
 
-The process that started it holds the other end of the pipe at standard input. The system closes that pipe
-when the process ends, however it ends. Then this program kills the solver and removes the folder. So neither
-outlives a process that was killed without a chance to tidy up.
+The parent is the process that started this program. It holds the other end of the pipe at standard input. The
+operating system closes that pipe when the parent ends in any way, even if it is killed. This program then
+kills the solver and removes the folder.
 
 The program is run by its path, not as a module of the package, and imports nothing but the standard library,
-so that it starts at once. Each line that it reads or writes is JSON. It writes the path of the folder. It
-reads a list of the solver's command and the paths for the solver's output and errors. It writes the process
-id of the solver and, when the solver has ended, its return code. Any further line that it reads asks the
-solver to stop.
+so that it starts at once. Each line that it reads or writes is JSON, in this sequence:
+
+1. It writes the path of the folder.
+2. It reads a list of the solver's command, the path for the solver's output and the path for its errors.
+3. It writes the process id of the solver.
+4. Each further line that it reads asks the solver to stop.
+5. When the solver has ended, it writes the solver's return code.
 """
 
 from __future__ import annotations
@@ -25,11 +28,10 @@ from typing import Any
 
 def main() -> None:
     """Serve until standard input closes."""
-    # A batch system sends SIGTERM to every process of a job. The process that started this program may still
-    # want what the solver has found, and asks the solver to stop when it is ready. The solver ignores what is
-    # ignored here.
+    # A batch system sends SIGTERM to every process of a job. The parent may still want the solver's results,
+    # and asks the solver to stop when it is ready. So SIGTERM is ignored here, and the solver inherits that.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, lambda *_: None)  # not ignored, because SIGINT asks the solver to stop
+    signal.signal(signal.SIGINT, lambda *_: None)  # not ignored: the solver would inherit that
     with TemporaryDirectory(prefix="tightpipe-") as folder:
         _tell(folder)
         if request := sys.stdin.readline():

@@ -13,8 +13,8 @@ from .linear import Linear, Variable
 class Variables(OpenOrders):
     """The variables of the model, and linear expressions of them that several constraints need.
 
-    Only the cost and the binaries for orders have to be integers. With these fixed, what remains is a system
-    of difference constraints with integer data, which has an integer solution whenever it has any.
+    Only the cost and the binaries for orders have to be integers. With these fixed, the start times satisfy a
+    system of difference constraints with integer data, which has an integer solution if it has any solution.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Variables(OpenOrders):
     queues
         The queues of the instance.
     windows
-        Feasible windows. An order that they decide needs no binary.
+        Feasible windows. The order of two items needs no binary if the windows decide it.
     lower_bound
         A proven bound of the cost, in ticks.
     """
@@ -56,7 +56,7 @@ class Variables(OpenOrders):
                 expression.plus(self.precedes(x, k, y, rank), -weight)
 
     def set_start(self, start: list[int], begin: list[int], cost: int) -> None:
-        """Give every variable its value in a schedule, from the starts of all items and frames in ticks."""
+        """Give every variable its value in a schedule, whose items and frames start at these ticks."""
         self.cost.setInitialValue(cost)
         for frame, time in zip(self.begin, begin, strict=True):
             frame.setInitialValue(time)

@@ -18,9 +18,9 @@ class Answer:
     Parameters
     ----------
     block
-        A valid block of at most the period that was asked for, or None.
+        A valid block of at most the period that was asked for, None if CP-SAT has found none.
     refuted
-        Whether there is no such block.
+        Whether CP-SAT has proven that there is no such block.
     reason
         Why the search ended early; empty if it did not, or if time or effort was up.
     """

@@ -16,7 +16,7 @@ from ..run_search import run_search
 from ..two_sides import Side, Turns, alone
 from .block_search import block_turns
 
-_SHARE_OF_BLOCKS = 0.35  # of the time, for blocks; the rest is for the schedule that the best one unrolls to
+_SHARE_OF_BLOCKS = 0.35  # share of the time for blocks; the rest improves the best schedule so far
 
 
 def solve_block(
@@ -32,7 +32,8 @@ def solve_block(
     instance
         The problem.
     budget
-        The limits. Without a deadline the effort is fixed, and with one thread so is the result.
+        The limits. Without a deadline the effort is fixed, and with one thread every run gives the same
+        result.
     warm_start
         A valid schedule, which is kept unless a block or its improvement is cheaper. None for one microbatch
         after another.

@@ -21,9 +21,9 @@ from .steady import steady_block
 
 COPIES = (2, 1, 3, 4)
 """Numbers of microbatches of each route in the blocks that are searched for, the most promising first."""
-_ROUNDS = 6  # of questions, each with twice the effort of the one before; all of them take some minutes
-_FIRST_EFFORT = 1.0  # of each question, in units of the least effort for the most promising blocks
-_FEWEST_PERIODS = 2  # that a schedule must have room for
+_ROUNDS = 6  # rounds of questions, each with twice the effort of the one before; all take some minutes
+_FIRST_EFFORT = 1.0  # effort of each question in the first round, in units of `searches[0].least_effort`
+_FEWEST_PERIODS = 2  # least number of periods that a schedule must have room for
 
 
 def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
@@ -34,11 +34,12 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
     instance
         The problem.
     incumbent
-        Is offered the schedules as they are; their warm-up and cool-down can mostly be improved.
+        Receives the schedules as they are unrolled; their warm-up and cool-down can mostly be improved.
     share
-        The share of the time left that this may take, 0 to 1.
+        The share of the time left that the search for blocks may take, 0 to 1.
     side
-        The limits. Without a deadline the effort is counted, and with one thread the result is fixed.
+        The limits. Without a deadline the effort is counted, and with one thread every run gives the same
+        result.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def out_of_reach(instance: Instance) -> str:
 
 
 def _fitting(instance: Instance) -> list[int]:
-    """Return the numbers of `COPIES` whose period fits into a schedule often enough."""
+    """Return the numbers in `COPIES` of which at least `_FEWEST_PERIODS` periods fit into a schedule."""
     count = instance.microbatches // len(instance.placement.routes)
     return [copies for copies in COPIES if _FEWEST_PERIODS * copies <= count]
 

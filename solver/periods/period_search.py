@@ -1,10 +1,10 @@
 """Search the least period of the blocks of a shape, from above by blocks and from below by refutations.
 
-Blocks exist for every period from the least one on (`compress` says why), so the search asks for periods
-between the largest one that is refuted and the smallest one that is found. Whether CP-SAT finds a block or
-proves that there is none varies by factors of hundreds between seeds and between periods that lie close
-together. So a *round* asks many questions with little effort each, and the next round asks again with twice
-the effort.
+If there is a block of one period, the same sequences give a block of every larger period (proof in
+`compress`). So the search asks for periods between the largest one that is refuted and the smallest one for
+which a block is found. The time in which CP-SAT finds a block, or proves that there is none, varies by
+factors of hundreds between seeds and between periods that lie close together. So a *round* asks many
+questions with little effort each, and the next round asks again with twice the effort.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ..block import Block, Shape, compressed, period_bound, serial_block
 from ..cpsat.periodic.settle_period import settle
 from .ask_period import ask
 
-_EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time, for each two operations of a device, to find a block
-_EFFORT_TO_SETTLE = 0.2  # at first, in CP-SAT's deterministic time
-_PERIODS = 4  # of a sweep, without the last one
-_SHIFT = (5**0.5 - 1) / 2  # of a step between periods, by which one sweep is shifted against the one before
+_EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time to find a block, per pair of operations of a device
+_EFFORT_TO_SETTLE = 0.2  # effort of each question of the first `settle`, in CP-SAT's deterministic time
+_PERIODS = 4  # most periods that a sweep asks for before the last one
+_SHIFT = (5**0.5 - 1) / 2  # share of a step between periods by which a sweep is shifted from the one before
 
 
 class PeriodSearch:
@@ -65,11 +65,12 @@ class PeriodSearch:
     def ask_round(
         self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
     ) -> Iterator[Block | None]:
-        """Ask the questions of a round, and yield after each one a block that is shorter, or None.
+        """Ask the questions of a round; yield after each a block of smaller period, None if it found none.
 
         A *sweep* asks for periods between the bound and the best period, from below, until it finds a block.
-        The next sweep asks for periods between that block and the last one that stayed open. The last
-        question asks for one tick less than the best period, because to refute that closes the search.
+        The next sweep asks for periods between the last one that gave no block and that block's period. The
+        last question of a sweep, unless `below` sets a lower limit, asks for one tick less than the best
+        period, because its refutation closes the search.
 
         Parameters
         ----------
@@ -122,7 +123,7 @@ class PeriodSearch:
         return answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
-        """Ask with linear programs for one tick less than the best period, and for a period halfway to it."""
+        """Ask with linear programs for one tick less than the best period, and halfway to the bound."""
         for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
             if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
                 continue

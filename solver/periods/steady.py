@@ -14,11 +14,11 @@ from ..modelled import is_modelled
 from ..queues import queues_of, words_of
 from ..start import in_queue_order
 
-_LEAST = 2  # periods of the schedule that have to be equal
+_LEAST = 2  # least number of equal periods in the schedule
 
 
 def steady_block(schedule: Schedule, copies: int) -> Block | None:
-    """Return the block of so many microbatches of each route that a schedule repeats, or None.
+    """Return the block of `copies` microbatches of each route that a schedule repeats, if there is one.
 
     Parameters
     ----------
@@ -30,15 +30,17 @@ def steady_block(schedule: Schedule, copies: int) -> Block | None:
     Returns
     -------
     Block or None
-        The block runs the sequences of the schedule's steady part, so it holds as much memory as the schedule
-        does there. It has the least period that these sequences allow.
+        The block runs the sequences of the part of the schedule that repeats, so it holds as much memory as
+        the schedule does there. It has the least period that these sequences allow. None if no part of the
+        schedule gives a block, or if blocks do not model a rule of its instance.
 
     Notes
     -----
-    Each device runs the same sequence of kinds and stages in some periods, one after another. An operation of
-    the first of these periods is an instance of the block's operation of the same kind, stage and route: its
-    rank in its queue says of which microbatch of the block, and how many periods later. The sequences of a
-    few equal periods need not be free of deadlock if they are repeated for ever; then there is no block.
+    In some consecutive periods of the schedule, each device runs the same sequence of kinds and stages. Each
+    operation in the first of these periods is a repetition of an operation of the block, which has the same
+    kind, stage and route. Divide the operation's rank in its queue by `copies`: the remainder says which
+    microbatch of the block it belongs to, and the quotient by how many periods the repetition lies later. The
+    sequences of a few equal periods may deadlock if they are repeated for ever; then there is no block.
     """
     if not is_modelled(schedule.instance):
         return None
@@ -75,6 +77,6 @@ def _ranks(instance: Instance) -> list[int]:
 
 
 def _longest(shape: Shape) -> int:
-    """Return a period that no block of the shape needs to exceed: all its operations one after another."""
+    """Return a period in ticks that no block needs to exceed: the sum of all durations and all lags."""
     lags = sum(wait.lag for m in range(shape.microbatches) for wait in shape.waits(m))
     return lags + sum(map(shape.duration, shape.operations()))

@@ -1,4 +1,4 @@
-"""Schedules that stand noise: local search for the least cost in random samples instead of without noise."""
+"""Local search for robust schedules, whose cost is to be least in random samples, not without noise."""
 
 from .robust_search import Measure, robust_search
 

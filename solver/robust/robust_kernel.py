@@ -1,8 +1,8 @@
-"""Simulated annealing of an order's cost under noise, compiled: every move is judged by all samples.
+"""Simulated annealing of an order's cost under noise, compiled: all moves are judged by the same samples.
 
 A move takes one operation to another position of its device's sequence, or lets one device begin at another
-time. The samples stay the same for the whole search (common random numbers), so that two orders differ by
-what they make of the same delays and not by luck.
+time. The samples stay the same for the whole search (common random numbers), so two orders are always
+compared under the same delays.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ _BEGINS = 0.02  # share of the moves that change when a device begins, where tha
 
 
 class Sample(NamedTuple):
-    """The random times of all samples of a search, in M blocks of K samples, and how their costs count."""
+    """The random times of all samples of a search, in M blocks of K samples, and how their costs count.
 
-    durations: Floats  # (M, 3 S n + 1, K) of each operation, flattened
-    lags: Floats  # (M, 2 S n + 1, K) of each message, flattened
-    moment: Floats  # (M, p, K) when each device stands still, in ticks
-    stall: Floats  # (M, p, K) for how long
-    weights: Floats  # (samples,) weight of each cost in ascending sequence; they sum to 1
+    There are S stages, n microbatches and p devices.
+    """
+
+    durations: Floats  # (M, 3 S n + 1, K) ticks of each operation, and a last row of zeros
+    lags: Floats  # (M, 2 S n + 1, K) ticks of each message, and a last row of zeros
+    moment: Floats  # (M, p, K) tick at which each device stalls
+    stall: Floats  # (M, p, K) ticks for which each device stalls
+    weights: Floats  # (samples,) weight of each cost when the costs are sorted upwards; the sum is 1
 
 
 class Walk(NamedTuple):
-    """The order at which a search has arrived, the best one so far, and scratch space."""
+    """The order at which a search has arrived, the best one so far, and scratch space.
+
+    N is the number of operations, each of which is a row of the graph; M, K and p are those of `Sample`.
+    """
 
     word: Ints  # (N,) row of the graph at each position
     place: Ints  # (N,) position of each row
     release: Ints  # (p,) tick before which each device does not begin
-    best_word: Ints  # (N,)
-    best_release: Ints  # (p,)
+    best_word: Ints  # (N,) the `word` of the best order
+    best_release: Ints  # (p,) the `release` of the best order
     delta: Ints  # (N,) memory that each row adds
     first: Floats  # (1,) mean cost of the order in the first block of samples
     costs: Floats  # (M K,) cost in each sample; scratch
@@ -51,8 +57,9 @@ class Walk(NamedTuple):
 def value_of(graph: OrderGraph, sample: Sample, spans: bool, walk: Walk, most: float) -> tuple[float, float]:
     """Return the measure of the costs of the walk's order, and their mean in the first block, in ticks.
 
-    The measure is infinite if operations deadlock. It is also called infinite, without a look at the other
-    blocks, if the mean in the first one is above `most`: few moves are good, and one block shows that.
+    The measure is infinite if operations deadlock. To save time, infinity is also returned for it, and the
+    other blocks are not run, if the mean in the first block is above `most`: most moves are bad, and one
+    block shows that.
     """
     blocks, _, width = sample.durations.shape
     first = 0.0
@@ -81,7 +88,7 @@ def _mean(costs: Floats) -> float:
 
 @compiled
 def _weighed(costs: Floats, weights: Floats) -> float:
-    """Sort the costs, and return the sum of each times its weight."""
+    """Sort the costs upwards in place, and return the sum of each cost times its weight."""
     for i in range(1, len(costs)):
         cost, k = costs[i], i
         while k > 0 and costs[k - 1] > cost:
@@ -123,7 +130,7 @@ def walk_robustly(
     moves
         Number of moves to try.
     warmth
-        Temperature in ticks: a move that adds so much to the measure is taken with probability 1/e.
+        Temperature in ticks: a move that raises the measure by `warmth` is taken with probability 1/e.
     value, best
         The measure of the order to start from, and of the best one, in ticks.
 
@@ -157,7 +164,7 @@ def _move_begin(
     value: float,
     rise: float,
 ) -> float:
-    """Let a random device begin at another time if the measure rises by no more than `rise`; return it."""
+    """Let a random device begin at another time unless that adds over `rise` ticks; return the measure."""
     device = int(draw(random) * len(walk.release))
     before = walk.release[device]
     ticks = int(graph.planned[int(draw(random) * len(graph.planned))] * draw(random) ** 2)
@@ -180,7 +187,7 @@ def _move_row(
     value: float,
     rise: float,
 ) -> float:
-    """Move a random row to another position if the measure rises by no more than `rise`; return it."""
+    """Move a random row to another place unless that adds over `rise` ticks; return the measure."""
     i = int(draw(random) * len(walk.word))
     j = destination(events, random, i)
     if i == j:
@@ -208,7 +215,7 @@ def _shift(walk: Walk, i: int, j: int) -> None:
 
 @compiled
 def _allowed(graph: OrderGraph, events: EventGraph, walk: Walk, low: int, high: int) -> bool:
-    """Return whether the rows at positions `low` to `high` keep their device's precedences and memory."""
+    """Return whether the rows at positions `low` to `high` keep precedences and memory on their device."""
     device, memory = graph.home[walk.word[low]], 0
     for k in range(low, high + 1):
         source = graph.source[walk.word[k]]

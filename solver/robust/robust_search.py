@@ -1,6 +1,6 @@
-"""The search for a *robust* order, whose cost under noise is least on average, or in its worse samples.
+"""The search for a *robust* order: the mean or the 95th percentile of its cost under noise is to be least.
 
-Several threads anneal. Each starts every round from the best order of all.
+Several threads anneal. Each starts every round from the best order of all threads.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _MOVES_PER_OPERATION = 20  # of the whole search if there is no time limit
 
 
 class Measure(StrEnum):
-    """What a robust schedule shall have least of, over random samples of its cost."""
+    """The measure that a robust search minimizes, over random samples of the cost."""
 
     MEAN = "mean"  #: the mean
     P95 = "p95"  #: the 95th percentile
 
     def weights(self, samples: int) -> Floats:
-        """Return the weights of so many costs in ascending sequence, whose weighted sum is the measure."""
+        """Return the weights with which `samples` costs, sorted upwards, add up to the measure."""
         if self is Measure.MEAN:
             return np.full(samples, 1.0 / samples)
         place = QUANTILE * (samples - 1)  # between two costs by linear interpolation, as in `Distribution`
@@ -58,21 +58,22 @@ class Measure(StrEnum):
 def robust_search(
     start: Schedule, blocks: Sequence[Times], samples: int, measure: Measure, budget: Budget
 ) -> tuple[Schedule, str]:
-    """Search for an order and begins of devices with the least cost in the given samples.
+    """Search for an order, and a begin of each device, with the least measure of costs in given samples.
 
     Parameters
     ----------
     start
         A valid schedule to start from, of an instance that `improve` takes.
     blocks
-        The times of all samples.
+        The random times of all samples, `BLOCK` samples in each block.
     samples
-        Number of samples that count: at most `BLOCK` for each block.
+        Number of samples that count, from the first one on: at most `BLOCK` times the number of blocks.
     measure
-        What is made of the costs in the samples.
+        The measure to minimize.
     budget
         The limits. Each thread anneals on its own, and all start each round from the best order. Without a
-        deadline the number of moves depends on the size of the instance; with one thread so does the result.
+        deadline the number of moves depends only on the size of the instance and the number of samples, and
+        with one thread every run gives the same result.
 
     Returns
     -------
@@ -105,7 +106,7 @@ class _Search:
         return _Walker(self, generator(self.budget.seed * 1024 + number))
 
     def run(self) -> None:
-        """Anneal in rounds until the deadline, or until all moves are done."""
+        """Anneal in rounds until the deadline, or without one until a fixed number of moves is done."""
         rows = len(self.graph.home)
         moves = max(1, _WORK_PER_BATCH // (rows * len(self.sample.durations) * BLOCK))
         batches = max(1, _MOVES_PER_OPERATION * rows // moves // _ROUNDS)
@@ -148,7 +149,7 @@ class _Walker:
         self.value = self.best = self.judge()
 
     def begin_at(self, other: _Walker) -> None:
-        """Go to the best order of a walker."""
+        """Make the best order of `other` this walker's order and its best one."""
         word, release = other.walk.best_word.copy(), other.walk.best_release.copy()
         self.walk.word[:], self.walk.best_word[:] = word, word
         self.walk.release[:], self.walk.best_release[:] = release, release
@@ -164,7 +165,7 @@ class _Walker:
         return float(value)
 
     def walk_on(self, moves: int, warmth: float) -> None:
-        """Try so many moves at a temperature in ticks."""
+        """Try `moves` moves at the temperature `warmth`, in ticks."""
         search = self.search
         self.value, self.best = walk_robustly(
             *(search.graph, search.events, search.sample, self.walk, self.random),

@@ -1,4 +1,4 @@
-"""What follows from a limit on the cost: windows of start times and of orders, by propagation and shaving."""
+"""Windows of start times and of orders, which follow from a limit on the cost by propagation and shaving."""
 
 from .shaver import Shaver, shaved, shaved_windows
 from .windows import Windows, windows_of, windows_where

@@ -46,7 +46,9 @@ def put_after(arrays: QueueArrays, state: WindowState, item: int, k: int, count:
 
 @compiled_inline
 def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
-    """Suppose that all items of the device's k-th queue whose order with the item is open are on one side.
+    """Suppose that all open items of the device's k-th queue precede the item, or that all follow it.
+
+    An item of that queue is open here if its order with `item` is.
 
     Parameters
     ----------

@@ -12,15 +12,15 @@ from .queue_arrays import QueueArrays
 from .window_state_kernel import WindowState
 
 _FAR = 2**60
-_DEEP = 16  # one more than the number of other messages that a rule looks at
+_DEEP = 16  # one more than the largest number of other messages that a rule looks at
 
 
 @compiled_inline
 def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
     """Return the least time, in ticks, at which the item's message leaves.
 
-    For every set of messages that surely leave before it, it leaves no earlier than the earliest end among
-    their items plus `occupancy` for each of them.
+    For every set of messages that surely leave before this one, this one leaves no earlier than the least end
+    among their items plus `occupancy` ticks for each message of the set.
     """
     queue = arrays.queue[item]
     device, cursor = arrays.device[queue], state.cursor
@@ -45,7 +45,11 @@ def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def leaves_by(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the largest time, in ticks, at which the item's message leaves; see `leaves_from`."""
+    """Return the largest time, in ticks, at which the item's message leaves.
+
+    The message has to be in time for its own receiver. For every set of messages that surely leave after it,
+    it also leaves no later than the largest `due` among them minus `occupancy` ticks for each of them.
+    """
     queue = arrays.queue[item]
     device, cursor = arrays.device[queue], state.cursor
     for k in range(arrays.held[device]):

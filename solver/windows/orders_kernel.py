@@ -82,7 +82,7 @@ def _fix_own(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _count_pools(arrays: QueueArrays, state: WindowState, item: int) -> None:
-    """Apply the rule of pools: up to any point of its word, a device runs no more W's of a pool than B's.
+    """Apply the rule of pools: up to any point of a device's word there are no more W's of a pool than B's.
 
     The B's that count are those whose W's the pool holds.
     """
@@ -105,7 +105,7 @@ def _count_pools(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) -> int:
-    """Return the largest number of B's of a pool that may precede the item."""
+    """Return the largest number of B's that feed a pool and may precede the item."""
     queue, most = arrays.queue[item], 0
     for s in range(arrays.sources.shape[1]):
         source = arrays.sources[pool, s]
@@ -120,8 +120,8 @@ def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) 
 def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> None:
     """Apply the memory limit: once the item has started, the device holds no more than its limit.
 
-    Only an item that takes memory can break the limit. Where it must break it, the slack is negative. Then
-    more items of another queue have to precede the item than can, which `_fit_in_time` notices.
+    Only an item that takes memory can break the limit. If an item must break the limit, the slack is
+    negative. Then `low` of another queue rises above its `high`, which `_fit_in_time` notices.
     """
     queue = arrays.queue[item]
     device = arrays.device[queue]
@@ -140,7 +140,7 @@ def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def _least_memory(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the least memory that the device may hold once the item has started."""
+    """Return the least memory that the device can hold once the item has started."""
     queue = arrays.queue[item]
     device = arrays.device[queue]
     least = (item - arrays.first[queue] + 1) * arrays.delta[queue]
@@ -153,9 +153,9 @@ def _least_memory(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Decide the orders of the items that have time to run on one side of the item only.
+    """Decide the order of each other item that has time to run only before, or only after, the item.
 
-    Return False if another item can run neither before nor after it.
+    Return False if another item can run neither before nor after the item.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     device, end = arrays.device[queue], state.earliest[item] + arrays.duration[queue]
@@ -176,7 +176,9 @@ def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Decide the orders of items whose messages over the item's link can leave in one sequence only.
+    """Decide the order of each other item whose message can leave only before, or only after, the item's.
+
+    Only items that send over the item's link count.
 
     Return False if the item's own message cannot leave in time.
     """
@@ -203,9 +205,9 @@ def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 
 @compiled_inline
 def _count_work(arrays: QueueArrays, state: WindowState, item: int) -> bool:
-    """Apply the limit on idle time: the work before the item fills the time before it but for that limit.
+    """Apply the limit on idle time: before the item, the device idles at most `idle` ticks of its frame.
 
-    The work before the item, in ticks, is at least ``earliest - largest start of the frame - idle`` and at
+    So the work before the item, in ticks, is at least ``earliest - largest start of the frame - idle`` and at
     most ``latest - least start of the frame``. Return False if no choice of predecessors achieves that.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]

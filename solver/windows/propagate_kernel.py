@@ -1,8 +1,9 @@
 """Propagation, compiled: apply the rules that narrow windows until none of them finds anything more.
 
-Each rule follows from the model, so every schedule that lies in the windows before it is applied lies in them
-afterwards. The rules for the orders of an item come first, then those for its times. If the work ends while
-rules could still find something, the windows are wider than they could be, but they hold.
+Each rule follows from the model, so a schedule of cost at most the horizon that lies in the windows before a
+rule is applied also lies in them afterwards. The rules for the orders of an item come first, then those for
+its times. If the work ends while rules could still find something, the windows are wider than they could be,
+but they hold.
 """
 
 from __future__ import annotations

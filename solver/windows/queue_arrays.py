@@ -17,9 +17,10 @@ from ..queues import Queues, queues_of
 class QueueArrays(NamedTuple):
     """The queues of an instance under one horizon, as arrays.
 
-    Q is the number of queues, p that of devices and N that of items; M is the largest number of queues on one
-    device. A queue has two numbers: one among all queues, and one among those of its device, from 0. The
-    second one is meant by "the device's k-th queue".
+    Q is the number of queues, p the number of devices and N the number of items. M is the largest number of
+    queues on one device, and E the largest number of entries of one queue in `followers`, or in `leaders`. A
+    queue has two numbers: one among all queues, and one among the queues of its device, from 0. The second
+    one is meant by "the device's k-th queue".
     """
 
     first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
@@ -30,11 +31,11 @@ class QueueArrays(NamedTuple):
     local: Ints  # (Q,) number of each queue among those of its device
     on: Ints  # (p, M) the k-th queue of each device, -1 where there are fewer
     held: Ints  # (p,) number of queues on each device
-    followers: Ints  # (Q, E, 2) a queue that waits for this one, and the least ticks between starts; or -1, 0
-    sources: Ints  # (Q, M) for each pool the B queues whose W's it holds; else -1
+    followers: Ints  # (Q, E, 2) each queue that waits for it, and least ticks from start to start; then -1, 0
+    sources: Ints  # (Q, M) for each pool, the B queues whose W's it holds; all other entries are -1
     limit: Ints  # (p,) memory limit of each device, -1 where there is none
-    leaders: Ints  # (Q, E, 2) a queue that this one waits for, and the least ticks between starts; or -1, 0
-    precedes: Bools  # (Q, Q) at [q, r]: whether the k-th of q precedes the k-th of r, directly or by others
+    leaders: Ints  # (Q, E, 2) each queue that it waits for, and least ticks from start to start; then -1, 0
+    precedes: Bools  # (Q, Q) at [q, r]: whether the k-th item of q precedes that of r, perhaps through others
     link: Ints  # (Q,) link on which the queue's messages may have to wait, -1 for none
     receiver: Ints  # (Q,) queue that such a message goes to
     travel: Ints  # (Q,) ticks from when such a message leaves until it arrives
@@ -52,9 +53,9 @@ def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
 
 @lru_cache(maxsize=16)  # a search asks for the same instance under one horizon after another
 def _without_horizon(instance: Instance) -> QueueArrays:
-    """Return the arrays under a horizon of 0 ticks, by which `idle` is what each device works, negated.
+    """Return the arrays under a horizon of 0 ticks, for which `idle` is minus the work of each device.
 
-    Whoever asks shares them, and the compiled rules only read them.
+    All callers share the arrays, which the compiled rules only read.
     """
     queues = queues_of(instance)
     on = [queues.on(d) for d in range(instance.devices)]
@@ -109,7 +110,10 @@ def _closure(followers: list[list[tuple[int, int]]]) -> Bools:
 
 
 def _sources(queues: Queues, q: int) -> list[int]:
-    """Return the B queues whose W's a pool holds; a W queue of one stage has its B among its leaders."""
+    """Return the B queues that feed the pool `q`, none if `q` is no pool.
+
+    A W queue of one stage lists its B queue among its leaders instead.
+    """
     queue = queues.queues[q]
     return queues.backwards_of(q) if queue.kind is OpKind.W and len(queue.members) > 1 else []
 

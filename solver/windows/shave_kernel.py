@@ -40,11 +40,11 @@ def shave(
         The number of items that the propagation of one supposition may work on. It can be small, because
         most contradictions come early.
     fruitful
-        Shape (N,) for all N items; receives whether an order of each shaved item was decided.
+        Shape (N,) for all N items; receives, for each shaved item, whether one of its orders was decided.
     exhausted
-        Shape (all items,), true where every supposition about the item is known to stand in these windows,
-        whatever `steps` is. Such an item is passed over as long as no order is decided here. Receives what
-        is known of the items looked at; a decision about a later item makes that out of date.
+        Shape (N,); true where it is known that no supposition about the item is refuted in these windows,
+        however large `steps` is. Such an item is passed over until this call decides an order. Receives the
+        new values of the items in `items`; a decision about a later item makes them out of date.
 
     Returns
     -------
@@ -85,8 +85,8 @@ def _shave_side(
     int
         The number of suppositions that were refuted; -1 if no schedule lies in the windows.
     bool
-        Whether the propagation of the supposition that stands came to its end: no larger number of steps
-        refutes it then.
+        Whether the propagation of the supposition that was not refuted came to its end. If so, no larger
+        number of steps refutes it.
     """
     decided, ended = 0, True
     while state.before[item, k] < state.after[item, k]:

@@ -23,7 +23,7 @@ _LITTLE = 0.01  # share of the open orders: after a sweep that decided no more, 
 
 
 class Shaver:
-    """Narrows windows by shaving, in sweeps over all items that become more thorough.
+    """Narrows windows by shaving, in sweeps over the items, of which later ones may be more thorough.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Shaver:
         The windows, which are narrowed in place.
     threads
         The number of threads. Each shaves a copy of its own for a while. Then the copies are intersected,
-        because each of them holds.
+        which is correct because the windows of each copy hold.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Shaver:
     steps
         The number of items that the propagation of one supposition may work on in the next sweep.
     exhausted
-        Shape (items,), true for items about which every supposition stands after propagation to the end.
+        Shape (items,), true for items about which no supposition is refuted by propagation to its end.
         More steps say nothing new about such an item until a window changes, so sweeps pass it over.
     """
 
@@ -60,7 +60,7 @@ class Shaver:
         Parameters
         ----------
         budget
-            Its deadline is looked at after every few hundred items.
+            Its deadline is looked at after every 128 items of each thread.
         thorough
             The most items that the propagation of one supposition may work on. No more thorough sweep
             begins.

@@ -1,11 +1,12 @@
 """The windows as arrays that rules narrow in place, with a trail by which a supposition is taken back.
 
 All values lie in one flat array, so that the trail can name each by its position. The fields that rules read
-are views of that array. Its first half holds the lower values: the least start of each item, the number of
-items of each queue of its device that surely precede it, and the least start of each device's frame. The
-second half holds the upper values in the same sequence: the largest start of each item, the least rank in
-each queue that surely follows it, and the largest start of each frame. Lower values only rise and upper
-values only fall. Where two states hold, so do the maxima of their lower and the minima of their upper values.
+are views of that array. Its first half holds the lower values: the least start of each item; for each item
+and each queue of its device, the number of items that surely precede the item; and the least start of each
+device's frame. The second half holds the upper values in the same sequence: the largest start of each item;
+for each item and each queue, the rank from which on all items surely follow the item; and the largest start
+of each frame. Lower values only rise and upper values only fall. If the windows of two states hold, so do
+those with the larger of the two lower values and the smaller of the two upper values everywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HEAD, LENGTH = 3, 4  # where the agenda begins in its ring, and how many items a
 class WindowState(NamedTuple):
     """Windows, their trail and their agenda, as arrays that the compiled rules change in place.
 
-    N is the number of items, p that of devices, and M the largest number of queues on one device.
+    N is the number of items, p the number of devices, and M the largest number of queues on one device.
     """
 
     value: Ints  # (2 (N + N M + p),) the six fields that follow, one after the other
@@ -36,23 +37,23 @@ class WindowState(NamedTuple):
     before: Ints  # (N, M) number of items of its device's k-th queue that surely precede each item
     frame_earliest: Ints  # (p,) least start of each device's frame, in ticks
     latest: Ints  # (N,) largest start of each item, in ticks
-    after: Ints  # (N, M) least rank in its device's k-th queue of an item that surely follows each item
+    after: Ints  # (N, M) rank in its device's k-th queue from which on all surely follow each item
     frame_latest: Ints  # (p,) largest start of each device's frame, in ticks
-    trail: Ints  # (entries, 2) positions in `value`, and what was there before the supposition
-    agenda: Ints  # (N,) items whose rules have to be applied, as a ring
+    trail: Ints  # (entries, 2) position in `value` of each change, and the value before that change
+    agenda: Ints  # (N,) items whose rules have to be applied, as a ring buffer
     waiting: Bools  # (N,) whether each item is on the agenda
     low: Ints  # (M,) working copy of one item's row of `before`, while rules narrow it
     high: Ints  # (M,) working copy of one item's row of `after`
     cursor: Ints  # (M,) one position in each queue, for rules that walk through all of them
-    counter: Ints  # (5,) at the positions that are named above
+    counter: Ints  # (5,) the counters whose positions are named above
 
 
 def open_state(arrays: QueueArrays, horizon: int) -> WindowState:
     """Return the windows before any rule is applied.
 
-    They decide the sequence within each queue and of the operations of one microbatch. Each frame starts at
-    most a horizon before or after the anchor's, because microbatch 0 of route 0 starts and ends on the anchor
-    within the anchor's frame, and passes every device meanwhile.
+    They decide the sequence of the items of each queue, and of the operations of one microbatch where one
+    waits for the other. Each frame starts at most a horizon before or after the anchor's, because microbatch
+    0 of route 0 starts and ends on the anchor within the anchor's frame, and passes every device meanwhile.
 
     Parameters
     ----------

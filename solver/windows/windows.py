@@ -1,10 +1,10 @@
-"""Windows: what start times and orders the items can have in a schedule of at most a given cost.
+"""Windows: the start times and orders that the items can have in a schedule of at most a given cost.
 
-`queues` defines queues, items and ranks. The cost T that is supposed is the *horizon*. The *window* of an
-item consists of the least and the largest start that the item can have in a schedule of cost at most T. It
-also says, for each other queue of the device, how many items surely precede the item, and from which rank on
-they surely follow it. Windows hold if every schedule of cost at most T lies in them; they need not be as
-narrow as possible.
+`queues` defines queues, items and ranks. A cost T is supposed; it is called the *horizon*. The *window* of an
+item consists of the least and the largest start that the item can have in a schedule of cost at most T. The
+window also says, for each other queue of the device, how many items of that queue surely precede the item,
+and from which rank on they surely follow it. Windows hold if every schedule of cost at most T lies in them;
+they need not be as narrow as possible.
 
 A *frame* is an interval of length T in which all operations of a device lie. For `device_span` every device
 has a frame of its own; for `makespan` all devices share one. Times count from the start of the frame of the
@@ -28,7 +28,7 @@ from .propagate_kernel import propagate
 from .queue_arrays import QueueArrays, arrays_of
 from .window_state_kernel import LENGTH, WindowState, copy_of, meet, open_state
 
-_SLICE = 20_000  # items that are worked on between two looks at the time
+_SLICE = 20_000  # items whose rules are applied between two looks at the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Windows:
         return self.state.frame_earliest, self.state.frame_latest
 
     def from_frame(self) -> tuple[Ints, Ints]:
-        """Return the least and the largest ticks from the start of a frame to that of each of its items.
+        """Return, for each item, the least and the most ticks from its device's frame's start to its own.
 
         Both arrays have the shape (items,).
         """
@@ -92,7 +92,7 @@ class Windows:
         return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
 
     def origin(self, start: Sequence[int]) -> int:
-        """Return when the anchor's frame starts in a schedule, given the start of each item in ticks."""
+        """Return the tick at which the anchor's frame starts, given the start of each item in ticks."""
         if not self.floating:
             return min(start)
         on_anchor = self.arrays.device[self.arrays.queue] == self.arrays.anchor
@@ -100,7 +100,7 @@ class Windows:
 
     @property
     def before(self) -> Ints:
-        """For each item, how many items of each queue of its device precede it at a cost within the horizon.
+        """For each item, the number of items in each queue that precede it in every schedule in the horizon.
 
         The shape is (items, queues of a device); column k stands for the k-th queue of the item's device.
         """
@@ -108,7 +108,7 @@ class Windows:
 
     @property
     def after(self) -> Ints:
-        """For each item, the least rank in each queue that follows it in every schedule within the horizon.
+        """For each item, the rank in each queue from which on all follow it in every schedule in the horizon.
 
         The shape and the columns are those of `before`.
         """

@@ -35,7 +35,10 @@ _ON_DEMAND = {
     ".solving.methods": ("methods",),
     ".solving.solve": ("solve",),
 }
-"""Modules that are imported when one of their names is first used: each process needs few of them."""
+"""Public names by module. A module is imported when one of its names is first used.
+
+Most processes need few of these modules.
+"""
 
 __all__ = [
     "Bound",
@@ -80,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name that is imported on demand, or the version, and keep it for the next time."""
+    """Return the object of a name in `_ON_DEMAND`, or the version, and store it as a global."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""One small run of every compiled loop, with the argument types of real calls, compiles all of them ahead."""
+"""A small run of every compiled loop, with the argument types of real calls, compiles all loops ahead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
 from .solving.starts import warm_starts
 
-_LEAST = 246  # cost of the tiny V in ticks: its proof needs suppositions
+_LEAST = 246  # ticks: the bound of the tiny V that is certified; its proof needs suppositions
 
 
 def exercise() -> None:
@@ -29,11 +29,11 @@ def exercise() -> None:
     Raises
     ------
     KeyboardInterrupt
-        If Ctrl-C is pressed. Solvers answer it with a result, which is turned back into the exception here.
+        If Ctrl-C is pressed. A solver then returns a result, and its reason raises the exception again here.
     """
     for placement in PLACEMENTS:
         warm_starts(_tiny(placement, 16))
-    # its optimum is above the bounds by formulas, which would end a search before it has begun
+    # the optimum of this instance is above its bounds by formulas; else a search would end before it begins
     tiny = _tiny("v", 8)
     for method, budget in (("cpsat", UNLIMITED.within(60.0)), ("improve", UNLIMITED)):
         raise_again(find_method(method).load()(tiny, budget, "best", ignore).reason)
@@ -61,10 +61,10 @@ def _tiny(placement: str, limit: int) -> Instance:
 
 
 def _cut_a_model() -> None:
-    """Take all partitions of a tiny model in placements that differ in how their partitions are found.
+    """Enumerate the partitions of a tiny model in placements for which different loops find the partitions.
 
-    These are one stage per device, two from both ends, two from both halves, and, in the linear placement
-    with two chunks, a list of all partitions.
+    The loops differ for one stage per device, for two stages from both ends of the model, for two stages
+    from its two halves, and for a list of all partitions, as in the linear placement with two chunks.
     """
     layers = (Layer("layer", 10, 12, 8, activation=2, weight_activation=1),) * 5
     space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tightpipe.experiments.study.figure import write_figure
 from tightpipe.experiments.study.figure_data import (
+    Point,
     anytime_points,
     comm_points,
     frontier_points,
@@ -55,6 +57,20 @@ def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
     comms = [replace(ROW, comm=comm, bound=bound) for comm, bound in (("0f", 80), ("0.2f", 90), ("0.5f", 85))]
     assert [p["bound_rate"] for p in comm_points(comms)] == pytest.approx([0, 10 / 90, 10 / 90])
     assert [p["x"] for p in comm_points(comms)] == [0, 0.2, 0.5]
+
+
+@pytest.mark.parametrize("points", [memory_points, frontier_points])
+def test_no_bound_holds_at_a_smaller_communication_time(points: Callable[[list[Row]], list[Point]]) -> None:
+    slow = replace(ROW, comm="1f", bound=99)
+    found = points([ROW, slow])
+    assert [p["bound_rate"] for p in found] == pytest.approx([10 / 90, 19 / 99])
+    assert [p["panel"].rpartition(", ")[2] for p in found] == ["comm 0.5f", "comm 1f"]
+
+
+def test_no_bound_of_less_memory_holds_at_a_communication_time() -> None:
+    found = comm_points([ROW, replace(ROW, memory="1p", bound=99)])
+    assert [p["bound_rate"] for p in found] == pytest.approx([10 / 90, 19 / 99])
+    assert [p["panel"] for p in found] == ["small, memory 2p", "small, memory 1p"]
 
 
 def test_a_schedule_is_proven_by_the_bound_of_any_method_and_limit_that_holds() -> None:

@@ -75,6 +75,8 @@ def test_of_several_numbers_of_devices_the_fastest_counts() -> None:
     found = uniform_plan(replace(several, problem=replace(several.problem, cluster=cluster)), Allowance(1))
     assert found.candidate is not None
     assert found.candidate.placement.devices == 3
+    assert found.considered == 2  # a schedule was searched for on 1 and on 3 devices
+    assert found.schedule is not None
 
 
 def test_the_device_that_lacks_memory_is_named() -> None:

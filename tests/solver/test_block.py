@@ -193,7 +193,7 @@ def test_a_schedule_run_again_and_again_is_a_block(seed: int) -> None:
 
 PLAIN = Known(uniform(2, 4, (2, 1, 1), comm=1, placement="linear"), 4)
 CASES = {
-    "turns": Case(Known(tiny(3), 9)),
+    "laps": Case(Known(tiny(3), 9)),
     "order_in_time": Case(PLAIN, ("no_overlap",)),
     "no_overlap": Case(PLAIN, ("order_in_time",)),
     "memory": Case(Known(tiny(3), 9)),

@@ -159,7 +159,7 @@ def test_starts_of_a_block_lie_between_the_shortest_path_and_all_delays() -> Non
     assert list(variables.start[again].proto.domain) == [0, 19]  # a period has a first microbatch
     assert list(variables.start[last].proto.domain) == [16, 19 + 16 + 4 * 5]
     assert list(variables.residue[last].proto.domain) == [0, 19]
-    assert list(variables.turn[last].proto.domain) == [0, 55 // 20]
+    assert list(variables.lap[last].proto.domain) == [0, 55 // 20]
     assert {tuple(delay.proto.domain) for delay in variables.delay.values()} == {(0, 5)}
 
 

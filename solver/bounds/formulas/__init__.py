@@ -20,7 +20,7 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     two_times_bound,
     three_times_bound,
 )
-"""All bounds by closed formulas, the one with the simplest argument first."""
+"""All bounds by closed formulas, in the sequence from the simplest proof to the hardest."""
 
 
 def all_bounds(instance: Instance) -> list[Bound]:
@@ -29,7 +29,7 @@ def all_bounds(instance: Instance) -> list[Bound]:
 
 
 def best_bound(instance: Instance) -> Bound:
-    """Return the largest bound of `BOUNDS`; of several equal ones, the one with the simplest argument."""
+    """Return the largest bound of `BOUNDS`; of several equal ones, the one with the simplest proof."""
     return max(all_bounds(instance), key=lambda bound: bound.value)
 
 

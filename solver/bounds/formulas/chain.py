@@ -1,4 +1,4 @@
-"""The bound by the path of a single microbatch."""
+"""The bound by the length of a single microbatch's path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def chain_bound(instance: Instance) -> Bound:
     -----
     A device starts no later than the F of a microbatch at the device's first stage of the route, and ends no
     earlier than the W that follows the B of the microbatch there. All operations of the microbatch between
-    these two run one after another. For the makespan the path reaches from F0 to the W of stage 0.
+    these two run one after another. For the makespan the path begins with F at stage 0, and ends with W at
+    stage 0 or at the device's first stage of the route, whichever path is longer.
     """
     begun = perf_counter()
     value, device = max(

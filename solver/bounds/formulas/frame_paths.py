@@ -1,7 +1,8 @@
-"""Times of a worker's first and last operations, by paths of one microbatch from or to the frame of a device.
+"""Least ticks between the start or end of one device's frame and certain operations of a second device.
 
-A frame is an interval as long as the cost, in which all operations of a device lie. For the makespan all
-devices share one.
+The second device is called the worker. The ticks are lengths of paths of a single microbatch. A frame is an
+interval as long as the cost, in which all operations of a device lie. For the makespan all devices share one
+frame.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from .routes import earliest_starts, least_time
 
 
 def most_before(instance: Instance, first_b: Ints) -> Ints:
-    """Return the most work before each worker's first B, shape (frames, workers).
+    """Return the most work, in ticks, that each worker can do before `first_b`, shape (frames, workers).
 
-    A worker whose first stage comes before that of the frame's device may begin before the frame, so that
-    only its memory limits it.
+    No B of the worker starts in the first `first_b` ticks of the frame. So this work consists of F's, which
+    fit into the worker's memory together, and into the time since its earliest start. A worker whose first
+    stage comes before the first stage of the frame's device may start before the frame does, so that only
+    memory limits its work.
     """
     held = np.array([most_forwards(instance, worker) for worker in range(instance.devices)])
     begin = shortest(instance, _until_first_forward)
@@ -31,12 +34,15 @@ def most_before(instance: Instance, first_b: Ints) -> Ints:
 
 
 def shortest(instance: Instance, ticks_on: Callable[[Instance, Route], Ints]) -> Ints:
-    """Return the ticks of the route on which they are the fewest, shape (frames, workers)."""
+    """Return the least value over all routes of what `ticks_on` returns, shape (frames, workers)."""
     return np.asarray(np.min([ticks_on(instance, route) for route in instance.placement.routes], axis=0))
 
 
 def _until_first_forward(instance: Instance, route: Route) -> Ints:
-    """Return the ticks from the start of each frame to each worker's first F, shape (frames, workers)."""
+    """Return the least ticks from the start of each frame to each worker's first F, shape (frames, workers).
+
+    A negative entry says nothing: the worker's first stage comes before that of the frame's device.
+    """
     start = earliest_starts(instance, route)
     first_f = np.array([start[stages_on(route, device)[0]] for device in range(instance.devices)])
     begins = np.zeros_like(first_f) if whole(instance) else first_f
@@ -44,7 +50,7 @@ def _until_first_forward(instance: Instance, route: Route) -> Ints:
 
 
 def until_first_backward(instance: Instance, route: Route) -> Ints:
-    """Return the ticks from the start of each frame to each worker's first B, shape (frames, workers)."""
+    """Return the least ticks from start of each frame to each worker's first B, shape (frames, workers)."""
     start, last = earliest_starts(instance, route), instance.stages - 1
     held = [stages_on(route, device) for device in range(instance.devices)]
     begins = np.array([0 if whole(instance) else start[stages[0]] for stages in held])
@@ -53,7 +59,10 @@ def until_first_backward(instance: Instance, route: Route) -> Ints:
 
 
 def after_last_forward(instance: Instance, route: Route) -> Ints:
-    """Return the ticks from each worker's last F to the end of each frame, shape (frames, workers)."""
+    """Return the least ticks from the end of each worker's last F to the end of each frame.
+
+    The shape is (frames, workers).
+    """
     start, last = earliest_starts(instance, route), instance.stages - 1
     held = [stages_on(route, device) for device in range(instance.devices)]
     ended = [start[2 * last + 1 - s] + least_time(instance, OpKind.BW, s, route) for s in range(last + 1)]
@@ -63,7 +72,7 @@ def after_last_forward(instance: Instance, route: Route) -> Ints:
 
 
 def whole(instance: Instance) -> bool:
-    """Return whether all devices share one frame."""
+    """Return whether all devices share one frame, as they do for the makespan."""
     return instance.objective is Objective.MAKESPAN
 
 

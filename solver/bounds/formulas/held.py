@@ -1,4 +1,4 @@
-"""The most work that the memory of a device allows before its first B, and after its last F has begun."""
+"""Upper bounds on the work that the memory of a device allows before its first B and after its last F."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .routes import visits
 def most_forwards(instance: Instance, device: int) -> int:
     """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
 
-    No memory is freed until then, so the device holds all of them at once.
+    No memory is freed until then, so all these F's fit into the memory of the device at once.
     """
     choices = [
         Choice(visit.microbatches, ((instance.memory_delta(OpKind.F, s), instance.duration(OpKind.F, s)),))
@@ -31,9 +31,9 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
     Parameters
     ----------
     instance, device
-        Where the work is.
+        The problem, and the device whose work is bounded.
     backward, weight
-        How many times the ticks of a B and of a W count.
+        Factors by which the ticks of each B and of each W are multiplied.
     """
     choices = [
         Choice(visit.microbatches, _forms(instance, s, backward, weight))
@@ -44,7 +44,11 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
 
 
 def _forms(instance: Instance, stage: int, backward: int, weight: int) -> tuple[tuple[int, int], ...]:
-    """Return the forms of a microbatch, with so many times the ticks of its B and of its W."""
+    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch.
+
+    The first form is before its B, the second between its B and its W. The ticks of B are multiplied by
+    `backward`, and those of W by `weight`.
+    """
     w = weight * instance.duration(OpKind.W, stage)
     before_b = (instance.memory_delta(OpKind.F, stage), backward * instance.duration(OpKind.B, stage) + w)
     before_w = (-instance.memory_delta(OpKind.W, stage), w)

@@ -10,14 +10,14 @@ from math import gcd
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Some equal things, each of which may be taken in at most one of several forms.
+    """Identical things, each of which may be taken at most once, and then in one of several forms.
 
     Parameters
     ----------
     count
         Number of things.
     forms
-        The memory and the work, in ticks, of each form.
+        Each form as (memory, work in ticks).
     """
 
     count: int
@@ -25,7 +25,7 @@ class Choice:
 
 
 def most_work(choices: list[Choice], limit: int | None) -> int:
-    """Return an upper bound on the work, in ticks, of forms whose memory sums to at most `limit`.
+    """Return an upper bound on the work, in ticks, of the things that fit into the memory `limit` together.
 
     The bound is the value of the linear relaxation, with the limit rounded down to a multiple of the greatest
     common divisor of all memories. It is exact if all forms need the same memory.
@@ -33,7 +33,7 @@ def most_work(choices: list[Choice], limit: int | None) -> int:
     Parameters
     ----------
     choices
-        What can be taken. Memory and work of every form are at least 0.
+        The things that can be taken. Memory and work of every form are at least 0.
     limit
         The memory limit; None for no limit.
     """
@@ -55,7 +55,10 @@ def _density(step: tuple[int, int, int]) -> tuple[bool, Fraction]:
 
 
 def _increments(forms: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """Return the steps of the upper concave hull of (0, 0) and the forms, steepest first."""
+    """Return the edges of the upper concave hull of (0, 0) and the forms, steepest first.
+
+    An edge is given as the (memory, work) that it adds.
+    """
     hull: list[tuple[int, int]] = [(0, 0)]
     for memory, work in sorted(forms, key=lambda form: (form[0], -form[1])):
         if work <= hull[-1][1]:

@@ -25,16 +25,17 @@ def warmup_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    The first operation of a device is an F at the lowest stage of a route there (lo); let t0 be its start.
-    The first B of the device is at the highest stage of a route there (hi); let tB be its start. The
-    microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at least the length of the path F lo,
-    ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the device can only run F's, and as no
-    memory is freed, it holds all of them at once: their durations sum to at most what the memory limit admits
-    (`most_forwards`). The rest of the time from t0 to tB is idle time. With two directions the shorter of the
-    two paths is taken. For one stage per device this is the published bound n (f+b+w) + max(0, (p-1)(b+2c) +
-    (p-k) f) with k = min(n, limit // forward memory).
+    Let lo and hi be the lowest and the highest of the device's stages on a route, and S the number of stages.
+    The first operation of the device is an F at lo; let t0 be its start. The first B of the device is at hi;
+    let tB be its start. The microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at least the
+    length of the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the device can
+    only run F's, and as no memory is freed, it holds all of them at once: their durations sum to at most what
+    the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time. With two
+    directions the shorter of the two paths is taken. For one stage per device this is the published bound
+    n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with k = min(n, limit // forward memory), where f, b, w and c
+    are the ticks of F, B, W and a message, n the number of microbatches and p the number of devices.
 
-    For the makespan, the time until F of the device's lowest stage can first arrive is added.
+    For the makespan, the earliest time at which an F can start on the device is added.
     """
     return _largest("warm-up", instance, lambda d: _warmup(instance, d) + _head(instance, d))
 
@@ -44,12 +45,13 @@ def cooldown_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    The last F of a device is at the highest stage of a route there (hi). After the end of that F its
-    microbatch still takes F hi+1, ..., F S-1, B S-1, ..., B lo and W lo, where lo is the route's lowest stage
-    there. In that time the device can only run B's and W's of microbatches that it holds when the last F
-    starts. A microbatch whose F is done holds the memory of F and leaves B and W to do; a microbatch whose B
-    is done holds the memory that W frees and leaves W to do. The work of these B's and W's is at most
-    `most_held`, and the rest of that time is idle time. For the makespan, the path goes on to W of stage 0.
+    Let lo and hi be the lowest and the highest of the device's stages on a route, and S the number of stages.
+    The last F of the device is at hi. After the end of that F, its microbatch still runs F hi+1, ..., F S-1,
+    B S-1, ..., B lo and W lo. In that time the device can only run B's and W's of microbatches that it holds
+    when the last F starts. A microbatch whose F is done holds the memory of F and leaves B and W to do; a
+    microbatch whose B is done holds the memory that W frees and leaves W to do. The work of these B's and W's
+    is at most `most_held`, and the rest of that time is idle time. For the makespan, the path may also go on
+    from B lo to the B and W of stage 0; the longer path counts.
     """
     return _largest("cool-down", instance, lambda d: _cooldown(instance, d))
 
@@ -81,7 +83,7 @@ def _ramps(instance: Instance, device: int) -> int:
 
 
 def _head(instance: Instance, device: int) -> int:
-    """Return the ticks before the device's first operation that count for the objective."""
+    """Return the least ticks before the device's first operation if the cost is the makespan, else 0."""
     if instance.objective is Objective.DEVICE_SPAN:
         return 0
     return min(visit.arrival for visit in visits(instance, device))

@@ -1,4 +1,4 @@
-"""Paths of one microbatch through its route, and how long they keep it away from a device.
+"""Least ticks between operations of one microbatch, along its path through all stages and back.
 
 On a path every operation counts with the least time that any schedule can give it. That is its own duration,
 unless the device may run an F together with a BW in a shorter time; then it is the time of that pair.
@@ -16,7 +16,7 @@ from tightpipe.core.operation import OpKind
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The stages of one route on one device, and the times of the paths between them.
+    """The stages of one route on one device, and the least ticks between operations at these stages.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Visit:
     stages
         The device's stages on the route, ascending; the first one is called lo, the last one hi.
     arrival
-        Ticks from the start of F0 to the earliest start of F at lo.
+        Ticks from the start of F at stage 0 to the earliest start of F at lo.
     until_highest
         Ticks from the start of F at lo to the earliest end of F at hi.
     until_backward
@@ -35,7 +35,7 @@ class Visit:
     backward_and_weight
         Ticks from the start of B at lo to the earliest end of W at lo.
     departure
-        Ticks from the start of B at lo to the earliest time at which both B0 and W0 have ended.
+        Ticks from the start of B at lo to the earliest time at which B and W at stage 0 have ended.
     """
 
     microbatches: int
@@ -48,9 +48,9 @@ class Visit:
     departure: int
 
 
-@lru_cache(maxsize=256)  # every bound asks for those of every device
+@lru_cache(maxsize=256)  # every bound asks for the visits of every device
 def visits(instance: Instance, device: int) -> tuple[Visit, ...]:
-    """Return a `Visit` for each route that has stages on `device`: these stages and the path times."""
+    """Return a `Visit` for each route that has stages on `device`."""
     count = instance.microbatches // len(instance.placement.routes)
     found = []
     for route in instance.placement.routes:
@@ -77,7 +77,7 @@ def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], 
     )
 
 
-@lru_cache(maxsize=16)  # the same for every device of the route
+@lru_cache(maxsize=16)  # every device of the route asks for the same starts
 def earliest_starts(instance: Instance, route: tuple[int, ...]) -> tuple[int, ...]:
     """Return the starts, in ticks, of the F's and B's of one microbatch that runs alone on a route.
 

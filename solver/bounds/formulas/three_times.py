@@ -1,11 +1,12 @@
-"""The bound of three times: long B's do not all fit between the last F and the time when they must be done.
+"""The bound `three times`: long B's do not all fit between the last F and the time by which they must end.
 
-In the V placement with equal stages it is larger than the bound of two times where b > f + 2c. With memory
-for 2p activations, more than p microbatches, and W's that hold as much as an activation, it says
+Take the V placement with equal stages, p devices and n microbatches, where F, B, W and a message take f, b, w
+and c ticks. There this bound is larger than the bound `two times` if b > f + 2c. With memory for 2p
+activations, n > p, and a whole activation held until the end of W, it says
 
     cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) + (p - 1) max(0, b - f - 2c) - (2p - 1) w.
 
-Where W's hold less, more of them can be pending, and the bound is lower than that.
+If less of an activation is held between B and W, more W's can be pending, and the bound is lower than that.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ def three_times_bound(instance: Instance) -> Bound:
     Notes
     -----
     The frame, the worker, t1 and t2 = T - u are those of `two_times_bound`. A third time follows from the
-    same paths: all B's have ended on the worker by t3 = T - v. For after the last B of a microbatch there, at
-    its lowest stage, come the B's of earlier stages, down to one of the frame's device, and its W.
+    same paths: all B's have ended on the worker by t3 = T - v. The last B of a microbatch on the worker is at
+    the worker's lowest stage. After it, the microbatch still runs its B's at earlier stages, down to a stage
+    of the frame's device, and its W at that stage, all within the frame.
 
     All B's that are left at t2 run on the worker between t2 and t3, one after another, so they take at most
-    t3 - t2 = u - v. What is left at t2 is B's and W's of microbatches that the worker holds. Let x be the
-    work of the B's and y that of the W's. Then for any share s from 0 to 1,
+    t3 - t2 = u - v. Only B's and W's of microbatches that the worker holds are left at t2. Let x be the ticks
+    of these B's, and y the ticks of these W's. Then for any share s from 0 to 1,
 
         x + y = s x + ((1 - s) x + y) <= s (u - v) + the most of (1 - s) x + y that memory allows.
 
-    With s = 0 this is the bound of two times. The least sum over some shares takes the place of the most work
-    left at t2 there.
+    For s = 0 the right-hand side is the most work left at t2 in `two_times_bound`. The least right-hand side
+    over several shares (`_shares`) takes its place here.
     """
     begun = perf_counter()
     costs = three_times(instance)
@@ -56,7 +58,7 @@ def three_times_bound(instance: Instance) -> Bound:
 
 
 def three_times(instance: Instance) -> Ints:
-    """Return the least cost that follows for each frame and worker, in ticks, shape (frames, workers)."""
+    """Return the bound, in ticks, that follows from each frame and worker, shape (frames, workers)."""
     first_b = shortest(instance, until_first_backward)
     last_f = shortest(instance, after_last_forward)
     work = np.array([instance.work(device) for device in range(instance.devices)])[None, :]
@@ -65,14 +67,20 @@ def three_times(instance: Instance) -> Ints:
 
 
 def _most_left(instance: Instance, last_f: Ints) -> Ints:
-    """Return the most work left on each worker when all its F's have ended, shape (frames, workers)."""
+    """Return the most work, in ticks, left on each worker when all its F's have ended.
+
+    That time is `last_f` ticks before the end of the frame. Both arrays have the shape (frames, workers).
+    """
     windows = last_f - shortest(instance, _after_last_backward)
     columns = [_least_over_shares(instance, worker, windows[:, worker]) for worker in range(instance.devices)]
     return np.array(columns).T
 
 
 def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
-    """Return the most work left on a worker, for each number of ticks in which its B's have to run."""
+    """Return the most work, in ticks, left on a worker if all B's that are left run within `windows` ticks.
+
+    Each entry of `windows` and of the result belongs to one frame, shape (frames,).
+    """
     sums = []
     for share in _shares(instance, worker):
         part, whole_b = share.numerator, share.denominator
@@ -81,7 +89,10 @@ def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
 
 
 def _shares(instance: Instance, worker: int) -> set[Fraction]:
-    """Return 0, 1 and the shares at which memory counts as much for a stage's W as for its B and W."""
+    """Return the shares s to try: 0, 1, and for each stage the s that makes its two forms of work equal.
+
+    The forms are (1 - s) B + W per memory held before B, and W per memory held between B and W.
+    """
     shares = {Fraction(0), Fraction(1)}
     for route in instance.placement.routes:
         for s in stages_on(route, worker):
@@ -93,10 +104,10 @@ def _shares(instance: Instance, worker: int) -> set[Fraction]:
 
 
 def _after_last_backward(instance: Instance, route: Route) -> Ints:
-    """Return the ticks from each worker's last B to the end of each frame, shape (frames, workers).
+    """Return the least ticks from the end of each worker's last B to the end of each frame.
 
-    Where no stage of the frame's device comes after that B, nothing is known, which is said by a number so
-    small that all work of the worker fits.
+    The shape is (frames, workers). If the frame's device has no stage at or below the stage of that B,
+    nothing is known. The entry is then minus the worker's work, which leaves room for all of its B's.
     """
     start, last = earliest_starts(instance, route), instance.stages - 1
     ended = [start[2 * last + 1 - s] + least_time(instance, OpKind.BW, s, route) for s in range(last + 1)]

@@ -1,16 +1,17 @@
-"""The bound of two times: how much a device has to do between its first B and its last F.
+"""The bound `two times`: how much a device has to do between its first B and its last F.
 
-A time limit for another device's span says from when on the first B, and until when the last F, can run here.
+A limit on the span of another device also limits how early the first B and how late the last F can run.
 
 References
 ----------
-In the V placement with equal stages the bound is a closed formula. With memory for 2p activations, more than
-p microbatches, and W's that hold at least their share of an activation, it says
+In the V placement with equal stages the bound is a closed formula. Let there be p devices and n > p
+microbatches, let F, B, W and a message take f, b, w and c ticks, and let memory have room for 2p activations.
+If the share of an activation that is held between B and W is at least w / (b + w), the bound is
 
-    cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) - (2p - 1) w,
+    cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) - (2p - 1) w.
 
-which the greedy schedule of Qi et al., arXiv:2405.15362, meets on most published settings of up to 16
-devices. `tightpipe.heuristics.v_beat` makes schedules that meet it under conditions that are proven.
+The greedy schedule of Qi et al., arXiv:2405.15362, meets it on most published settings of up to 16 devices.
+`tightpipe.heuristics.v_beat` makes schedules that provably meet it under the conditions of docs/theorem.md.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from .held import most_held
 
 @dataclass(frozen=True, slots=True)
 class TwoTimes:
-    """The numbers of the bound for the worker and the frame that give the largest one. Times are in ticks.
+    """The numbers from which the bound of one worker and one frame follows. Times are in ticks.
 
     Parameters
     ----------
     frame
-        Device in whose frame the two times are counted; None for the makespan, where all share one.
+        Device in whose frame the two times are counted; None for the makespan, where all devices share one.
     worker
         Device whose work is counted.
     first_backward
-        The first time t1, from the start of the frame: no B starts on the worker before it.
+        The first time t1, counted from the start of the frame: no B starts on the worker before t1.
     after_last_forward
-        All F's of the worker have ended so long before the end of the frame.
+        Least time u from the end of the worker's last F to the end of the frame; the second time is T - u.
     work
         Work of the worker.
     before, held
-        The most work that it can have done before the first time, in its memory and since its own first
-        start, and the most that it can have left at the second one.
+        The most work that the worker can have done before the first time, given its memory and its earliest
+        start, and the most work that it can have left at the second time, given its memory.
     """
 
     frame: int | None
@@ -56,7 +57,7 @@ class TwoTimes:
 
     @property
     def cost(self) -> int:
-        """The least cost that follows, in ticks."""
+        """The bound that follows from these numbers, in ticks."""
         between = self.work - self.before - self.held
         if between <= 0:
             return self.work
@@ -69,22 +70,22 @@ def two_times_bound(instance: Instance) -> Bound:
     Notes
     -----
     A frame is an interval of length T = cost in which all operations of a device lie; for the makespan all
-    devices share one. Take any device, called the worker, and the frame of any device. Two times follow from
-    paths of single microbatches, on which every operation takes at least its least time:
+    devices share one frame. Take any device, called the worker, and the frame of any device. Two times follow
+    from paths of single microbatches, on which every operation takes at least its least time:
 
-    - No B starts on the worker before t1, counted from the start of the frame. For before that B lie an F of
-      the same microbatch in the frame, the F's of all later stages, and the B's of all stages above the
+    - No B starts on the worker before t1, counted from the start of the frame. Before any such B, the same
+      microbatch runs an F in the frame, its F's at all later stages, and its B's at all stages above the
       worker's highest. Until t1 the worker only runs F's, and no memory is freed, so the F's that have begun
-      fit into its memory together. That limits the work that it can have done by then (`most_forwards`). It
-      has not done more either than fits between its own earliest start and t1.
-    - All F's have ended on the worker by t2 = T - u. For after the last F of a microbatch there come the F's
-      of later stages, the B's down to a stage of the frame's device, and its W, all within the frame. What
-      the worker still has to do at t2 are B's and W's of microbatches that it holds, and these fit into
-      its memory together. That limits the work that can be left (`most_held`).
+      fit into its memory together. That limits the work that the worker can have done by t1
+      (`most_forwards`). This work also fits between the worker's own earliest start and t1.
+    - All F's have ended on the worker by t2 = T - u. After its last F on the worker, a microbatch still runs
+      its F's at later stages, its B's down to a stage of the frame's device, and its W at that stage, all
+      within the frame. At t2 only B's and W's of microbatches that the worker holds are left to run, and
+      these microbatches fit into its memory together. That limits the work that can be left (`most_held`).
 
-    The rest of the worker's work lies between t1 and t2. Where there is any, t2 - t1 is at least as long as
-    that work takes, so T >= t1 + u + work - (the most before t1) - most_held. Where there is none, nothing
-    follows but that T is at least the work. With two directions the shorter of the paths counts.
+    The rest of the worker's work lies between t1 and t2. If there is any, t2 - t1 is at least as long as that
+    work takes, so T >= t1 + u + work - (the most before t1) - most_held. If there is none, it only follows
+    that T is at least the work. With two directions the shorter of the paths counts.
 
     No F runs together with a B before t1 or after t2, so pairs only shorten the paths and the worker's work.
     Flushes and busy links only add constraints.

@@ -1,4 +1,4 @@
-"""The bound by the work of a device."""
+"""The bound by the largest work of a device."""
 
 from __future__ import annotations
 

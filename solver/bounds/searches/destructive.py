@@ -1,7 +1,7 @@
 """Destructive bounds: raise a bound by refuting one target after another.
 
-A *target* is a cost that a search supposes. It is refuted where it is proven that no schedule costs at most
-the target. Then every schedule costs at least one tick more, as costs are integers. A bound that is raised in
+A *target* is a cost that a search supposes. A target is refuted by a proof that no schedule costs at most the
+target. Then every schedule costs at least one tick more, as costs are integers. A bound that is raised in
 this way is called *destructive*.
 """
 
@@ -19,19 +19,19 @@ from tightpipe.core.result import Bound, LogEntry, Proof
 from ..formulas import best_bound
 
 Refute = Callable[[int, Budget], Proof | None]
-"""Takes a target in ticks and a budget; returns how it was refuted, None if it stays open."""
+"""Takes a target in ticks and a budget; returns the kind of proof that refuted the target, else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How far one target lies above the other, and how much time each gets.
+    """How far each target lies above the bound, and how much time each target gets.
 
     Parameters
     ----------
     first, last
-        The first and the least step from the bound to the next target, as shares of the gap, cost less bound,
-        at the beginning. Steps double as long as targets are refuted, up to half of the gap that is left, and
-        halve otherwise. A first step of 1/2 makes a bisection.
+        The first and the least distance from the bound to the next target, as shares of the initial
+        difference between cost and bound. The distance doubles as long as targets are refuted, up to half of
+        the difference that is left, and halves otherwise. A first share of 1/2 makes a bisection.
     share
         The share of the remaining time that one target gets, so that a hard target leaves time for easier
         ones.
@@ -53,7 +53,7 @@ def destructive_bound(
     lower: int,
     progress: Progress,
 ) -> Bound:
-    """Return the bound by the largest target that was refuted; the best closed formula if none was.
+    """Return the bound that follows from the largest refuted target; else the best closed formula's bound.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def destructive_bound(
     refute
         Tries to refute one target.
     steps
-        The steps between targets, and the time for each.
+        The distances of targets from the bound, and the time for each target.
     instance
         A problem that has a schedule.
     upper
@@ -78,8 +78,8 @@ def destructive_bound(
 
     Notes
     -----
-    Where no schedule costs at most T, every schedule costs at least T + 1, as costs are integers. A target
-    that stays open counts as too large: the next ones are smaller.
+    If no schedule costs at most T, every schedule costs at least T + 1, as costs are integers. A target that
+    stays open counts as too large: all later targets are smaller.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)

@@ -37,10 +37,11 @@ def energetic_bound(
     Notes
     -----
     Every schedule of cost at most a target T lies inside the windows of T. Where `overload_of` proves that no
-    schedule lies there, every schedule costs at least T + 1. The excess that it returns mostly shrinks by one
-    tick with each tick of T. So the next target is where the excess would vanish, and each time that it does
-    not, the next step is longer. After a target that stays open, the next one is the middle of what is left.
-    Fused backwards are dominated (`queues`), and busy links only add constraints.
+    schedule lies inside them, every schedule costs at least T + 1. The excess that `overload_of` returns
+    mostly shrinks by one tick when T grows by one tick. So the next target is the cost at which the excess
+    would vanish; each time that such a target is refuted too, the least distance to the next one doubles.
+    After a target that stays open, the next one lies in the middle between the bound and that target. Fused
+    backwards are left out, as split ones are never worse (`queues`), and busy links only add constraints.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)
@@ -67,7 +68,7 @@ def energetic_bound(
 def _excess(queues: Queues, windows: Windows, devices: list[int]) -> int:
     """Return the excess, in ticks, of the first overloaded device, and 0 if no device is overloaded.
 
-    That device moves to the front of `devices`, so that it is asked first the next time. Windows that are not
+    That device moves to the front of `devices`, so that the next call tries it first. Windows that are not
     feasible count as an excess of 1.
     """
     if not windows.feasible:

@@ -1,4 +1,4 @@
-"""*Energetic* reasoning: how much more a device has to work between two times than they are apart."""
+"""*Energetic* reasoning: by how much a device's work between two times exceeds the time between them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NO_LIMIT = 2**61
 _NEVER = 2**61  # more than any work or time
 _KINDS = OpKind.F, OpKind.B, OpKind.W
 _F, _B, _W = (int(kind) for kind in _KINDS)
-_NONE = -1  # where no operation runs
+_NONE = -1  # stands for a queue where no operation runs
 
 
 class DeviceArrays(NamedTuple):
-    """The Q queues of one device. Its items are numbered from 0, queue after queue."""
+    """The Q queues of one device as arrays. The device's items are numbered from 0, queue after queue."""
 
     kind: Ints  # (Q,) 0 for F, 1 for B, 2 for W
     duration: Ints  # (Q,) ticks of each item of a queue
@@ -34,7 +34,7 @@ class DeviceArrays(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many items of each queue have ended by a time, and have begun before it; shape (Q,) each."""
+    """How many items of each queue have ended by a time t, and have begun before t; shape (Q,) each."""
 
     ended: Ints  # items that have surely ended
     may_end: Ints  # items that can have ended
@@ -45,7 +45,7 @@ class Counts(NamedTuple):
 class Ranges(NamedTuple):
     """The least and the most operations of each kind that can have ended by a time.
 
-    `work` and `memory` belong to those that surely have ended.
+    `work` and `memory` are those of the operations that surely have ended.
     """
 
     least_f: int
@@ -59,7 +59,7 @@ class Ranges(NamedTuple):
 
 
 def overload_of(queues: Queues, windows: Windows, device: int) -> int:
-    """Return by how many ticks the work between some two times exceeds the time between them.
+    """Return by how many ticks the work of a device between two times exceeds the time between them.
 
     Parameters
     ----------
@@ -73,22 +73,24 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     Returns
     -------
     int
-        The largest such excess over all pairs of times at which the windows change, in ticks. An excess of
-        more than 0 proves that no schedule lies in the windows.
+        The largest excess over any two times at which the windows change, in ticks. An excess of more than 0
+        proves that no schedule lies in the windows. It is `_NEVER` if no counts meet the conditions below.
 
     Notes
     -----
     At a time t every operation of a device has ended by t, has not begun before t, or runs; at most one runs.
-    The windows say how many items of each queue surely have ended and begun, and how many can have. F's that
-    have begun hold their memory, only B's and W's that have ended have freed theirs, and the sum is within
-    the limit. Each W that has begun follows a B that has ended. Over all counts that satisfy this, let
-    least(t) and most(t) be the smallest and the largest work of the device until t, where an operation that
-    runs at t counts in least(t) not at all and in most(t) in full. As the device works on one operation at a
-    time, least(t2) - most(t1) <= work between t1 and t2 <= t2 - t1 in every schedule within the windows.
+    The windows say how many items of each queue surely have ended and begun, and how many can have ended and
+    begun. F's that have begun hold their memory, only B's and W's that have ended have freed theirs, and the
+    sum is within the limit. Each W that has begun follows a B that has ended. Over all counts of ended and
+    begun items that satisfy these conditions, let least(t) and most(t) be the smallest and the largest work
+    of the device until t, where an operation that runs at t counts in least(t) not at all and in most(t) in
+    full. As the device works on one operation at a time, least(t2) - most(t1) <= work between t1 and t2 <=
+    t2 - t1 in every schedule within the windows.
 
-    That is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, chapter 3) with
-    the least and the most work taken from what memory allows. Counts of several queues of a kind are summed,
-    with the smallest or the largest duration and memory that bounds all of them.
+    This is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, chapter 3) in
+    which the memory limit decides the least and the most work. The items of all queues of a kind are counted
+    together. Each counts with the smallest or the largest duration and memory among these queues, so that
+    least(t) is never too large and most(t) never too small.
     """
     mine, first = queues.on(device), windows.arrays.first
     items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
@@ -139,7 +141,7 @@ def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, c
 
 @compiled
 def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
-    """Set the counts to those of the items that have ended by t and begun before t."""
+    """Set `counts` to the numbers of items that have ended by t and have begun before t."""
     for q in range(len(arrays.kind)):
         duration = arrays.duration[q]
         counts.ended[q] = _passed(arrays, q, counts.ended[q], latest, t - duration)
@@ -150,7 +152,7 @@ def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, lates
 
 @compiled
 def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> int:
-    """Return how many items at the head of a queue start until t, given that the first `count` do."""
+    """Return how many items at the head of a queue start at t or earlier, given that the first `count` do."""
     first, end = arrays.first[q], arrays.first[q + 1]
     while first + count < end and start[first + count] <= t:
         count += 1
@@ -159,9 +161,9 @@ def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> in
 
 @compiled
 def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
-    """Return the ranges while an item of queue `running` runs, or no item if it is `_NONE`.
+    """Return the ranges at a time when an item of queue `running` runs, or when none runs if it is `_NONE`.
 
-    Their `work` is -1 if the counts do not allow that.
+    The `work` of the ranges is -1 if the counts rule out that such an item runs.
     """
     least_f = most_f = least_b = most_b = least_w = most_w = work = 0
     memory = arrays.delta[running] if running >= 0 and arrays.kind[running] == _F else 0
@@ -184,10 +186,10 @@ def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
 
 @compiled
 def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
-    """Return the least work in ticks, `_NEVER` if no counts are possible.
+    """Return the least work in ticks, `_NEVER` if no counts in the ranges fit into memory.
 
-    Only the F's that surely have ended count, with as many B's and W's as have to end so that these F's fit
-    into memory.
+    The least work is that of the items that surely have ended, plus as little work of further B's and W's as
+    frees enough memory.
     """
     least = _NEVER
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
@@ -205,9 +207,10 @@ def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
 
 @compiled
 def _most_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
-    """Return the most work in ticks, -1 if no counts are possible.
+    """Return the most work in ticks, -1 if no counts in the ranges fit into memory.
 
-    For each number of B's, that is all W's that can have ended and as many F's as then fit into memory.
+    For each number of B's, the most work has all W's that can have ended and as many F's as then fit into
+    memory.
     """
     most = -1
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0

@@ -20,17 +20,18 @@ from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
 
 _STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
-# A grid is the set of times at which progress is a variable. Distances between these times are in hops, the
-# mean time from one stage to the next (`_hop`).
-_GRIDS = (3.2, 0.8, 0.4)  # the coarse one refutes most targets, in a tenth of a second
-_FINE_GRIDS = (0.2, 0.1, 0.05)  # they take seconds to a minute at 16 x 48, so only one device is asked
-_MOST_TIMES = 10_000  # a grid of so many times takes minutes
+# A grid is the set of times at which progress is a variable. The numbers below are distances between these
+# times in hops; a hop is the mean time from one stage to the next (`_hop`).
+_GRIDS = (3.2, 0.8, 0.4)  # the coarsest one refutes most targets, in a tenth of a second
+# With 16 devices and 48 microbatches these take seconds to a minute, so only one device is tried.
+_FINE_GRIDS = (0.2, 0.1, 0.05)
+_MOST_TIMES = 10_000  # a grid with more times is not tried, as it takes minutes
 _SHARE_OF_WINDOWS = 0.5  # of the time that a target gets
 _SHARE_OF_SHAVING = 0.1
 _THOROUGH = 30  # more thorough shaving takes longer than it is worth here
 _NARROW = 1 / 8  # hops: the window of a frame's start is not cut if it is narrower
-_SMALLEST_PART = 1 / 8  # of the window of a frame's start: a smaller part is not supposed
-_WITNESSES = 2  # number of devices, those that refuted last, that are asked before all others
+_SMALLEST_PART = 1 / 8  # smallest share of a frame's start window that the search tries to cut off
+_WITNESSES = 2  # number of devices tried before all others: those that last refuted something
 
 
 def fluid_bound(
@@ -56,14 +57,14 @@ def fluid_bound(
     Every schedule of cost at most a target T lies inside the windows of T, and the progress of each device
     satisfies the inequalities of `fluid_rows`. Where the inequalities of one device have no solution, every
     schedule costs at least T + 1. The multipliers that show this come from an interior point method and are
-    checked in integers (`infeasible`), so that no tolerance enters. The proof holds for any grid of times.
+    checked in integers (`infeasible`), so the proof needs no numerical tolerance. It holds for any grid.
 
-    The start of a device, relative to the other devices, may lie in a wide window, and the inequalities are
-    weak there. So the search supposes that the device starts in a part of its window, and propagates what
-    follows for the other devices. Where that is refuted, the device starts in the rest of its window in every
-    schedule of cost at most T.
+    The start of a device, relative to the other devices, may lie in a wide window, and then the inequalities
+    are weak. So the search supposes that the device starts in a part of its window, and propagates what
+    follows for the other devices. Where this supposition is refuted, the device starts in the rest of its
+    window in every schedule of cost at most T.
 
-    Busy links only add constraints, and fused backwards are dominated (`queues`).
+    Busy links only add constraints. Fused backwards are left out, as split ones are never worse (`queues`).
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
     refuter = Refuter(instance)
@@ -75,7 +76,7 @@ def fluid_bound(
 
 
 class Refuter:
-    """Refutes targets by windows, or else by linear programs, and remembers what helps with the next target.
+    """Refutes targets by windows or by linear programs, and remembers what helps to refute the next target.
 
     Parameters
     ----------
@@ -86,10 +87,11 @@ class Refuter:
     def __init__(self, instance: Instance) -> None:
         self.queues = queues_of(instance)
         self.hop = _hop(self.queues)
-        # The device that refuted last comes first; at the beginning those far from the anchor do.
+        # The device whose inequalities refuted last comes first; at the beginning the devices far from the
+        # anchor do.
         self.devices = list(reversed(range(instance.devices)))
-        self.open: Windows | None = None  # of the last target that stayed open; lower targets start from them
-        self.passed: dict[float, int] = {}  # of each grid, the least target that it did not refute
+        self.open: Windows | None = None  # windows of the last open target; lower targets start from these
+        self.passed: dict[float, int] = {}  # for each grid, the least target that it failed to refute
 
     def refuted(self, target: int, budget: Budget) -> bool:
         """Return whether it is proven, within a budget, that no schedule costs at most `target` ticks."""
@@ -108,9 +110,9 @@ class Refuter:
         return False
 
     def _refuted_on(self, grid: float, windows: Windows, budget: Budget) -> bool:
-        """Return whether a device other than the witnesses refutes windows on a grid.
+        """Return whether the inequalities of a device after the first `_WITNESSES` refute windows on a grid.
 
-        A grid that has not refuted a smaller target, though there was time, is not tried again.
+        A grid that failed to refute a target no larger than this one, though there was time, is not tried.
         """
         if windows.horizon >= self.passed.get(grid, inf):
             return False
@@ -123,8 +125,8 @@ class Refuter:
     def narrowed(self, windows: Windows, grid: float, budget: Budget) -> Windows:
         """Return windows after cutting off ranges in which frames are proven not to start.
 
-        The frame whose start has the widest window comes first. The work ends as soon as a frame has no range
-        that can be cut off.
+        The frame whose start has the widest window comes first. The loop ends when it finds nothing to cut
+        off for a frame.
         """
         while windows.feasible and budget.left > 0:
             device, before = self._widest(windows), _width(windows).sum()
@@ -141,8 +143,8 @@ class Refuter:
     def _cut(self, windows: Windows, device: int, grid: float, budget: Budget, *, late: bool) -> Windows:
         """Return windows after cutting off late, or early, starts of a device's frame where that is possible.
 
-        The frame is supposed to start in a part of the window of its start. Where that is refuted, the part
-        is cut off; where it is not, a part of half the size is tried next.
+        The method supposes that the frame starts in a part of its window. If this is refuted, the part is cut
+        off; if not, a part of half the size is tried next.
         """
         share = 1 / 2
         while windows.feasible and share >= _SMALLEST_PART and budget.left > 0:
@@ -161,9 +163,12 @@ class Refuter:
         return windows
 
     def _refuted_by(self, devices: list[int], grid: float, windows: Windows, budget: Budget) -> bool:
-        """Return whether the inequalities of one of these devices have no solution on a grid."""
+        """Return whether the inequalities of one of these devices have no solution on a grid.
+
+        The first such device moves to the front of `self.devices`.
+        """
         with ThreadPoolExecutor(budget.threads) as pool:
-            # HiGHS prepares each new thread, which may take longer than the program itself
+            # HiGHS prepares each new thread, which may take longer than to solve the linear program
             mapped = pool.map if budget.threads > 1 else map
             for begin in range(0, len(devices), budget.threads):
                 batch = devices[begin : begin + budget.threads]

@@ -1,15 +1,15 @@
-"""The inequalities that the progress of a device's queues satisfies in every schedule of at most a target.
+"""The inequalities that the progress of a device's queues satisfies if the cost is at most a target.
 
-They make up the *fluid* relaxation of the problem, in which operations may be divided at will. An operation
-that starts at s and takes d ticks has progressed at time t by (t - s) / d, cut to [0, 1]. The progress X_q(t)
-of queue q is the sum of that over its operations. The variables are X_q at the times of a grid, for the
-queues q of one device, and the start s of the device's first operation. Under the target T the device runs
-within [s, s + T], for `makespan` within [0, T]. Each function says why its rows hold. What holds at all times
-holds at the times of any grid.
+These inequalities are the *fluid* relaxation of the problem, in which operations may be divided at will. An
+operation that starts at s and takes d ticks has progressed at time t by (t - s) / d, cut to [0, 1]. The
+progress X_q(t) of queue q is the sum of these numbers over its operations. The variables are X_q at the times
+of a grid, for the queues q of one device, and the start s of the device's first operation. Under the target T
+the device runs within [s, s + T], for `makespan` within [0, T]. Each method below proves its rows for all
+times, so they also hold at the times of any grid.
 
-What other devices impose enters by the windows alone. Rows that tie the progress of one device to that of the
-next would make one large program of many small ones. They were measured to refute more only within the last
-0.1 % of the cost at 8 devices, where finer grids and CP-SAT take over.
+The constraints of other devices enter through the windows alone. Rows between the progress of one device and
+the progress of the next would make one large linear program of many small ones. In measurements with 8
+devices such rows refuted more only within the last 0.1 % of the cost, where finer grids and CP-SAT take over.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class FluidRows:
     queues
         The problem.
     windows
-        Feasible windows of the target. Times count as in these windows.
+        Feasible windows of the target. All times count from the same origin as theirs.
     device
         The device.
     step
-        Ticks between two times of the grid. The grid covers the device's frame wherever that starts.
+        Ticks between two times of the grid. The grid covers the device's frame wherever the frame starts.
     """
 
     def __init__(self, queues: Queues, windows: Windows, device: int, step: int) -> None:
@@ -59,12 +59,12 @@ class FluidRows:
         self._add_monotony()
 
     def progress(self, q: int, i: int) -> int:
-        """Return the variable of queue `q` of the device at grid time `i`."""
+        """Return the index of the variable for the progress of queue `q` at the i-th time of the grid."""
         return self._first[q] + i
 
     @property
     def start(self) -> int:
-        """The variable of the device's start."""
+        """The index of the variable for the device's start."""
         return len(self.mine) * len(self.times)
 
     def _add_variables(self) -> None:
@@ -88,7 +88,7 @@ class FluidRows:
         return done.sum(axis=1).tolist()  # type: ignore[no-any-return]
 
     def _busy(self, i: int, factor: int = 1) -> list[Term]:
-        """Return the terms of the ticks that the device has worked until grid time `i`."""
+        """Return the terms that sum to `factor` times the device's work, in ticks, until grid time `i`."""
         return [(first + i, factor * self.queues.queues[q].duration) for q, first in self._first.items()]
 
     def _add_rates(self) -> None:
@@ -100,9 +100,9 @@ class FluidRows:
     def _add_idle_limit(self) -> None:
         """Add the rows that say: until t the device works at least min(work, t - s - idle), idle = T - work.
 
-        The device idles no more than that within [s, s + T], and has done all its work from s + T on. As a
+        The device idles at most `idle` ticks within [s, s + T], and has done all its work from s + T on. As a
         function of s the minimum is concave, and thus at least its chord over the window [a, b] of s. For t
-        before a + T the second term is the smaller one throughout.
+        up to a + T, the second term of the minimum is the smaller one for every s in the window.
         """
         horizon, work = self.windows.horizon, self.queues.instance.work(self.device)
         s, a, b = self.start, self.soonest, self.latest
@@ -116,8 +116,9 @@ class FluidRows:
     def _add_start(self) -> None:
         """Add the rows that say: until t the device works at most max(0, t - s).
 
-        As a function of s this is convex, and thus at most its chord over the window [a, b] of s. For t after
-        b the second term is the larger one throughout, and before a the windows allow no progress.
+        As a function of s the maximum is convex, and thus at most its chord over the window [a, b] of s. For
+        t from b on, the second term is the larger one for every s in the window. For t until a, no row is
+        needed, as the windows allow no progress.
         """
         s, a, b = self.start, self.soonest, self.latest
         for i, t in enumerate(self.times):
@@ -127,10 +128,10 @@ class FluidRows:
                 self.system.at_least([*self._busy(i, a - b), (s, a - t)], (a - t) * b)
 
     def _add_memory(self) -> None:
-        """Add the rows that say: the memory of the progress is within the limit.
+        """Add the rows that say: progress times memory delta, summed over the queues, is within the limit.
 
-        The memory of the progress is at most what the device holds. An F under way counts in part, and holds
-        all of its memory; a B or W under way counts as if it had freed a part, and has freed nothing.
+        This sum is at most the memory that the device holds. An F under way counts in part, but holds all of
+        its memory; a B or W under way counts as if it had freed a part, but has freed nothing yet.
         """
         limit = self.queues.instance.memory_limit(self.device)
         if limit is None:
@@ -140,15 +141,15 @@ class FluidRows:
             self.system.at_least([(self.progress(q, i), -delta) for q, delta in deltas if delta], -limit)
 
     def _add_precedences(self) -> None:
-        """Add the rows X_r(t) <= X_q(t - c - m) for each queue r whose elements wait for those of a queue q.
+        """Add the rows X_r(t) <= X_q(t - c - m) for each queue r whose items wait for the items of a queue q.
 
-        The k-th element of r starts c or more ticks after the end of the k-th element of q, and m is the
-        smaller of the durations d_q and d_r. Let u be the time since the start of the element of q, less c.
-        Then the element of r has progressed by at most (u - d_q) / d_r, cut to [0, 1], and the element of q
-        has progressed at t - c - m by (u - m) / d_q, cut too. Between u = d_q and u = d_q + d_r the first
-        grows from 0 to 1 in a line. If d_r is smaller, the second grows in a line from 1 - d_r / d_q to 1;
-        else it starts at 0 and grows at least as fast until it is 1. So the element of q is ahead. As X_q
-        grows with time, it may be taken at a later time, which is one of the grid.
+        The k-th item of r starts c or more ticks after the end of the k-th item of q, and m is the smaller of
+        the durations d_q and d_r. Let u be the ticks from the start of the item of q until t, less c. Then at
+        t the item of r has progressed by at most P_r = (u - d_q) / d_r, and at t - c - m the item of q has
+        progressed by P_q = (u - m) / d_q, both cut to [0, 1]. Between u = d_q and u = d_q + d_r, P_r grows
+        linearly from 0 to 1. If d_r < d_q, P_q grows linearly from 1 - d_r / d_q to 1 there; else P_q starts
+        at 0 and grows at least as fast as P_r until it is 1. So P_r <= P_q. As X_q grows with time, the next
+        time of the grid may take the place of t - c - m.
         """
         for q, r, lag in self.queues.precedences():
             if q not in self.mine or r not in self.mine:
@@ -157,7 +158,10 @@ class FluidRows:
                 self.system.at_least([(self._ahead(q, r, lag, i), 1), (self.progress(r, i), -1)], 0)
 
     def _add_pools(self) -> None:
-        """Add the rows of `_add_precedences` for pools, each W of which follows a B of its own."""
+        """Add the rows of `_add_precedences` for pools; the sum over the pool's B queues replaces X_q.
+
+        The rows hold because each W of a pool waits for a B of its own.
+        """
         for r in self.mine:
             queue = self.queues.queues[r]
             if queue.kind is OpKind.W and len(queue.members) > 1:
@@ -166,13 +170,13 @@ class FluidRows:
                     self.system.at_least([*filled, (self.progress(r, i), -1)], 0)
 
     def _ahead(self, q: int, r: int, lag: int, i: int) -> int:
-        """Return the variable of the progress of `q` that bounds the progress of `r` at grid time `i`."""
+        """Return the index of the variable for q's progress that bounds r's progress at grid time `i`."""
         queues = self.queues.queues
         before = self.times[i] - lag - min(queues[q].duration, queues[r].duration)
         return self.progress(q, int(np.searchsorted(self.grid, before)))
 
     def _add_monotony(self) -> None:
-        """Add the rows that say: progress does not shrink."""
+        """Add the rows that say: the progress of a queue never shrinks with time."""
         for q in self.mine:
             for i in range(len(self.times) - 1):
                 self.system.at_least([(self.progress(q, i + 1), 1), (self.progress(q, i), -1)], 0)

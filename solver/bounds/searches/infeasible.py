@@ -12,8 +12,9 @@ from tightpipe.core.budget import Budget
 from .interior_point import LinearProgram, duals_of, merged
 
 UNIT = 2**20  # the bounds of a variable are integer multiples of 1 / UNIT
-_FINE = 2**40  # the largest multiplier of a proof
-_SECONDS_PER_ENTRY = 1e-5  # HiGHS forgets a time limit that ends during its presolve
+_FINE = 2**40  # the multipliers of a proof are scaled so that the largest one is this
+# HiGHS ignores a time limit that ends during its presolve, which takes about this long per matrix entry.
+_SECONDS_PER_ENTRY = 1e-5
 
 
 @dataclass(slots=True)
@@ -64,9 +65,9 @@ class Inequalities:
     def refuted_by(self, multiplier: list[int]) -> bool:
         """Return whether these multipliers of the rows prove that no point of the box satisfies all rows.
 
-        They do if the sum of the rows times their multipliers asks for more than any point of the box gives
-        (Farkas' lemma). Negative multipliers count as 0. The arithmetic is exact, wherever the multipliers
-        come from.
+        They do if the sum of the rows times their multipliers requires more than any point of the box reaches
+        (Farkas' lemma). Negative multipliers count as 0. The arithmetic is exact, so the multipliers may come
+        from floating-point numbers.
         """
         factor = [max(0, value) for value in multiplier]
         total = [0] * len(self.lower)
@@ -77,13 +78,14 @@ class Inequalities:
 
 
 def is_infeasible(system: Inequalities, budget: Budget) -> bool:
-    """Return whether a proof is found before the deadline that the system has no solution.
+    """Return whether the system is proven, before the deadline, to have no solution.
 
     Notes
     -----
-    A variable e loosens every row by e times what the lower corner of the box misses there, so that e = 1 has
-    a solution. HiGHS minimises e by an interior point method, and the duals, scaled and rounded, are tried as
-    multipliers. What they prove does not rest on floating point.
+    An added variable e loosens every row by e times the amount by which the lower corner of the box misses
+    the row, so there is a solution with e = 1. HiGHS minimises e by an interior point method. Its duals,
+    scaled and rounded to integers, are tried as multipliers (`Inequalities.refuted_by`), so that the proof
+    does not rest on floating point.
     """
     if budget.left < _SECONDS_PER_ENTRY * len(system.row):
         return False

@@ -15,7 +15,7 @@ from tightpipe.kernels.arrays import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class LinearProgram:
-    """Minimise the last variable, subject to bounds of all variables and rows with a least value.
+    """A linear program that minimises its last variable; rows have a least value, and variables have bounds.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class LinearProgram:
     least
         The least value of each row.
     row, column, value
-        The entries of the matrix, sorted by row and column, at most one for each place.
+        The entries of the matrix, sorted by row and column, at most one for each (row, column).
     """
 
     lower: Floats
@@ -36,9 +36,9 @@ class LinearProgram:
 
 
 def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, Ints, Floats]:
-    """Return the entries of a matrix with so many columns, sorted by row and column.
+    """Return the entries of a matrix with `columns` columns, sorted by row and column.
 
-    Entries of one place are added up, and those that become 0 are left out.
+    Entries of the same row and column are added up, and sums that are 0 are left out.
     """
     place, index = np.unique(row * columns + column, return_inverse=True)
     total = np.bincount(index, value, len(place))
@@ -47,18 +47,18 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
 
 
 def duals_of(program: LinearProgram, budget: Budget) -> Floats | None:
-    """Return the dual values of the rows, None if HiGHS finds none before the deadline."""
+    """Return feasible dual values of the rows, None if HiGHS finds none before the deadline."""
     model = mathopt.Model.from_model_proto(_model(program))
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=budget.seconds_for_solver),
         lp_algorithm=mathopt.LPAlgorithm.BARRIER,
     )
     parameters.highs.string_options["run_crossover"] = "off"
-    nothing = mathopt.VariableFilter(filtered_items=())  # turning values into dictionaries takes long
+    nothing = mathopt.VariableFilter(filtered_items=())  # to turn values into dictionaries takes long
     only_duals = mathopt.ModelSolveParameters(variable_values_filter=nothing, reduced_costs_filter=nothing)
     try:
         result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=only_duals)
-    except (RuntimeError, AttributeError):  # HiGHS gave up; OR-Tools 9.15 fails on its own message about that
+    except (RuntimeError, AttributeError):  # HiGHS gave up, or OR-Tools 9.15 failed to report so
         return None
     if not result.has_dual_feasible_solution():
         return None

@@ -12,7 +12,7 @@ from ...windows import shaved_windows
 from .destructive import Steps, destructive_bound
 
 _STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)
-_THOROUGH = 240  # more thorough sweeps take longer than they are worth
+_THOROUGH = 240  # items per supposition: more thorough sweeps take longer than they are worth
 
 
 def shaving_bound(
@@ -35,10 +35,11 @@ def shaving_bound(
 
     Notes
     -----
-    Every rule of `windows` holds for every schedule of cost at most a target T. Where supposing one side of
-    an order leads to a contradiction, the other side holds. Where both sides do, no schedule costs at most T,
-    so every schedule costs at least T + 1. Fused backwards are dominated by split ones (`queues`). Low
-    targets take little time at any size, so the first step is a small one.
+    Every rule of `windows` holds for every schedule of cost at most a target T. Shaving supposes that one of
+    two items runs before the other and propagates what follows. If this leads to a contradiction, the other
+    item runs first. If both orders are contradictory, no schedule costs at most T, so every schedule costs at
+    least T + 1. Fused backwards are left out, as split ones are never worse (`queues`). Low targets take
+    little time for instances of any size, so the first target lies only a little above the known bound.
     """
     queues = queues_of(instance)
     wider = None

@@ -18,7 +18,7 @@ Times = Sequence[cp_model.IntVar] | Mapping[int, cp_model.IntVar]
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    `queues` defines items, queues and pools, `windows.windows` frames and windows.
+    `queues` defines items, queues and pools; `windows.windows` defines frames and windows.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ class Constraints:
                 self.model.add(self.start[j] >= self.start[i] + least)
 
     def busy_links(self) -> None:
-        """Require that a message waits for its link, where it may have to.
+        """Require that a message waits until its link is free, for links on which that may take time.
 
-        It leaves no earlier than its item ends and `occupancy` ticks after the message before it on the link,
-        and the receiving item starts after it has arrived.
+        A message leaves when its item has ended, and at least `occupancy` ticks after the previous message on
+        the link. The receiving item starts after the message has arrived.
         """
         v, busy = self.variables, self.variables.occupancy
         for link in v.links:
@@ -82,15 +82,16 @@ class Constraints:
                 self._in_turn(x, y, v.departure, (busy, busy))
 
     def order_in_time(self) -> None:
-        """Require that of two items of different queues the first ends before the other starts."""
+        """Require that of two items of a device in different queues one ends before the other starts."""
         for x, y in self.variables.pairs():
             least = self.queues.queues[x].duration, self.queues.queues[y].duration
             self._in_turn(x, y, self.start, least)
 
     def lattice(self) -> None:
-        """Require that what precedes an item precedes the next one of its queue, and likewise backwards.
+        """Require that the order booleans of two queues agree with the sequence of items in each queue.
 
-        What follows an item follows the one before it in its queue.
+        If item i precedes item j, then i also precedes the item after j in the queue of j, and the item
+        before i in the queue of i also precedes j.
         """
         v = self.variables
         for x, y in v.pairs():
@@ -117,7 +118,7 @@ class Constraints:
             )
 
     def weight_after_backward(self) -> None:
-        """Require that k + 1 of a pool's B's come before the W of rank k; `queues` defines pools."""
+        """Require that at least k + 1 B's of a pool's stages come before the W of rank k in the pool."""
         for q, queue in enumerate(self.queues.queues):
             if queue.kind is OpKind.W and len(queue.members) > 1:
                 sources = self.queues.backwards_of(q)
@@ -151,10 +152,11 @@ class Constraints:
                     self.model.add(self.start[items[-1]] + queue.duration <= frame + self.cost)
 
     def idle_time(self) -> None:
-        """Require that what precedes an F fills the time before it, but for what the device may idle.
+        """Require that a device idles from 0 to `cost` - work ticks between the start of its frame and an F.
 
-        This follows from `no_overlap` and `spans` once all orders are fixed. Before that it ties a start to
-        what is known of many orders at once. Rows for B's and W's would cost more time than they save.
+        The rest of the time before the F is the work that precedes it. These rows follow from `no_overlap`
+        and `spans` once all orders are fixed. Before that they tie a start to all that is known of many
+        orders. Such rows for B's and W's would cost more time than they save.
         """
         for device, on in enumerate(self.variables.on):
             durations = {q: self.queues.queues[q].duration for q in on}
@@ -176,10 +178,10 @@ class Constraints:
                 self.model.add((k + 1) * queues[x].delta + others <= limit)
 
     def _in_turn(self, x: int, y: int, time: Times, least: tuple[int, int]) -> None:
-        """Require that the times of queues x and y keep the sequence of their items.
+        """Require that the times of the items of queues x and y agree with the order booleans.
 
-        The two times of a pair of items are at least ``least[0]`` ticks apart if the item of x runs first,
-        and at least ``least[1]`` ticks if the item of y does.
+        The times of an item of x and an item of y are at least ``least[0]`` ticks apart if the item of x runs
+        first, and at least ``least[1]`` ticks if the item of y runs first.
         """
         v = self.variables
         for k, i in enumerate(v.items(x)):

@@ -17,7 +17,7 @@ from ...windows import Windows
 from .constraints import Constraints
 from .variables import Variables
 
-_MUCH_IDLE = 0.13  # share of the horizon
+_MUCH_IDLE = 0.13  # share of the horizon that the busiest device may idle
 
 
 class LatticeModel:
@@ -28,7 +28,7 @@ class LatticeModel:
     queues
         The queues of the instance.
     windows
-        Feasible windows, whose horizon is that of the model.
+        Feasible windows; their horizon is also the horizon of the model.
     lower_bound
         A proven bound of the cost, in ticks.
     minimise
@@ -37,9 +37,9 @@ class LatticeModel:
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int, *, minimise: bool = True) -> None:
         self.queues, self.instance, self.horizon = queues, queues.instance, windows.horizon
-        # Where devices may idle little, the items before an F say when it starts (`idle_time`), and without
-        # CP-SAT's own reasoning about that a search takes half of the time. Where devices may idle much, a
-        # search without that reasoning has ten times as many conflicts.
+        # If devices may idle little, the rows of `idle_time` tie the start of an F to the items before it. A
+        # search without CP-SAT's own reasoning about these predecessors then takes half of the time. If
+        # devices may idle much, a search without that reasoning has ten times as many conflicts.
         idle = windows.horizon - largest_work(queues.instance)
         self.with_precedences = idle > _MUCH_IDLE * windows.horizon
         self.model = cp_model.CpModel()
@@ -53,7 +53,7 @@ class LatticeModel:
     def add_hint(self, schedule: Schedule, cost: int) -> None:
         """Hint a schedule with split backwards and microbatches first in, first out, and its cost in ticks.
 
-        It may cost more than the horizon.
+        The schedule may cost more than the horizon.
         """
         start = starts_of(self.queues, schedule)
         origin = self.variables.windows.origin(start)
@@ -62,7 +62,7 @@ class LatticeModel:
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence in which `order` expects their values."""
         return self.variables.start
 
     def order(self, start: list[int]) -> Order:

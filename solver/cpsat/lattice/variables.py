@@ -14,7 +14,7 @@ Literal = cp_model.BoolVarT | bool
 
 
 class Variables(OpenOrders):
-    """The variables of the lattice model, and linear expressions of them that several constraints need.
+    """The variables of the lattice model, and linear expressions that several constraints need.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Variables(OpenOrders):
     def precedes(self, x: int, k: int, y: int, rank: int) -> Literal:
         """Return the literal "the item of rank k in queue x runs before the item of rank `rank` in queue y".
 
-        It is True or False where the windows decide the order.
+        The result is True or False if the windows decide the order.
         """
         if x > y:
             literal = self.precedes(y, rank, x, k)
@@ -85,8 +85,8 @@ class Variables(OpenOrders):
     def _frame(self, model: cp_model.CpModel, device: int) -> cp_model.IntVar | int:
         """Return when the frame of `device` starts, in ticks or as a variable.
 
-        It starts with the first F of the device. A new variable is needed only where it is open which queue
-        has that F.
+        The frame starts with the first F of the device. A new variable is needed only if the windows leave
+        open which queue has that F.
         """
         if not self.windows.floating:
             return 0
@@ -98,7 +98,7 @@ class Variables(OpenOrders):
         return self._open_frames.setdefault(device, model.new_int_var(earliest, latest, f"frame{device}"))
 
     def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
-        """Return for each item whose message may have to wait for a link when that message leaves."""
+        """Return a variable for the departure of each message that may have to wait for its link, by item."""
         return {
             i: model.new_int_var(
                 self.start[i].proto.domain[0] + self.queues[q].duration,

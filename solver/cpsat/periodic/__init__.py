@@ -1,1 +1,1 @@
-"""The model of a repeating block of a given period."""
+"""The CP-SAT model of a repeating block with a given period."""

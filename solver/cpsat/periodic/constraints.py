@@ -15,7 +15,7 @@ from .variables import Variables
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    `block` defines residues and turns, `variables` delays.
+    `block.block` defines residues and laps, and `Variables` delays.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Constraints:
 
     def add_constraints(self) -> None:
         """Add the constraints of all families."""
-        self.turns()
+        self.laps()
         self.waits()
         self.sequence()
         self.order_in_time()
@@ -41,14 +41,14 @@ class Constraints:
         self.memory()
         self.memory_time()
 
-    def turns(self) -> None:
-        """Require that a start is its residue plus its turn times the period."""
+    def laps(self) -> None:
+        """Require that a start is its residue plus its lap times the period."""
         v = self.variables
         for operation, start in v.start.items():
-            self.model.add(start == v.residue[operation] + self.period * v.turn[operation])
+            self.model.add(start == v.residue[operation] + self.period * v.lap[operation])
 
     def waits(self) -> None:
-        """Require that an operation starts after what it waits for, and its delay later than it could."""
+        """Require that an operation starts lag + delay ticks after the start of the one that it waits for."""
         start = self.variables.start
         for wait, delay in self.variables.delay.items():
             self.model.add(start[wait.after] == start[wait.before] + wait.lag + delay)
@@ -65,9 +65,10 @@ class Constraints:
                 )
 
     def order_in_time(self) -> None:
-        """Require that of two operations of a device the one with the smaller residue ends in time.
+        """Require that any two operations of a device run one after the other in every period.
 
-        It ends before the other one starts, which in turn ends before the first one starts again.
+        The one with the smaller residue ends before the other one starts, which in turn ends before the first
+        one starts again, a period later.
         """
         for operations in self.variables.on:
             for one, other in combinations(operations, 2):
@@ -88,9 +89,11 @@ class Constraints:
     def memory(self) -> None:
         """Require that the device's memory is within its limit whenever an F has started.
 
-        When an operation of turn k runs, an operation of turn l has run k - l times more often than the
-        period in which it first ran, and once more if its residue is smaller. What all microbatches before
-        these hold is nothing, since the deltas of a microbatch sum to zero.
+        Repetition i of an operation of lap l starts i periods after the start l * T + residue. When
+        repetition 0 of an operation of lap k starts, the other operation has run all repetitions i < k - l,
+        and i = k - l too if its residue is smaller. Beyond the repetitions i < 0, these are k - l or
+        k - l + 1 more, or fewer if that is negative. The repetitions i < 0 of all operations together hold
+        nothing, since the deltas of a microbatch on a device sum to zero.
         """
         for device, operations in enumerate(self.variables.on):
             limit = self.shape.instance.memory_limit(device)
@@ -100,7 +103,7 @@ class Constraints:
                         self._memory_at(operation, operations, limit)
 
     def memory_time(self) -> None:
-        """Require that all delays together fit into the memory of each device over time."""
+        """Require that all delays together fit into the room that the memory of each device leaves."""
         for room in self.rooms:
             delays = (memory * self.variables.delay[wait] for wait, memory in room.takes.items())
             self.model.add(sum(delays) <= room.most)
@@ -115,7 +118,7 @@ class Constraints:
     def _memory_at(self, operation: Operation, operations: list[Operation], limit: int) -> None:
         v, delta = self.variables, self.shape.delta
         held = [
-            delta(other) * (v.turn[operation] - v.turn[other] + v.precedes[other, operation])
+            delta(other) * (v.lap[operation] - v.lap[other] + v.precedes[other, operation])
             for other in operations
             if other != operation
         ]

@@ -1,16 +1,18 @@
-"""How long an operation of a block needs to be delayed at most, and what memory says about all delays.
+"""Upper limits on the delays in a block that lose no solution, and what memory allows for their sum.
 
-**Two periods are enough.** Let v wait for u, and let every microbatch's v and all that follows v on its path
-start one microbatch earlier, i.e. when the same operations of the microbatch before it started. The devices
-run the same operations at the same times as before, and every activation is held for less time or as long. So
-a block in which this is possible for some wait can be replaced by one that waits less, until for every wait
-some microbatch has a v that cannot move to the place of the v before it, which starts at most a period
-earlier. The delay of that v is less than a period, and those of the others differ from it by at most a period
-more, as each queue is first in, first out and K microbatches later is one period later.
+**Two periods are enough.** Let operation v wait for operation u. Shift the v of every microbatch, and all
+operations that follow v on the microbatch's path, to the times at which the previous microbatch of the route
+runs these operations. The devices are then busy at the same times as before, and hold no activation for
+longer. Repeat this for any wait for which every v still starts late enough after its u. In the end, for
+every wait, the v of some microbatch cannot be shifted in this way. The delay of that v is less than a period,
+because the previous v starts at most a period earlier. The delays of the same wait in the other microbatches
+differ from it by at most a period: queues are first in, first out, and the starts in a queue repeat after K
+microbatches and one period. If K is 1, all microbatches have the same delay.
 
-**Memory.** By Little's law, what the operations of a device hold times how long they hold it is at most the
-limit times the period. The time of holding is the shortest path from F to B or W plus the delays on it, so
-memory leaves room for a sum of delays.
+**Memory.** By Little's law, the sum over a device's operations of the memory that each one holds times the
+ticks for which it is held is at most the memory limit times the period. An activation is held for the length
+of the shortest path from its F to its B or W, plus the delays on that path. So the limit leaves room for a
+weighted sum of delays.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ from ...block.least_period import memory_time
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the memory of a device leaves for delays.
+    """How much delay the memory limit of a device has room for.
 
     Parameters
     ----------
     takes
-        The memory that is held longer by each tick of a wait's delay.
+        For each wait, the memory that is held one tick longer by each tick of its delay.
     most
-        Most memory-time of all delays together, in units of memory times ticks; negative if there is no
-        block of the period.
+        The most that the sum over the waits of this memory times the delay may be, in units of memory times
+        ticks; negative if there is no block of the period.
     """
 
     takes: dict[Wait, int]
@@ -42,7 +44,7 @@ class Room:
 
 
 def rooms(shape: Shape, period: int) -> list[Room]:
-    """Return the room for delays on each device that has a memory limit."""
+    """Return the room for delays, in a block of this period, on each device that has a memory limit."""
     found = []
     for device in range(shape.instance.devices):
         limit = shape.instance.memory_limit(device)
@@ -53,7 +55,10 @@ def rooms(shape: Shape, period: int) -> list[Room]:
 
 
 def most_delays(shape: Shape, period: int, found: list[Room]) -> dict[Wait, int]:
-    """Return the most delay of each wait in ticks; nothing is lost with longer ones."""
+    """Return an upper limit on the delay of each wait, in ticks, that loses no solution.
+
+    `found` is the room for delays that memory leaves on each device.
+    """
     enough = period - 1 if shape.copies == 1 else 2 * period - 1
     most = {wait: enough for m in range(shape.microbatches) for wait in shape.waits(m)}
     for room in found:
@@ -63,10 +68,10 @@ def most_delays(shape: Shape, period: int, found: list[Room]) -> dict[Wait, int]
 
 
 def _takes(shape: Shape, device: int) -> dict[Wait, int]:
-    """Return the memory of a device that is held longer by each tick of a wait's delay, where there is some.
+    """Return, for each wait, the memory of `device` that every tick of its delay holds longer; 0 is left out.
 
-    The delay of a wait on the chain counts for each stage of the device whose F has begun and whose B has
-    not.
+    The delay of a wait on the chain of F's and B's holds memory of each stage of the device whose F has begun
+    and whose B has not.
     """
     takes: dict[Wait, int] = {}
     for m in range(shape.microbatches):
@@ -84,7 +89,7 @@ def _takes(shape: Shape, device: int) -> dict[Wait, int]:
 
 
 def _change(shape: Shape, operation: Operation, device: int) -> int:
-    """Return by how much the memory grows that waits for a B of the device once the operation has begun."""
+    """Return how the start of `operation` changes the memory that `device` holds for B's yet to start."""
     if shape.device(operation) != device:
         return 0
     whole = shape.delta(Operation(OpKind.F, operation.stage, operation.microbatch))

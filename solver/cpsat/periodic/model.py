@@ -1,4 +1,4 @@
-"""The CP-SAT model that asks whether there is a block of a given period."""
+"""The CP-SAT model whose solutions are the repeating blocks of a given period."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .variables import Variables
 class PeriodicModel:
     """A model whose solutions are the blocks of a shape and a period.
 
-    As a hint, CP-SAT is told that nothing waits: good blocks have little delay, because delays take memory.
-    This makes it find blocks in seconds that it does not find in minutes otherwise.
+    The hint is that all delays are 0: good blocks have little delay, because delays take memory. With this
+    hint CP-SAT finds blocks in seconds that it otherwise does not find in minutes.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class PeriodicModel:
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence in which `order` expects their values."""
         return list(self.variables.start.values())
 
     def order(self, start: list[int]) -> Order:
-        """Keep the block of a solution as `block`, and return the order that it unrolls to."""
+        """Keep a solution's block as `block`, and return the order of the instance in which it repeats."""
         self.block = Block(self._shape, self._period, dict(zip(self.variables.start, start, strict=True)))
         return unrolled(self.block, self.instance).order

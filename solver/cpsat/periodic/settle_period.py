@@ -1,4 +1,4 @@
-"""Settle whether there is a block of a period, with linear programs beside the search."""
+"""Settles whether there is a repeating block of a given period, by CP-SAT with linear programs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from .model import PeriodicModel
 
 
 def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Block | None, bool]:
-    """Ask CP-SAT with its presolve and linear programs for a block of at most a period.
+    """Search for a block of a given period by CP-SAT with its presolve and its linear programs.
 
-    Where there is none, this mostly proves it in a second where the search without them needs minutes; where
-    there is one, the search without them finds it sooner. A signal is heard when the question ends.
+    If there is no such block, this search mostly proves so in a second, where a search without presolve and
+    linear programs needs minutes. If there is one, a search without them finds it sooner. A signal such as
+    Ctrl-C takes effect only when the search ends.
 
     Parameters
     ----------
     shape
         What the blocks consist of.
     period
-        Ticks, at least `period_bound` of the shape.
+        The period in ticks, at least `period_bound` of the shape.
     budget
         The limits; one thread is used.
     effort

@@ -1,4 +1,4 @@
-"""The variables of the model of a repeating block: starts, residues, turns, delays and orders."""
+"""The variables of the model of a repeating block: starts, residues, laps, delays and orders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pair = tuple[Operation, Operation]
 class Variables:
     """The variables of the model.
 
-    The *delay* of a wait is the time by which an operation starts later than it could for that wait.
+    The *delay* of a wait is the number of ticks by which an operation starts later than the wait requires.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ class Variables:
     period
         The period T in ticks.
     most
-        Most delay of each wait in ticks; `delays` says why a longer one is not needed.
+        Upper limit on the delay of each wait, in ticks, from `delays.most_delays`.
     """
 
     def __init__(self, model: cp_model.CpModel, shape: Shape, period: int, most: dict[Wait, int]) -> None:
         self.model, self.shape, self.period = model, shape, period
         self.start: dict[Operation, cp_model.IntVar] = {}
-        self.turn: dict[Operation, cp_model.IntVar] = {}
+        self.lap: dict[Operation, cp_model.IntVar] = {}
         self.residue: dict[Operation, cp_model.IntVar] = {}
         self.delay: dict[Wait, cp_model.IntVar] = {}
         self.on = [shape.on(device) for device in range(shape.instance.devices)]
@@ -51,7 +51,8 @@ class Variables:
     def _add_microbatch(self, m: int, most: dict[Wait, int]) -> None:
         least = earliest_starts(self.shape, m)
         first = self.shape.chain(m)[0]
-        # A block may be shifted in time, and each microbatch of a route be called its first one.
+        # Shifting the block in time makes F0 of microbatch 0 start at 0. Choosing which of its repetitions
+        # belongs to the block makes F0 of every other microbatch start in the first period.
         largest = {first: 0 if m == 0 else self.period - 1}
         self._add_operation(first, 0, largest[first])
         for wait in self.shape.waits(m):
@@ -63,10 +64,10 @@ class Variables:
         new, period = self.model.new_int_var, self.period
         self.start[operation] = new(least, largest, f"start {operation}")
         self.residue[operation] = new(0, period - 1, f"residue {operation}")
-        self.turn[operation] = new(least // period, largest // period, f"turn {operation}")
+        self.lap[operation] = new(least // period, largest // period, f"lap {operation}")
 
     def _add_orders(self, operations: list[Operation]) -> None:
-        """Add a boolean for each two operations of a device: the first one has the smaller residue."""
+        """Add, for any two operations of a device, a boolean: the first one has the smaller residue."""
         for one, other in combinations(operations, 2):
             literal = self.model.new_bool_var(f"{one} before {other}")
             self.precedes[one, other] = literal

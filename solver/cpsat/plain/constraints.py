@@ -100,7 +100,7 @@ class Constraints:
             )
 
     def first_in_first_out(self) -> None:
-        """Require that microbatches of one route run in sequence in every kind and stage."""
+        """Require that, for every kind and stage, the microbatches of one route run in sequence."""
         for kind in KINDS:
             for s in range(self.instance.stages):
                 took = self.instance.duration(kind, s)
@@ -133,10 +133,10 @@ class Constraints:
         return self.instance.memory_delta(op.kind, op.stage)
 
     def _change_time(self, op: Operation) -> cp_model.LinearExprT:
-        """Return when an operation changes memory: an F at its start, a B or W at its end."""
+        """Return the time at which an operation changes memory: an F at its start, a B or W at its end."""
         start = self.start[op]
         return start if op.kind is OpKind.F else start + self.instance.duration(op.kind, op.stage)
 
     def _least(self, held: list[Operation]) -> int:
-        """Return a number that the memory never falls below, as CP-SAT's reservoirs need one."""
+        """Return a lower limit on the memory that always holds; CP-SAT's reservoirs need one."""
         return sum(min(0, self._delta(op)) for op in held)

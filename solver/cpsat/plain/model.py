@@ -29,8 +29,8 @@ class PlainModel:
 
     Notes
     -----
-    Where each device has a span of its own, times need not exceed twice the horizon. The device that starts
-    first ends within one horizon. The last B of a microbatch there follows the F's of that microbatch on all
+    If each device has a span of its own, no time needs to exceed twice the horizon. The device that starts
+    first ends within one horizon. Its last B of a microbatch follows the F's of that microbatch on all other
     devices. So every device starts within the first horizon, and ends within the second.
     """
 
@@ -47,7 +47,7 @@ class PlainModel:
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence that `order` takes."""
+        """The variables of the start times, in the sequence in which `order` expects their values."""
         return list(self.variables.start.values())
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:

@@ -1,4 +1,4 @@
-"""The objective of the plain model: the cost, which no span is longer than."""
+"""The objective of the plain model: a cost that is at least as large as every span."""
 
 from __future__ import annotations
 

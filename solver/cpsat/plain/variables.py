@@ -15,9 +15,9 @@ KINDS = (OpKind.F, OpKind.B, OpKind.W)
 class Variables:
     """The variables of the plain model.
 
-    They are the start time and the interval of each operation, and the time at which each device begins. For
-    links on which messages may have to wait, they are also the times at which messages leave, and for each
-    two operations that send over such a link whether the first runs before the second.
+    There are variables for the start time and the interval of each operation, and for the time at which each
+    device begins. For links on which messages may have to wait, there are also the time at which each message
+    leaves and, for any two operations that send over such a link, whether the first runs before the second.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Variables:
 
 
 def receiver(instance: Instance, op: Operation) -> Operation | None:
-    """Return the operation on another device that waits for the message of `op`, if there is one."""
+    """Return the operation on another device that receives a message of `op`, None if `op` sends none."""
     stage = op.stage + 1 if op.kind is OpKind.F else op.stage - 1
     if op.kind is OpKind.W or not 0 <= stage < instance.stages:
         return None
@@ -58,7 +58,7 @@ def receiver(instance: Instance, op: Operation) -> Operation | None:
 
 
 def _links(instance: Instance) -> list[list[Operation]]:
-    """Return the senders of each directed link on which a message may have to wait."""
+    """Return the sending operations of each directed link on which a message may have to wait."""
     found: dict[tuple[int, int], list[Operation]] = {}
     for kind in (OpKind.F, OpKind.B):
         for s in range(instance.stages):

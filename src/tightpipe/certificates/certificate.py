@@ -28,7 +28,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A proof that no schedule of an instance costs less than a bound, or a note on whom to trust for it.
+    """A proof that no schedule of an instance costs less than a bound, or a note on what the bound rests on.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class Certificate:
     bound
         The proven lower bound of the cost, in ticks.
     proof
-        What the file of a certificate has under that name: `kind`, and for the kind `windows` the `anchor`
-        and the `steps`, for the kind `trusted` the name `by` of what found the bound.
+        The entry `proof` of the certificate's file: `kind`, for the kind `windows` also `anchor` and `steps`,
+        for the kind `trusted` also `by`, the name of what found the bound.
     """
 
     instance: Instance
@@ -68,7 +68,11 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class _Formula:
-    """The frame and the worker for which a formula proves most, and what finds the last step of its proof."""
+    """A formula that has a short proof, with the devices for which its bound is largest.
+
+    The formula counts in the frame of the device `anchor`, and counts the work of the device `worker`.
+    `last_step` finds the last step of the proof.
+    """
 
     anchor: int
     worker: int
@@ -85,17 +89,18 @@ def certify(
     instance
         The problem.
     bound
-        A lower bound of the cost in ticks that something has proven.
+        A lower bound of the cost in ticks, however it was proven.
     proof
-        What proved it, to be named where no proof is found that can be checked.
+        What the bound rests on. The certificate names it if no proof is found that can be checked.
     time_limit
         Seconds to search for a proof that can be checked.
 
     Notes
     -----
-    The search for a proof is a new one, whatever proved the bound. At first it tries the two and the three
-    times of `docs/theorem.md`, proofs of three to five steps. Then it refutes the target ``bound - 1`` by
-    the rules of `solver.windows`, by suppositions that fail, and at last by branching on orders.
+    The search for a proof does not depend on what proved the bound. First it tries the bounds of two and of
+    three times (`docs/theorem.md`), whose proofs have three to five steps. Then it refutes the target
+    ``bound - 1`` by the rules of `solver.windows`, by suppositions that fail, and at last by branching on
+    orders.
     """
     try:
         steps, anchor = _steps(instance, bound - 1, UNLIMITED.within(time_limit))
@@ -109,7 +114,7 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
     """Return the trimmed steps that refute a target, and the anchor of their windows."""
     if instance.costs.overlapped is not None:
         raise UnprovenError
-    free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # messages that wait only help
+    free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
     problem = Problem(instance_to_dict(free))
     for formula in _formulas(free):
         steps = _two_walks(problem, target, formula)
@@ -129,7 +134,10 @@ def _formulas(instance: Instance) -> Iterator[_Formula]:
 
 
 def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:
-    """Return the proof of a formula: the first and the last microbatch's path, and the worker's work."""
+    """Return the steps that prove a formula's bound, or None if they lead to no contradiction.
+
+    They walk along the paths of the first and the last microbatch, and end with the worker's work.
+    """
     steps: list[Step] = []
     try:
         windows = Windows(problem, target, formula.anchor)
@@ -142,7 +150,7 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
 
 
 def _last_weights(windows: Windows) -> list[Step]:
-    """Return the steps that say: a W follows the last B of a queue, also where W's share a queue."""
+    """Return the steps that show, where W's of several stages share a queue, that a W follows each last B."""
     steps: list[Step] = []
     for w, queue in enumerate(windows.queues):
         ranks = [0] * len(windows.on[queue.device])

@@ -57,21 +57,21 @@ def require(condition: object, text: str, error: type[Exception] = InputError) -
 
 
 def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
-    """Return an integer of a file, which has to lie in a range."""
-    if type(value) is int and low <= value <= high:  # most of a file; a text is made where one is needed
+    """Return `value` if it is an integer from `low` to `high`, or raise an InputError that names it."""
+    if type(value) is int and low <= value <= high:  # the usual case makes no text for an error
         return value
     raise InputError(f"{name}: must be an integer from {low} to {high}, is {shown(value)}")
 
 
 def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST) -> list[int]:
-    """Return a list of so many integers; one integer stands for equal ones."""
+    """Return `count` integers from a list of as many, or from one integer that is repeated."""
     entries = value if isinstance(value, list) else [value] * count
     require(len(entries) == count, f"{name}: must have {count} entries, has {len(entries)}")
     return [integer(entry, f"{name}[{k}]", low, high) for k, entry in enumerate(entries)]
 
 
 def table(value: Any, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a table of a file, which has to have all required and no unknown keys."""
+    """Return a table of a file if it has all required and no unknown keys, or raise an InputError."""
     require(isinstance(value, dict), f"{name}: must be a table, is {shown(value)}")
     wrong = sorted((set(value) ^ set(required)) - set(optional))
     require(not wrong, f"{name}: unknown or missing keys {shown(wrong)}, required are {', '.join(required)}")
@@ -111,7 +111,7 @@ class Problem:
         for f, b, w in zip(*self.delta.values(), strict=True):
             require(b <= 0 >= w and f + b + w == 0, "memory: B and W free what F takes, and sum to 0 with it")
         self.limit = [FAR] * p if memory["limit"] is None else listed(memory["limit"], p, "memory.limit")
-        block = n // self.iterations  # its parts take one route after another
+        block = n // self.iterations  # an iteration: its first part takes route 0, the next part route 1
         self.route = [self.routes[m % block * len(self.routes) // block] for m in range(n)]
         self.held: list[list[tuple[int, int]]] = [[] for _ in range(p)]  # route and stage, for each device
         for r, s in product(range(len(self.routes)), range(self.stages)):
@@ -161,7 +161,7 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
 
 
 def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> None:
-    """Check the operations of a device, one at a time, its memory and its flushes; enter their times."""
+    """Check that a device runs one slot at a time, within its memory and flushes; enter times to `times`."""
     events, running, free = [], [0], 0
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
@@ -201,7 +201,7 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
             links.setdefault((here, there), []).append((sent, before[0] == "B", start))
     for (here, there), messages in links.items():
         free = 0
-        for sent, _, start in sorted(messages):  # they leave in the sequence in which they were made
+        for sent, _, start in sorted(messages):  # messages leave in the sequence in which they were made
             due, free = max(sent, free) + problem.comm[here][there], max(sent, free) + problem.occupancy
             require(start >= due, f"a message from {here} to {there} is late at {start}", CheckError)
 
@@ -209,17 +209,17 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
 class Windows:
     """What holds in every schedule of cost at most a target T, as far as the steps of a proof have shown.
 
-    Microbatches of a route are alike. Given a schedule, call the k-th operation of each kind, stage and route
-    that of the k-th microbatch: every k-th operation then still has its k-th predecessors before it. W's of a
+    Microbatches of a route are alike. So the operations of a schedule may be renamed: the k-th one of each
+    kind, stage and route becomes the k-th microbatch's, and still comes after its predecessors. W's of one
     device with equal time and memory are alike, too: the l-th of them may take the l-th B of their stages. So
-    some schedule of the same cost runs such operations in *queues*, in sequence. A BW may be split, as its B
-    then ends earlier. Busy links and flushes only restrict further. Instances with `overlapped` are refused.
+    some schedule of equal cost runs such operations, the *items* of a *queue*, in sequence. A BW may be
+    split: its B ends earlier. Busy links and flushes only add constraints. `overlapped` is refused.
 
     A *frame* is an interval of length T with all operations of a device: its span, or for the makespan one
     span for all. Time 0 is the start of the frame of the device `anchor`. A device idles T less its work in
-    its frame. For each item i there are the least and the largest start, `early` and `late`, and for each
-    queue of its device the number of items that surely precede it, `low`, and the first rank that surely
-    follows it, `high`. Values only get narrower, and a `RefutedError` is raised where they cross.
+    its frame. For each item, `early` and `late` are its least and its largest start. For an item and a queue
+    of its device, `low` is the number of the queue's items that surely precede the item, and `high` the first
+    rank there that surely follows it. Values only get narrower; `RefutedError` is raised where they cross.
     """
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
@@ -234,7 +234,7 @@ class Windows:
         require(len(self.queue) * self.width <= MOST_ORDERS, "instance: too large for this checker")
         self.local = [self.on[queue.device].index(q) for q, queue in enumerate(self.queues)]
         self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
-        # Of two devices, one runs a microbatch between two operations of the other, so their frames meet.
+        # Of two devices, one has operations between two of the other: frames overlap, and start within T.
         self.frame_late = [0 if problem.makespan or d == anchor else target for d in range(problem.devices)]
         self.frame_early = [-time for time in self.frame_late]
         self.early = [self.frame_early[self.queues[q].device] for q in self.queue]
@@ -251,7 +251,7 @@ class Windows:
         require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
 
     def add_queues(self, d: int) -> list[int]:
-        """Add the queues of a device: F's, B's, and W's, where alike ones share a queue."""
+        """Add the queues of a device, F's, B's and W's, and return their numbers; alike W's share a queue."""
         problem, before = self.problem, len(self.queues)
         alike: dict[Any, list[tuple[int, int]]] = {}
         for kind, (r, s) in product("FBW", problem.held[d]):
@@ -265,11 +265,11 @@ class Windows:
         return list(range(before, len(self.queues)))
 
     def place(self, kind: str, s: int) -> int:
-        """Return where an operation stands on the path of a microbatch: F's and B's at every other place."""
+        """Return the place of an operation on its microbatch's path: even for F's and B's, odd for W's."""
         return 2 * (s if kind == "F" else 2 * self.problem.stages - 1 - s) + (kind == "W")
 
     def link_queues(self) -> None:
-        """Find which queue each one waits for, item by item, with the least ticks between starts."""
+        """Find for each queue the queue it waits for, item by item, and the least ticks between starts."""
         at = {(r, self.place(u.kind, s)): q for q, u in enumerate(self.queues) for r, s in u.members}
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
         self.sources = [[at[r, self.place("B", s)] for r, s in queue.members] for queue in self.queues]
@@ -282,13 +282,13 @@ class Windows:
                 self.followers[before].append((q, lag))
 
     def leads(self, q: int, r: int) -> bool:
-        """Return whether the k-th item of a queue precedes that of another one, as both lie on one path."""
+        """Return whether item k of queue q comes before item k of r on one path, for all k, or q is r."""
         one, two = self.queues[q], self.queues[r]
         same = one.members[0][0] == two.members[0][0] and len(two.members) == 1 and one.kind != "W"
         return q == r or (same and one.place < two.place)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Raise a lower or lower an upper value; the old one goes on the trail under a supposition."""
+        """Narrow a value to `least` to `most`; under a supposition the old bounds go on the trail."""
         self.effort += 1
         for values, value in ((lower, max(least, lower[at])), (upper, min(most, upper[at]))):
             if self.depth and value != values[at]:
@@ -301,7 +301,7 @@ class Windows:
         self.narrow(self.early, self.late, i, least, most)
 
     def precede(self, a: int, b: int) -> None:
-        """Enter that a precedes b. As queues run in sequence, so do all up to a all from b on."""
+        """Enter that a precedes b. As queues run in sequence, all items up to a precede all from b on."""
         one, two = self.queues[self.queue[a]], self.queues[self.queue[b]]
         require(one.device == two.device, f"items {a} and {b} run on different devices")
         require(a != b, f"item {a} cannot precede itself", CheckError)
@@ -333,7 +333,7 @@ class Windows:
     # Rules. Each narrows the windows without losing a schedule. Arguments are items i, a, b, c, and queues q.
 
     def arrive(self, i: int) -> None:
-        """An item starts no earlier than the item it waits for, its time and its message allow."""
+        """An item starts once the item that it waits for has ended and its message has arrived."""
         for leader, lag in self.leaders[self.queue[i]]:
             self.start(i, least=self.early[self.queues[leader].first + self.rank[i]] + lag)
 
@@ -350,7 +350,7 @@ class Windows:
                 rule(self.queues[q].first + rank)
 
     def preceded(self, i: int, ranks: Any) -> None:
-        """The device runs the sure predecessors from the given ranks on before the item, one at a time."""
+        """Before the item the device runs its sure predecessors from the given ranks on, one at a time."""
         rows = [(self.queues[q], r, low) for q, low, _, r in self.cut(i, ranks) if r < low]
         require(rows, f"item {i} has no predecessor there", CheckError)
         begin = min(self.early[queue.first + r] for queue, r, _ in rows)
@@ -364,14 +364,14 @@ class Windows:
         self.start(i, most=end - self.ticks[i] - sum(queue.time * (r - high) for queue, high, r in rows))
 
     def cut(self, i: int, ranks: Any) -> list[tuple[int, int, int, int]]:
-        """Return (queue, low, high, rank) for each queue of an item's device, where one rank is given."""
+        """Return (queue, low, high, rank) for each queue of an item's device; `ranks` has one for each."""
         orders = self.orders(i)
         require(isinstance(ranks, list) and len(ranks) == len(orders), "ranks: one per queue")
         rows = zip(orders.items(), ranks, strict=True)
         return [(q, *known, integer(r, "rank", 0, self.queues[q].count)) for (q, known), r in rows]
 
     def frame(self, i: int) -> None:
-        """Between the start of the frame and an item lie its predecessors, and idle time within the limit."""
+        """From the start of its frame to an item, a device runs predecessors and idles at most `idle`."""
         d, least, slack = self.reach(i)
         self.narrow(self.frame_early, self.frame_late, d, self.early[i] - slack, self.late[i] - least)
         self.start(i, self.frame_early[d] + least, self.frame_late[d] + slack)
@@ -379,7 +379,7 @@ class Windows:
     def reach(self, i: int) -> tuple[int, int, int]:
         """Return an item's device and the least and the most ticks from the start of its frame to the item.
 
-        A device on one route begins with the first F there, for which all else waits.
+        If a device is on one route, all else waits for its first F: its own frame begins with this F.
         """
         own, orders = self.queues[self.queue[i]], self.orders(i)
         least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
@@ -402,10 +402,10 @@ class Windows:
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
-        """Once an F has started, what has begun holds its memory, and at most what has ended has freed it.
+        """As an F starts, F's that have begun hold memory, and only B's and W's that have ended freed any.
 
-        The least that the device may hold leaves a slack below its limit. Each further item of a queue that
-        takes memory uses some of it, and so does each item of a queue that frees memory and comes later.
+        The least that the device may hold then leaves a slack below its limit. Each further F before this one
+        uses some of the slack, and so does each B or W that follows, though it could have come before.
         """
         own, orders = self.queues[self.queue[i]], self.orders(i)
         good = own.delta > 0 and q in orders and q != self.queue[i] and self.queues[q].delta
@@ -421,7 +421,7 @@ class Windows:
     def pool(self, i: int, q: int, r: int) -> None:
         """Up to any point, a device has run no more W's of a queue q than B's that they belong to.
 
-        That limits the W's before an item, where r is q, and asks for B's before it, where r is theirs.
+        If r is q, this limits the W's before item i. If r is a queue of their B's, it asks for B's before i.
         """
         own, orders = self.queue[i], self.orders(i)
         good = q in orders and self.queues[q].kind == "W" and r in (q, *self.sources[q]) and own != r
@@ -433,7 +433,7 @@ class Windows:
             self.count(i, r, least=orders[q][0] + (own == q) - sum(most.values()) + most[r])
 
     def fill(self, i: int, q: int) -> None:
-        """The work before an item fits before it, and leaves no more idle time than the device has."""
+        """The work before an item fits between its frame's start and the item, with at most `idle` left."""
         (d, least, _), orders, time = self.reach(i), self.orders(i), self.queues[q].time
         require(q in orders and q != self.queue[i], f"queue {q} has no order with item {i}")
         room = self.late[i] - self.frame_early[d] - least
@@ -444,7 +444,7 @@ class Windows:
         self.count(i, q, high - spare // time, low + room // time)
 
     def suppose(self, a: int, b: int, steps: Any) -> None:
-        """Item b precedes a where the contrary leads to a contradiction by the given steps."""
+        """Item b precedes a if the given steps refute the contrary, that a precedes b."""
         mark, self.depth = len(self.trail), self.depth + 1
         with suppress(RefutedError):
             self.precede(a, b)
@@ -464,10 +464,10 @@ class Windows:
         """No schedule lets a device's queues progress as much between given times as they have to.
 
         A queue has progressed by the ticks for which its items have run. Between two times all queues of the
-        device together progress by at most the ticks between them, and none goes back. So with a weight for
-        each queue, their progress is at most the largest weight, or 0, for each of these ticks. The sum of
-        that over all pairs of neighbouring times bounds a sum over the times, in which a queue counts with
-        its weight before a time less its weight after it. The least of each term has to sum to more.
+        device together progress by at most the ticks between them, and none goes back. So if queues have
+        weights, their weighted progress is at most these ticks times the largest weight, or 0 if that is
+        below 0. Add this up over neighbouring times: at each time, the progress of a queue so far counts with
+        its weight before less its weight after. The least values, one per time, sum to more: refuted.
         """
         good = all(isinstance(part, list) for part in (times, counts, weights))
         good = good and len(times) == len(counts) == len(weights) + 1 <= MOST_TIMES
@@ -483,13 +483,13 @@ class Windows:
         raise RefutedError
 
     def least(self, d: int, t: int, counts: Any, factors: list[int]) -> int:
-        """Return the least sum of a factor for each queue times the ticks that it has progressed by a time.
+        """Return the least sum over queues of a factor times the ticks that the queue has progressed by t.
 
         Four counts for each queue say how many items have surely ended by t, can have ended, have surely
-        begun before t, and can have begun; one item's window shows each. At most one operation runs at t, and
-        has progressed by none or all of its ticks at worst. F's that have begun hold their memory, only B's
-        and W's that have ended have freed theirs, and every W that has begun follows a B that has ended. Of
-        queues of a kind, the least product and the memory that frees most bound all of them.
+        begun before t, and can have begun; one item's window proves each. At most one operation runs at t,
+        and has progressed by none or all of its ticks at worst. F's that have begun hold their memory, only
+        B's and W's that have ended have freed theirs, and every W that has begun follows a B that has ended.
+        Queues of one kind all count with the least (factor times ticks) and the least delta among them.
         """
         require(isinstance(counts, list) and len(counts) == len(self.on[d]), "counts: one row per queue")
         rows = {}
@@ -506,7 +506,7 @@ class Windows:
         return min(found)
 
     def choices(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> list[int]:
-        """Return the least sum for each number of ended B's, while a queue runs, given what an item adds."""
+        """Return the least sum for each number of ended B's; queue `running` runs; an item adds `each`."""
         runs, held = ("", 0) if running is None else (self.queues[running].kind, self.queues[running].delta)
         ranges = [
             (q, max(ended, begun - (q == running)), min(may_end, may_begin - (q == running)))

@@ -1,4 +1,4 @@
-"""Derive windows in the language of the checker, and record each step that narrows something."""
+"""Derive windows by the rules of the checker, and record each step that narrows something."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from .check_proof import FAR, Problem, RefutedError, Windows
 
 Step = list[Any]
-_DEEP = 200  # predecessors looked at: more than in the compiled rules, so that nothing of theirs is missed
+_DEEP = 200  # most predecessors or followers that are tried: more than the compiled rules try
 
 
 class Derivation(Windows):
-    """Windows that know how to visit an item: to apply every rule that narrows something, and to record it.
+    """The checker's windows, with methods that apply rules and record each step that narrows something.
 
     Parameters
     ----------
     problem
         The instance as the checker reads it.
     target
-        The cost T whose windows these are, in ticks.
+        The cost T, in ticks: the windows hold in every schedule that costs at most T.
     anchor
         The device whose frame starts at time 0.
 
@@ -41,7 +41,7 @@ class Derivation(Windows):
         super().narrow(lower, upper, at, least, most)
 
     def visit(self, i: int) -> None:
-        """Apply every rule about an item once.
+        """Apply every rule about an item once, and record each step that narrows something.
 
         Raises
         ------
@@ -64,7 +64,11 @@ class Derivation(Windows):
         return self.changed
 
     def suppose_and(self, a: int, b: int, refute: Callable[[], None]) -> None:
-        """Record the step `suppose` with the steps that a call records until a contradiction."""
+        """Record the step `suppose`, and enter that b precedes a.
+
+        Its inner steps are those that `refute` records, under the supposition that a precedes b, until it
+        raises `RefutedError`.
+        """
         outer, self.steps = self.steps, []
         mark, self.depth = len(self.trail), self.depth + 1
         with suppress(RefutedError):
@@ -79,7 +83,7 @@ class Derivation(Windows):
         self.precede(b, a)
 
     def _candidates(self, i: int) -> Iterator[Step]:
-        """Yield the steps about an item that may narrow something, in the sequence of the compiled rules."""
+        """Yield the steps about an item that are worth a try, in the sequence of the compiled rules."""
         q = self.queue[i]
         on = self.on[self.queues[q].device]
         others = [r for r in on if r != q]
@@ -131,7 +135,7 @@ class Derivation(Windows):
             yield ["order", i, queue.first + rank]
 
     def _busy_until(self, i: int) -> Iterator[Step]:
-        """Yield the step `preceded` with the set of predecessors that says most, if it says anything."""
+        """Yield the step `preceded` with the predecessors that most raise an item's least start, if any."""
         on = [self.queues[r] for r in self.on[self.queues[self.queue[i]].device]]
         ranks = [self._range(i, r)[0] for r in self.on[on[0].device]]
         left = sum(queue.time * rank for queue, rank in zip(on, ranks, strict=True))
@@ -149,7 +153,7 @@ class Derivation(Windows):
             yield ["preceded", i, best]
 
     def _busy_from(self, i: int) -> Iterator[Step]:
-        """Yield the step `followed` with the set of followers that says most, if it says anything."""
+        """Yield the step `followed` with the followers that most lower an item's largest start, if any."""
         on = [self.queues[r] for r in self.on[self.queues[self.queue[i]].device]]
         ranks = [self._range(i, r)[1] for r in self.on[on[0].device]]
         left = sum(queue.time * (queue.count - rank) for queue, rank in zip(on, ranks, strict=True))

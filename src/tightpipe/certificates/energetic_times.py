@@ -12,9 +12,13 @@ Step = list[object]
 
 
 def overload_step(windows: Windows, device: int) -> Step | None:
-    """Return the step `overload` with the largest excess of a device, None if there is none."""
+    """Return the step `overload` between the two times at which the excess of a device is largest.
+
+    The excess is the work that the device must do between two times, less the ticks between them. Return None
+    if no excess is above 0.
+    """
     best, step = 0, None
-    ahead: tuple[int, int, Counts] | None = None  # the most work until a time, less that time
+    ahead: tuple[int, int, Counts] | None = None  # at the t where it is least: (most work by t) - t
     for t in _times(windows, device):
         counts = counts_at(windows, device, t)
         try:
@@ -29,10 +33,11 @@ def overload_step(windows: Windows, device: int) -> Step | None:
 
 
 def three_times_step(windows: Windows, device: int) -> Step | None:
-    """Return the step `progress` about the three times of `docs/theorem.md`, None if it contradicts nothing.
+    """Return the step `progress` about three times (theorem 4 of `docs/theorem.md`), or None.
 
-    B's may run from the first time on, F's have ended by the second and B's by the third. All work counts
-    between the first two, and a share of that of the B's between the last two.
+    From the first time on B's may run, by the second all F's have ended, and by the third all B's have ended.
+    Between the first two times all work counts. Between the last two only the work of B's counts, and only a
+    share of it. The result is None if no share leads to a contradiction.
     """
     own = [windows.queues[q] for q in windows.on[device]]
     t1 = min(windows.early[queue.first] for queue in own if queue.kind == "B")
@@ -53,7 +58,7 @@ def three_times_step(windows: Windows, device: int) -> Step | None:
 
 
 def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, int]:
-    """Return the least and the most ticks that a device has worked by a time."""
+    """Return the least and the most ticks that a device can have worked by a time."""
     return (
         windows.least(device, t, counts, [1] * len(counts)),
         -windows.least(device, t, counts, [-1] * len(counts)),
@@ -61,13 +66,17 @@ def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, i
 
 
 def _ended(windows: Windows, device: int, kind: str) -> int:
-    """Return the time by which all items of a kind have surely ended on a device."""
+    """Return the tick by which all items of a kind have surely ended on a device."""
     own = [windows.queues[q] for q in windows.on[device]]
     return max(int(windows.late[queue.end - 1] + queue.time) for queue in own if queue.kind == kind)
 
 
 def _shares(windows: Windows, device: int) -> list[Fraction]:
-    """Return the shares with which a W counts as much for its memory as its B and it do together."""
+    """Return shares s of a B's work that are worth a try: 1, and for each stage at most one below 1.
+
+    At the share of a stage, (1 - s) b + w, over the memory that F takes, is equal to w over the memory that
+    W frees, where b and w are the ticks of B and W.
+    """
     problem, shares = windows.problem, set[Fraction]()
     for _, s in problem.held[device]:
         (_, b, w), (_, b_frees, w_frees) = (
@@ -79,7 +88,10 @@ def _shares(windows: Windows, device: int) -> list[Fraction]:
 
 
 def _times(windows: Windows, device: int) -> list[int]:
-    """Return the times at which the counts of the device change, as in `solver.bounds.searches`."""
+    """Return the ticks next to which the counts of the device change.
+
+    They are the last ones before an item can have begun or ended, and the first ones at which it surely has.
+    """
     found = set()
     for queue in (windows.queues[q] for q in windows.on[device]):
         for i in range(queue.first, queue.end):
@@ -91,8 +103,9 @@ def _times(windows: Windows, device: int) -> list[int]:
 def counts_at(windows: Windows, device: int, t: int) -> Counts:
     """Return the counts that `Windows.least` takes, for each queue of the device.
 
-    Each count is shown by one item. Where windows along a queue are not in sequence, the first item counts
-    that starts late enough, and the last one that starts early enough.
+    The window of one item proves each count. Windows along a queue may be out of sequence. Then the last item
+    that surely starts early enough gives the sure counts, and the first one that cannot gives the possible
+    ones.
     """
     rows = []
     for queue in (windows.queues[q] for q in windows.on[device]):
@@ -110,10 +123,10 @@ def counts_at(windows: Windows, device: int, t: int) -> Counts:
 
 
 def _first(early: list[int], t: int) -> int:
-    """Return how many items can start until t: all before the first one that cannot."""
+    """Return how many items can start by t: all before the first one that cannot."""
     return next((rank for rank, start in enumerate(early) if start > t), len(early))
 
 
 def _last(late: list[int], t: int) -> int:
-    """Return how many items surely start until t: all up to the last one that does."""
+    """Return how many items surely start by t: all up to the last one that does."""
     return next((rank for rank in range(len(late), 0, -1) if late[rank - 1] <= t), 0)

@@ -1,4 +1,4 @@
-"""Look ahead, compiled: what follows from each side of each open order."""
+"""Look-ahead, compiled: what each side of each open order leads to if it is supposed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: b
 
 @compiled
 def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
-    """Return how many orders stay open under a supposition, `REFUTED` if it leads to a contradiction.
+    """Return how many orders of two items stay open under a supposition, `REFUTED` on a contradiction.
 
     Parameters
     ----------
     arrays, state
-        The queues, and windows to which all rules have been applied; they are left as they were.
+        The queues, and windows to which all rules have been applied; both are unchanged afterwards.
     item, k, follows
-        What is supposed, as `suppose` takes it.
+        The supposition, as in `suppose`.
     steps
         The number of items that the propagation may work on.
     """
@@ -49,9 +49,10 @@ def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follo
 
 @compiled
 def look(arrays: QueueArrays, state: WindowState, steps: int, found: Ints) -> None:
-    """Enter for each side of each open order what `left_under` says, `NOT_OPEN` for orders that are decided.
+    """Write to `found` what `left_under` returns for each side of each open order.
 
-    `found` has the shape (N, M, 2); the last index is 1 for the supposition that the open items follow.
+    `found` has the shape (N, M, 2), for N items and at most M queues on a device. The last index is 1 for the
+    supposition that the queue's open items follow the item. Where no order is open, it gets `NOT_OPEN`.
     """
     for item in range(len(state.agenda)):
         queue = arrays.queue[item]

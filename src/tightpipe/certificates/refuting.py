@@ -1,7 +1,7 @@
 """Search for a proof that no schedule costs at most a target: windows, suppositions, and branches.
 
-The compiled rules of `solver.windows` say which visits of items narrow something and which suppositions fail.
-Only those are repeated in the language of the checker, which takes a hundred times as long.
+The compiled rules of `solver.windows` find the items whose rules narrow something, and the suppositions that
+fail. Only these are repeated with the rules of the checker, which take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from .derivation import Derivation, Step
 from .energetic_times import overload_step
 from .look_ahead_kernel import REFUTED, fails, look
 
-Side = tuple[int, int, bool]  # an item, a queue among those of its device, and whether its open items follow
+# (item, k, follows): whether the items of its device's k-th queue that are open with it follow or precede it.
+Side = tuple[int, int, bool]
 _QUICK, _THOROUGH = 30, 240  # items that the propagation of one supposition may work on
 
 
@@ -45,7 +46,7 @@ class Refuter:
     Parameters
     ----------
     instance, problem
-        A problem without operations that overlap and without busy links, here and as the checker reads it.
+        The problem, as this package and as the checker reads it, without overlap and without busy links.
     target
         The cost to refute, in ticks.
     budget
@@ -58,7 +59,7 @@ class Refuter:
         self.anchor = instance.placement.routes[0][0]
         self.arrays = arrays_of(self.queues, target)
         self.state = open_state(self.arrays, target)
-        self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, about the last state
+        self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
     def steps(self) -> list[Step]:
         """Return steps that lead to a contradiction, not trimmed.
@@ -80,7 +81,7 @@ class Refuter:
         raise UnprovenError
 
     def _refute(self, state: WindowState) -> None:
-        """Raise `RefutedError` once a proof is recorded that no schedule lies in a state."""
+        """Record a proof that no schedule lies in the windows of `state`, then raise `RefutedError`."""
         self._settle(state)
         while True:
             self._overload(state)
@@ -88,7 +89,7 @@ class Refuter:
                 self._exclude(state, self._branch())
 
     def _settle(self, state: WindowState) -> None:
-        """Apply the rules to all items on the agenda."""
+        """Apply the rules to all items on the agenda, and record the steps that narrow something."""
         possible, state.counter[RECORDING] = True, 1
         while state.counter[LENGTH] > 0 and possible:
             if self.budget.left <= 0:
@@ -100,7 +101,7 @@ class Refuter:
                 self.derivation.visit(item)
         state.counter[RECORDED] = state.counter[RECORDING] = 0
         if not possible:
-            raise UnprovenError  # the compiled rules know something that the steps do not say
+            raise UnprovenError  # the recorded steps do not show the contradiction
 
     def _overload(self, state: WindowState) -> None:
         windows = Windows(self.target, self.arrays, True, state)
@@ -111,7 +112,10 @@ class Refuter:
                     self.derivation.try_step(step)
 
     def _shave(self, state: WindowState, steps: int) -> int:
-        """Refute suppositions about every open order; return how many were refuted."""
+        """Suppose both sides of every open order, and exclude each that fails; return how many failed.
+
+        The propagation of one supposition works on at most `steps` items.
+        """
         if self.budget.left <= 0:
             raise UnprovenError
         look(self.arrays, state, steps, self.found)
@@ -128,7 +132,7 @@ class Refuter:
         return bool(state.before[item, k] < state.after[item, k])
 
     def _exclude(self, state: WindowState, side: Side) -> None:
-        """Record that a supposition fails, however long that takes, and enter its opposite."""
+        """Record a proof that a supposition fails, which may itself need branches, and enter its opposite."""
         item, k, follows = side
         a, b = self._order(state, side)
         part = copy_of(state)
@@ -146,7 +150,7 @@ class Refuter:
         return first + int(state.after[item, k]) - 1, item
 
     def _branch(self) -> Side:
-        """Return the better side of the open order whose two sides both leave little open."""
+        """Return a side of the open order whose worse side leaves fewest orders open: its better side."""
         both = self.found.max(axis=2)
         if (both < 0).all():
             raise UnprovenError  # everything is decided, and a schedule may lie in the windows

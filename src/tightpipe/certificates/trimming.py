@@ -1,8 +1,9 @@
 """Leave out of a proof what its conclusion does not use.
 
 The steps run once more, on windows that note which values each step reads and writes. A step is needed if the
-contradiction reads a value that the step wrote last, directly or by way of other needed steps. The rules are
-monotone: where other values are less narrow, a needed step still derives at least what it is needed for.
+contradiction reads a value that the step wrote last, directly or by way of other needed steps. Without the
+other steps some values are less narrow. The rules are monotone in the values that they read, so a needed step
+still derives at least what it is needed for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> li
     Parameters
     ----------
     problem, target, anchor
-        What `Windows` takes.
+        The arguments of `Windows`.
     steps
         Steps that lead to a contradiction.
 
@@ -72,7 +73,7 @@ class _Traced(list[int]):
 
 
 class _Tracing(Windows):
-    """Windows that find out which steps use the values of which others."""
+    """Windows that note which steps use the values that other steps wrote."""
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
         self._reads = _Reads()
@@ -93,7 +94,7 @@ class _Tracing(Windows):
         raise CheckError("the steps lead to no contradiction")
 
     def narrow(self, lower: Any, upper: Any, at: int, least: int, most: int) -> None:
-        """Narrow a value as the checker does, and note who did; where values cross, both are read."""
+        """Narrow a value as the checker does, and note the step; if values cross, both count as read."""
         if not isinstance(lower, _Traced):
             return super().narrow(lower, upper, at, least, most)  # before the lists are traced
         noting, self._reads.noting = self._reads.noting, False
@@ -112,7 +113,7 @@ class _Tracing(Windows):
         return None
 
     def precede(self, a: int, b: int) -> None:
-        """Enter an order; what is looked at only to see how far the order reaches is no premise."""
+        """Enter an order; values that are read only to see how far the order reaches are no premises."""
         noting, self._reads.noting = self._reads.noting, False
         try:
             super().precede(a, b)
@@ -120,7 +121,7 @@ class _Tracing(Windows):
             self._reads.noting = noting
 
     def _closes(self, node: _Node) -> bool:
-        """Run the step of a node, enter what it used, and return whether it leads to a contradiction."""
+        """Run the step of a node, enter its premises, and return whether it leads to a contradiction."""
         rule, *arguments = node.step
         self._begin(node)
         try:
@@ -176,7 +177,7 @@ class _Tracing(Windows):
 
 
 def _needed(*ends: _Node) -> set[_Node]:
-    """Return the given nodes and all that they use, directly or by way of others."""
+    """Return the given nodes and all their premises, direct and indirect."""
     found, agenda = set(ends), list(ends)
     while agenda:
         for premise in agenda.pop().premises - found:

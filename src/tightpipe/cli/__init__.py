@@ -24,7 +24,7 @@ from .group import Stopped
 __all__ = ["cli", "main"]
 
 _NO = (InfeasibleError, NoScheduleError, DeadlockError, ContradictionError, RefusedError, RunError)
-"""Errors that are an answer: exit status 1."""
+"""Errors that mean the answer is no; the exit status is 1."""
 
 
 def _fail(message: str, status: int) -> NoReturn:

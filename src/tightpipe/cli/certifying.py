@@ -22,7 +22,7 @@ certificate_option = click.option(
 def write_certificate(
     path: str, instance: Instance, bound: int, proof: Proof | None, time_limit: float
 ) -> None:
-    """Search for a certificate, write it, and say on stderr if it only names whom to trust."""
+    """Search for a certificate, write it, and say on stderr if it only names a program to trust."""
     certificate = certify(instance, bound, proof=proof, time_limit=time_limit)
     certificate.save(path)
     if certificate.trusted:

@@ -45,7 +45,7 @@ def latex_options(command: Command) -> Command:
 
 
 def check_latex(latex: str | None, caption: str | None) -> None:
-    """Raise an InputError if the LaTeX file cannot be written, or if there is a caption and no such file."""
+    """Raise an InputError if the LaTeX file cannot be written, or if a caption is given without a file."""
     if latex is not None:
         check_writable(latex)
     elif caption is not None:
@@ -73,12 +73,15 @@ def run_options(time_limit: float) -> Callable[[Command], Command]:
 
 
 def search_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds `run_options` and the limit of memory of a command that searches."""
+    """Return a decorator that adds `run_options` and ``--max-memory`` to a command that searches."""
     return lambda command: run_options(time_limit)(max_memory_option(command))
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
-    """Say on stderr how many rows of other engines do not count, and where they are kept; none is no line."""
+    """Say on stderr how many rows of other engines there are, which do not count, and where they are kept.
+
+    If all rows are of this engine, nothing is printed.
+    """
     others = {engine: count for engine, count in rows.items() if engine != engine_version()}
     if others:
         said = ", ".join(f"{count} row(s) of engine {engine}" for engine, count in others.items())
@@ -106,7 +109,10 @@ def show(data: dict[str, Any], as_json: bool) -> None:
 
 
 def exit_stopped(stop: KeyboardInterrupt) -> None:
-    """End the running command with the exit status of a signal, when what was found by then is shown."""
+    """End the running command with the exit status of the signal `stop`.
+
+    Commands call this after they have shown what was found until the signal.
+    """
     click.get_current_context().exit(exit_status(reason_of(stop)))
 
 

@@ -68,8 +68,8 @@ _at_once_option = click.option(
 )
 @click.option(
     "--methods",
-    help="Names from `tightpipe methods`, or module:function of your own; the others are measured against the "
-    "first.  "
+    help="Names from `tightpipe methods`, or module:function of your own; the others are measured against "
+    "the first.  "
     "[default: greedy-v,best; with INSTANCES list,best]",
 )
 @click.option(
@@ -119,8 +119,8 @@ def _compare(
     """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
 
     INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix. With
-    --placements, the one file is a model file, of which a plan chooses the stages; the table is that of
-    `tightpipe plan --alternatives`, and -o a folder.
+    --placements, INSTANCES is one model file, which plans cut into stages; the table is the one that
+    `tightpipe plan --alternatives` shows, and -o names a folder.
 
     Rows that are already in the CSV (same instance, limit, method, options and versions) are not
     computed again, so an interrupted run continues where it stopped.
@@ -146,7 +146,7 @@ def _compare(
     if migrate:
         return show({"csv": str(path), "migrated": migrate_table(path, SETTINGS_FORM, lacking)}, as_json)
     if fresh and path.exists():
-        old = path.resolve()  # where a symbolic link leads, so that it will lead to the new rows
+        old = path.resolve()  # the target of a symbolic link, so that the link leads to the new rows
         old.replace(f"{old}.bak")
     table = Table(path, FILES_FORM if own else SETTINGS_FORM)
     report = _Report(
@@ -172,7 +172,7 @@ def _one_model(files: tuple[str, ...]) -> str:
 
 
 def _refuse_beside_placements(context: click.Context) -> None:
-    """Raise an error for an option that a comparison of placements has no use for."""
+    """Raise an InputError if an option is given that a comparison of placements does not use."""
     allowed = {"instances", "output", "placements", "time_limit", "workers", "seed", "as_json"}
     for key, value in context.params.items():
         if key not in allowed and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
@@ -189,7 +189,10 @@ def _refuse_beside_files(settings: str | None, migrate: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """How a table is reported: which of several rows of a solve counts, and how page and figure show them."""
+    """How a table is reported.
+
+    `newest` keeps one row of each solve, which page, figure and LaTeX table then show.
+    """
 
     newest: Callable[[Sequence[Cells]], list[Cells]]
     page: Callable[[Sequence[Cells]], str]
@@ -203,7 +206,7 @@ def _fill_and_report(
 ) -> None:
     """Fill a table, write page and figure beside it, and then raise a StoppedError if solves failed."""
     errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
-    # a table may have rows of a solve under several conditions: those that were asked for come last and count
+    # a table may have rows of a solve under several conditions: the rows of `tasks` come last and count
     rows = report.newest([*table.rows(), *table.rows_of(tasks)])
     if rows:
         stem = str(table.path.with_suffix(""))
@@ -226,7 +229,7 @@ def _draw_rates(rows: Sequence[Cells], path: str) -> None:
 
 
 def _numbers(row: Cells) -> dict[str, Any]:
-    """Return what the figure draws of a row, with numbers instead of texts."""
+    """Return the values of a row that the figure draws, as numbers instead of texts."""
     offset = int(row["m_offset"] or 0)
     label = f"{row['setting']} 2p{offset:+d}" if offset else row["setting"]
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}

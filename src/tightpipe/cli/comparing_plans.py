@@ -52,7 +52,7 @@ class Report:
     rows
         The rows of the table, at least one.
     meaning
-        What its columns mean.
+        What the table's columns mean.
     draw
         Function that draws the figure to a path.
     """
@@ -76,16 +76,16 @@ def collect(
     allowance: Allowance,
     search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
 ) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
-    """Return what `count` searches have found, and the signal that has ended them early, if one has.
+    """Return the questions and plans of `count` searches, and the signal that ended them early, or None.
 
     Parameters
     ----------
     count
         Number of searches.
     allowance
-        What each of them may take.
+        Time limit, threads and seed of each search.
     search
-        Function that is called with the progress bar's `begin`, and yields what was asked, with its plan.
+        Function that is called with the progress bar's `begin`, and yields each question with its plan.
     """
     found: list[tuple[_Asked, Plan]] = []
     each = allowance.time_limit
@@ -140,14 +140,15 @@ def _write(report: Report, folder: PlanFolder) -> None:
 
 
 def show_alternatives(model: str, output: str | None, allowance: Allowance, as_json: bool) -> None:
-    """Show a model file's alternatives, and keep plans and reports in the folder `output` if there is one.
+    """Show alternative plans for a model file, and keep plans and reports in the folder `output` unless None.
 
     Raises
     ------
     InputError
         If the file is no model file, or the folder is not one for these plans.
     KeyboardInterrupt
-        If a signal ends the searches; what was found by then is shown before.
+        If a signal ends the searches; what was found by then is shown before. Where plans were found and
+        `output` is None, the command exits instead.
     NoScheduleError
         If no row has a plan.
     """
@@ -178,7 +179,7 @@ def show_frontier(
     axis
         What differs between them: ``memory`` or ``devices``.
     output, allowance, as_json
-        The folder, what each search may take, and whether to print JSON.
+        The folder; time limit, threads and seed of each search; and whether to print JSON.
 
     Raises
     ------

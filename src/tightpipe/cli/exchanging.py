@@ -40,10 +40,10 @@ _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
 def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: Any) -> None:
     """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
-    SCHEDULE is a schedule file or a plan file. With --target torchtitan or megatron-layout it is a plan file,
-    of which the cut of the model into stages is written. With --target instance, an instance file is written
-    instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one, e.g.
-    1.5B-8x24.
+    SCHEDULE is a schedule file or a plan file. With --target torchtitan or megatron-layout it must be a plan
+    file, and the plan's cut of the model into stages is written. With --target instance, an instance file is
+    written instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one,
+    e.g. 1.5B-8x24.
     """
     check_writable(output)
     options = {name: value for name, value in chosen.items() if value}
@@ -60,7 +60,7 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
 
 
 def _instance_of(source: str, options: dict[str, Any]) -> Instance:
-    """Return the instance of a schedule file or, under a setting's name, the setting with these options."""
+    """Return the instance of a schedule file, or of the published setting named `source` with `options`."""
     for name, value in options.items():
         if name not in ("memory", "placement", "objective"):
             rule = "instance has no such option; it takes memory, placement, objective"

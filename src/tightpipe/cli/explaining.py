@@ -18,7 +18,7 @@ from ..terminal.progress_bar import working
 from .common import cli, json_option, valid_schedule
 from .explaining_plans import explain_plan
 
-_SECONDS = 10.0  # for each change of a plan's problem
+_SECONDS = 10.0  # default time limit for each change of a plan's problem
 
 
 @cli.command("explain")
@@ -40,8 +40,8 @@ def _explain(
 ) -> None:
     """Say where the schedule in the file SCHEDULE idles, what for, and what would help.
 
-    SCHEDULE is a schedule file or a plan file. For a plan, what would help is asked of the whole plan: a
-    short search answers what more memory, more chunks, faster links or one layer elsewhere would give.
+    SCHEDULE is a schedule file or a plan file. For a plan, short searches for other plans say what more
+    memory, more chunks, faster links or moving one layer to another stage would give.
     """
     is_plan = is_kind(read_json(schedule), "plan")
     _refuse_without_plan(is_plan, time_limit=time_limit, workers=workers)
@@ -130,7 +130,8 @@ def _ticks(value: int | None) -> str | None:
 def _theorem(instance: str, as_json: bool) -> None:
     """Prove a lower bound of the instance in the file INSTANCE in words, to be checked by hand.
 
-    The proof is that of the bound of two times: what a device has to do between its first B and its last F.
+    The bound is the one called "two times": it counts what a device has to do between its first B and its
+    last F.
     """
     problem = load_instance(instance)
     if (reason := problem.infeasibility()) is not None:

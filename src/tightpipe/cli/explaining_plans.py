@@ -31,7 +31,7 @@ def explain_plan(
     explained
         The explanation of the plan's schedule.
     allowance
-        What the search for each change may take; None for no such search.
+        Time limit and threads of the search for each change; None for no search.
     as_json
         Whether to print one JSON object in place of tables.
     show_schedule
@@ -60,7 +60,7 @@ def explain_plan(
 
 
 def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardInterrupt | None]:
-    """Return what changes would give, and the signal that has ended the searches early, if one has."""
+    """Return what changes would give, and the signal that ended the searches early, or None."""
     found: list[WhatIf] = []
     each = allowance.time_limit or 0.0
     with progress_bar(len(CHANGES), each * len(CHANGES)) as bar:

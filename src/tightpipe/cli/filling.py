@@ -33,19 +33,19 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: 
     hard_limit
         Seconds after which a solve is killed.
     at_once
-        Number of solves that run at once, at least 1. Each may take this part of the machine's memory.
+        Number of solves that run at once, at least 1. Each may take an equal part of the machine's memory.
 
     Returns
     -------
     list of str
-        The reasons of solves that failed. They leave no row, so that the next run tries them again.
+        Why solves failed, a text for each. Failed solves leave no row, so that the next run tries them again.
     """
     say_other_engines(table.set_aside_others(engine_version()), table.backup)
     todo = table.missing(tasks)
     print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {table.path}", file=sys.stderr)
     if not todo:
         return []
-    compile_ahead()  # here, so that no solve has to wait for it
+    compile_ahead()  # here, so that no solve has to wait for the compiler
     with open_store(None) as store:
         store.enrol(todo)
         _run(store, table, hard_limit, at_once)

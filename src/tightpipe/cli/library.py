@@ -75,7 +75,7 @@ def _show(id: str, folder: str | None, as_json: bool) -> None:
 
 
 def _told(record: Record) -> dict[str, object]:
-    """Return what is known about an instance for people, without its numbers."""
+    """Return what ``show`` prints about an instance, by key: its record without the instance itself."""
     known = record.to_dict()
     about = {key: known[key] for key in ("id", "family", "source", "status", "difficulty")}
     for name in ("cost", "bound"):
@@ -89,9 +89,9 @@ def _told(record: Record) -> dict[str, object]:
 @json_option
 @click.pass_context
 def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_json: bool) -> None:
-    """Verify schedules and certificates again, those of the instances ID or all of them.
+    """Verify again the schedules and certificates of the instances ID, or of all instances.
 
-    The standalone checker of certificates does it. Exit status 1 if anything fails.
+    The standalone checker of certificates verifies them. The exit status is 1 if anything fails.
     """
     library = _library(folder)
     names = [record.id for record in [library.record(id) for id in ids] or library.records()]
@@ -104,13 +104,13 @@ def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_
 
 
 def _failures(library: Library, names: list[str]) -> dict[str, str]:
-    """Return what fails, by the name of its instance, and say on stderr how each check ends."""
+    """Return why a check failed, by the name of its instance, and say on stderr how each check ends."""
     failed = {}
     with progress_bar(len(names), None) as bar:
         for name in names:
             bar.begin(name)
             try:
-                record = library.record(name)  # read now, as others may have improved it
+                record = library.record(name)  # read only now, because another process may have improved it
                 said = check_record(library, record)
             except (RefusedError, InputError) as error:
                 said = failed[name] = str(error)
@@ -127,7 +127,7 @@ def _failures(library: Library, names: list[str]) -> dict[str, str]:
 def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: bool) -> None:
     """Enter the schedule or the certificate in FILE if it verifies and is better than what is known.
 
-    Exit status 1 if it is not accepted; the reason is one line on stderr.
+    The exit status is 1 if the file is not accepted; the reason is one line on stderr.
     """
     library = _library(folder)
     try:

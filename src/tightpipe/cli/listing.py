@@ -12,8 +12,8 @@ from .common import cli, json_option
 def _methods(as_json: bool) -> None:
     """List the methods with placement, memory and source.
 
-    An activation is that of one stage; p is the number of devices, v the stages on each, n the microbatches.
-    Heuristics of installed packages stand at the end.
+    Memory is in activations of one stage; p is the number of devices, v the number of stages on each device,
+    n the number of microbatches. Heuristics of installed packages stand at the end.
     """
     fields = ("name", "kind", "placements", "memory", "source")
     rows = [{field: getattr(method, field) for field in fields} for method in all_methods().values()]

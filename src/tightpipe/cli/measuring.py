@@ -19,7 +19,7 @@ from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import working
 from .common import cli, json_option, summary_beside, valid_schedule
 
-_LISTED = 8  # kinds of operations whose times vary most
+_LISTED = 8  # number of kinds of operations in the table of those whose times vary most
 
 
 @cli.command("measure")

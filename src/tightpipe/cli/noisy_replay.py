@@ -48,14 +48,14 @@ class NoiseOptions:
     Parameters
     ----------
     noise
-        Texts of models.
+        Models of noise, as texts.
     samples, seed, workers
         As for `run_noisy`.
     top
         Number of operations and messages that are listed for each schedule.
     output, costs, figure
-        Files to write: the table of figures and that of every sample's cost as CSV, and a picture; None for
-        none.
+        Files to write: the table of numbers as CSV, the cost in every sample as CSV, and a picture of the
+        distributions. None writes no file.
     """
 
     noise: tuple[str, ...]
@@ -69,7 +69,7 @@ class NoiseOptions:
 
 
 def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool) -> None:
-    """Run the schedules of files under noise, write the files that the options name, and print the figures.
+    """Run the schedules of files under noise, write the files that the options name, and print the numbers.
 
     Raises
     ------
@@ -99,7 +99,10 @@ def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool
 
 
 def _name(file: str, files: Sequence[str]) -> str:
-    """Return the name of a file's schedule: that of the file, and the whole path where two have the same."""
+    """Return the name under which a file's schedule is shown.
+
+    It is the file's name without ending, or the whole path if another file has the same name.
+    """
     short = Path(file).stem
     if files.count(file) > 1:
         raise InputError("is given twice", key="schedule", value=file)
@@ -119,7 +122,11 @@ def _schedule(path: str) -> Schedule:
 
 
 def _figures(name: str, noisy: Noisy, first: Noisy, found: dict[str, Noisy]) -> dict[str, Any]:
-    """Return a line of the table; the last two figures compare sample by sample with the other schedules."""
+    """Return a line of the table for the schedule `name`.
+
+    `against_first` compares its mean cost with that of `first`. `wins` is the share of samples in which no
+    schedule in `found` costs less.
+    """
     cheapest = np.min([each.costs for each in found.values()], axis=0)
     figures = noisy.distribution
     rounded = {key: round(getattr(figures, key), _DIGITS) for key in ("mean", "deviation", "p95", "worst")}
@@ -135,7 +142,7 @@ def _figures(name: str, noisy: Noisy, first: Noisy, found: dict[str, Noisy]) -> 
 
 
 def _critical(noisy: Noisy, top: int) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return columns and lines of the table of operations and messages through which most delay enters."""
+    """Return columns and lines of the table of the `top` operations and messages where most delay enters."""
     rows = sorted(_passed(noisy), key=lambda row: (-row["delay"], -row["critical"]))[:top]
     return ["what", "device", "critical", "delay"], rows
 

@@ -47,11 +47,13 @@ def _plan(
 ) -> None:
     """Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.
 
-    The answer is the best plan found, with a bound: no plan in the search space of MODEL is faster. Ended by
-    a signal, it is the best plan so far. The exit status is 1 where nothing fits the memory.
+    The answer is the best plan found, with a bound: no plan in the search space of MODEL is faster than the
+    bound. If a signal ends the search, the answer is the best plan so far. The exit status is 1 if no plan
+    was found, e.g. because none fits the memory.
 
     With --alternatives, --time-limit is for each row of the table. The folder of -o keeps the plan of each
-    row and the table as CSV, Markdown, LaTeX and figure; the same command continues where it was ended.
+    row and the table as CSV, Markdown, LaTeX and figure. If the command is ended early, running it again
+    continues where it stopped.
     """
     if alternatives:
         show_alternatives(model, output, Allowance(time_limit, workers, seed), as_json)
@@ -106,10 +108,10 @@ def _plan_frontier(
 ) -> None:
     """Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.
 
-    With --devices, the number of GPUs stays that of MODEL, its devices times its data-parallel size, and so
-    does the number of microbatches of all pipelines. --time-limit is for each point. The folder keeps the
-    plan of each point and the table as CSV, Markdown, LaTeX and figure; the same command continues where it
-    was ended.
+    With --devices, two numbers stay as in MODEL: the GPUs (its devices times its data-parallel size), and the
+    microbatches of all pipelines together. --time-limit is for each point. The folder keeps the plan of each
+    point and the table as CSV, Markdown, LaTeX and figure. If the command is ended early, running it again
+    continues where it stopped.
     """
     from ..planning.plan_frontier import device_points, memory_points
 

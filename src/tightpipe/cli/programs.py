@@ -110,9 +110,9 @@ def _replay(
 ) -> None:
     """Run a program, or with --noise the orders of schedules and programs under random durations.
 
-    Without --noise, FILES is one program; the exit status is 1 if its devices wait for each other. With it,
-    FILES are schedules or programs of one instance: each runs under the same random samples, and the answer
-    is the distribution of its cost and what delays come from.
+    Without --noise, FILES is one program; the exit status is 1 if its devices wait for each other. With
+    --noise, FILES are schedules or programs of one instance, which all run under the same random samples. The
+    answer is the distribution of the cost of each, and which operations and messages delay it.
     """
     of_program = ("semantics", "fuse", "link_occupancy")
     _refuse_others(context, of_program if of_noise["noise"] else tuple(of_noise), bool(of_noise["noise"]))
@@ -125,7 +125,10 @@ def _replay(
 
 
 def _refuse_others(context: click.Context, names: Sequence[str], noise: bool) -> None:
-    """Raise an InputError if one of these options is given, which goes without noise, or with it alone."""
+    """Raise an InputError if one of the options `names` is given.
+
+    If `noise`, these options do not go with ``--noise``, else they go only with it.
+    """
     for name in names:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             key = f"--{name.replace('_', '-')}"
@@ -174,7 +177,7 @@ def _overlap(
 
 def _is_schedule(path: str) -> bool:
     data = read_json(path)
-    return isinstance(data, dict) and "instance" in data  # so is a program's file, refused when it is loaded
+    return isinstance(data, dict) and "instance" in data  # a program's file has it too; loading refuses it
 
 
 def _overlap_tasks(file: str, output: str, **options: Any) -> Overlapped:

@@ -1,4 +1,4 @@
-"""What ``solve --method improve --robust`` does: a schedule that is searched for under noise."""
+"""What ``solve --method improve --robust`` does: it searches for a schedule that is cheap under noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIGURES = ("mean", "deviation", "p95", "worst")
 
 @dataclass(frozen=True, slots=True)
 class RobustOptions:
-    """Options of a robust solve, with the names that they have in `solve_robust`; `noise` holds texts."""
+    """Options of a robust solve, named as in `solve_robust`; `noise` has the models of noise as texts."""
 
     measure: str
     noise: tuple[str, ...]
@@ -38,7 +38,10 @@ class RobustOptions:
 
 
 def refuse_contradictions(context: click.Context, robust: bool) -> None:
-    """Raise an InputError if an option of ``solve`` does not go with ``--robust``, or not without it."""
+    """Raise an InputError if the options of ``solve`` contradict each other.
+
+    Some do not go with ``--robust``, others go only with it; `robust` is whether it is given.
+    """
     given = {
         name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
@@ -52,8 +55,8 @@ def refuse_contradictions(context: click.Context, robust: bool) -> None:
 
 
 def solve_robustly(instance: Instance, options: RobustOptions, output: str | None, as_json: bool) -> int:
-    """Search, write the schedule, print the figures, and return the exit status."""
-    from ..solving.robust import solve_robust  # it loads the solvers, which other solves need not load
+    """Search for a robust schedule, write it, print its cost under noise, and return the exit status."""
+    from ..solving.robust import solve_robust  # loads solvers that other solves do not need
 
     chosen = {
         name: getattr(options, name) for name in ("samples", "time_limit", "workers", "seed", "warm_start")

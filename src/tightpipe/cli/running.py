@@ -136,8 +136,8 @@ def _profile(
 ) -> None:
     """Write an instance file from measured costs: of a transformer here, or of a trace, log or table.
 
-    With --vocabulary, each layer of the transformer is measured apart, as are embedding and head, and a model
-    file is written, of which a plan chooses the stages. --limit is then the memory of each device.
+    With --vocabulary, measure embedding, head and each layer separately and write a model file, from which
+    `tightpipe plan` chooses the stages; --limit is then each device's memory.
     """
     check_writable(output)
     how: dict[str, Any] = {"device": device, "fused": fused, "repeats": repeats, "tolerance": tolerance}
@@ -161,7 +161,7 @@ def _profile(
 
 
 def _warn(warnings: tuple[str, ...], as_json: bool) -> dict[str, list[str]]:
-    """Print warnings on stderr; return the entry that JSON has for them."""
+    """Print warnings on stderr, and return their entry in the JSON object; it is empty without --json."""
     for text in warnings:
         print(f"tightpipe: warning: {text}", file=sys.stderr)
     return {"warnings": list(warnings)} if as_json else {}
@@ -182,7 +182,7 @@ def _read_profile(
 
 
 def _check_measured(trace: tuple[str, ...], log: str | None, table: str | None, stages: int | None) -> None:
-    """Raise an InputError if an option asks for something else than a measurement of single layers."""
+    """Raise an InputError if an option is given that contradicts the measurement of each layer."""
     others = {"trace": trace or None, "log": log, "table": table, "stages": stages}
     for name, value in others.items():
         if value is not None:
@@ -192,7 +192,7 @@ def _check_measured(trace: tuple[str, ...], log: str | None, table: str | None, 
 def _beside_layers(
     devices: int, microbatches: int, placement: str | None, objective: str, limit: int | None, dtype: str
 ) -> dict[str, dict[str, Any]]:
-    """Return what a model file has besides its layers."""
+    """Return the tables of a model file besides its layers: cluster, batch and search."""
     cluster: dict[str, Any] = {"devices": devices} if limit is None else {"devices": devices, "memory": limit}
     state = STATE_OF_FLOAT32 if dtype == "float32" else STATE
     return {
@@ -212,7 +212,7 @@ def _write_model(
 ) -> None:
     """Measure a transformer's layers, and write them with the rest of a model file."""
     stand_in = {"count": shape.layers + 1, "forward": 1, "backward": 1, "weight": 1}
-    problem_from_dict(rest | {"layers": [stand_in]})  # what is wrong is said before anything is measured
+    problem_from_dict(rest | {"layers": [stand_in]})  # finds errors before anything is measured
     with working("measuring each layer"):
         found = profile_layers(shape, vocabulary, devices=rest["cluster"]["devices"], **how)
     measured = {"layers": found.layers, **rest, "cluster": rest["cluster"] | {"comm": found.comm}}
@@ -223,7 +223,7 @@ def _write_model(
 
 
 def _placement(name: str, devices: int, stages: int | None) -> Placement:
-    """Return the placement of so many stages; None means as many as are usual."""
+    """Return the placement `name` with `stages` stages; None takes the placement's usual number."""
     check_int("devices", devices, 1)
     if stages is None:
         return Placement(name, devices)

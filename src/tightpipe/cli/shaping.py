@@ -81,7 +81,7 @@ def _show_shapes(as_json: bool) -> None:
 
 
 def _head(shape: ModelShape, training: Training) -> str:
-    """Return what a file says of itself."""
+    """Return the comment at the head of a model file, which says how its numbers were computed."""
     gpu, t = training.gpu, training.tensor_parallel
     device = (
         f"one {gpu.name}"

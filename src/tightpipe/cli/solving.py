@@ -152,7 +152,8 @@ def _bound(
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
 
     Bounds by formula come first. Within the time limit, shaving, a linear program and CP-SAT then refute
-    costs below that of the best heuristic. Ended by a signal, it prints the bounds that were found by then.
+    costs below the cost of the best heuristic. If a signal ends the search, the bounds found so far are
+    printed.
     """
     problem = load_instance(instance)
     if certificate is not None:
@@ -168,7 +169,7 @@ def _bound(
 
 
 def _until_stopped(bounds: Iterator[Bound]) -> tuple[list[Bound], str]:
-    """Return the bounds found until the searches end, and why a signal ended them early ("" if none did)."""
+    """Return the bounds found until the searches end, and the reason if a signal ended them ("" if not)."""
     found: list[Bound] = []
     try:
         for bound in bounds:

@@ -60,7 +60,7 @@ class _SweepBar:
         self._progress.stop()
 
     def watch(self, task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
-        """Show that a task has ended with `outcome`, or has begun if that is None.
+        """Show that a task has ended with `outcome`, or, if `outcome` is None, that the task has begun.
 
         The estimate of the time left is divided by `solves_at_once`, the number of solves that run together.
         """

@@ -105,7 +105,7 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
             if executor == "local":
-                compile_ahead()  # otherwise the first solves would spend their time limit on it
+                compile_ahead()  # else the first solves would spend their time limit on compiling
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:
@@ -188,7 +188,7 @@ def _status(experiment: str, output: str | None, as_json: bool) -> None:
     """Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after."""
     path = _folder(experiment, output) / STORE
     if not path.exists():
-        load_experiment(experiment)  # a fault in the file itself is the better message
+        load_experiment(experiment)  # if the file has an error, this is the better message
         raise InputError("no such store: the sweep has not begun", source=str(path))
     with open_store(path) as store:
         rows = store.rows()

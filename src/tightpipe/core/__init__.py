@@ -1,5 +1,5 @@
-"""The ground floor of the package, on which all else stands and which itself needs only `tightpipe.kernels`.
+"""The core of the package: all other parts build on it, and it needs only `tightpipe.kernels` itself.
 
-Here are the instance (a scheduling problem), the order and the schedule, their files, the simulator that
-gives an order its times, the validator that checks a schedule, and the figures that measure one.
+It holds the instance (a scheduling problem), the order and the schedule, their files, the simulator that
+gives an order its times, the validator that checks a schedule, and the figures that measure a schedule.
 """

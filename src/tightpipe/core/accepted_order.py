@@ -1,4 +1,4 @@
-"""An order that came from elsewhere, out of a file or of somebody's function, made a valid schedule."""
+"""The conversion of an order that comes from a file or from a user's function into a valid schedule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def accepted(instance: Instance, order: Order) -> Schedule:
     instance
         The problem that the order is meant for.
     order
-        Any order; nothing is taken for granted about it.
+        Any order, which may be invalid.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def accepted(instance: Instance, order: Order) -> Schedule:
     try:
         schedule = retime(instance, order)
     except (DeadlockError, InputError) as error:
-        broken = _misplaced(instance, order) or error  # what is missing says more than who waits for it
+        broken = _misplaced(instance, order) or error  # a missing operation explains a deadlock
         raise InputError(f"the order is invalid: {broken}") from None
     for violation in validate(instance, schedule):
         raise InputError(f"the order is invalid: {violation}")
@@ -43,7 +43,10 @@ def accepted(instance: Instance, order: Order) -> Schedule:
 
 
 def _misplaced(instance: Instance, order: Order) -> Violation | None:
-    """Return the first rule that the order breaks whatever its times are; None if there is no such rule."""
+    """Return the first place where the order breaks the rule `complete` or `placement`, whatever its times.
+
+    None if it obeys both.
+    """
     never = np.zeros(len(order), np.int64)
     violations = validate(instance, Schedule(instance, order, never, never))
     return next((v for v in violations if v.rule in ("complete", "placement")), None)

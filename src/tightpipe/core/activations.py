@@ -1,9 +1,9 @@
-"""Memory limits are counted in activations, or as shares of what the 1F1B schedule takes.
+"""Memory limits are counted in activations, or as shares of the peak memory of 1F1B.
 
 With p devices, the limit ``k p`` means k times p forward activations of one stage, whatever the placement.
 A device of the V placement holds two stages, each half as large as the one stage that a device of the linear
-placement holds. So 2p in the V placement is about as much memory as 1p in the linear one, and 1p there is
-what 1F1B takes. Limits of two placements are equal where they are equal shares of the memory of 1F1B.
+placement holds. So 2p in the V placement is about as much memory as 1p in the linear one, which is what
+1F1B takes. Limits of two placements can be compared as shares of the peak memory of 1F1B.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def limits_of_activations(instance: Instance, activations: int) -> tuple[int, ..
         The instance. It must have memory, because without it an activation has no size.
     activations
         Number of activations, at least 0. Where the stages of a device have unequal activations, the size of
-        one is their mean. Only the product is rounded down, so that it is exact where the stages are equal.
+        one is their mean. Only the limit itself is rounded down, so it is exact where the stages are equal.
 
     Returns
     -------
@@ -40,13 +40,14 @@ def memory_of_1f1b(instance: Instance) -> float | None:
     The 1F1B schedule has one stage on each device. So that it runs the same model, consecutive stages of the
     instance are joined until one stage per device is left. Device i of p then holds up to min(p - i, n)
     microbatches of its joined stage, where n is the number of microbatches of one iteration, and the peak is
-    the largest memory of a device. For a V with equal stages it is min(p, n) times the activations of two.
+    the largest memory of a device. For a V with equal stages the peak is min(p, n) times the activations of
+    two stages.
 
     Returns
     -------
     float or None
-        1 where the limit is what 1F1B takes. None where the instance has no limit or its activations take
-        no memory.
+        1 where the limit equals the peak memory of 1F1B. None where the instance has no limit or its
+        activations take no memory.
     """
     limits = [instance.memory_limit(device) for device in range(instance.devices)]
     known = [limit for limit in limits if limit is not None]

@@ -1,4 +1,4 @@
-"""What a caller allows one solve, as plain numbers: checked before anything begins, and kept in tables."""
+"""The limits and the seed that a caller gives one solve, as plain numbers that are checked at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def _is_finite(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Options and seed of one solve that has not begun; `begin` starts its time.
+    """Limits and seed of one solve that has not begun; `begin` starts the clock of the time limit.
 
-    Loading a solver and compiling its inner loops comes between the two: a number that is out of range is
-    refused before it, and what it takes is not charged to the time limit.
+    After an allowance is made, and before `begin` is called, the solver is loaded and its inner loops are
+    compiled. So a number that is out of range is refused before that, and loading and compiling do not count
+    towards the time limit.
 
     Parameters
     ----------
@@ -37,14 +38,14 @@ class Allowance:
         Memory is measured a few times a second, so that it may exceed the cap for a moment. The cap does not
         apply to heuristics, improvement and shaving, whose need is small and known beforehand.
     effort
-        Seconds of work of one thread on a usual machine, above 0, in place of a time limit; None for none.
-        They are counted and not measured, so that a solve with one worker gives the same result in every run
-        and on every machine.
+        A deterministic limit that replaces the time limit, in seconds above 0; None for no such limit. The
+        work done is counted and converted to seconds of one thread on a usual machine; the clock is not read.
+        So a solve with one worker gives the same result in every run and on every machine.
 
     Raises
     ------
     InputError
-        If a number is out of its range; the message names it and its value.
+        If a number is out of its range; the message names the option and its value.
     """
 
     time_limit: float | None = None

@@ -1,8 +1,8 @@
-"""What work may take: the time until a deadline or an effort, threads and memory; and its seed.
+"""The limits of a solve: a deadline or an effort, threads and memory; and its seed.
 
-A budget is made once, where a solve begins. All work below is handed the same budget, or one that is narrowed
-to a part of the time. As the deadline is a point in time and not a length, nobody has to take off what was
-spent on the way down.
+A budget is made once, where a solve begins. All functions that work for the solve get this budget, or one
+that is narrowed to a part of the time. The deadline is a point in time and not a duration, so no function has
+to subtract the time that was already spent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import perf_counter
 
 _UNENDING = 600.0  # seconds for a search that would not end by itself
 _SHORTEST, _LONGEST = 0.01, 1e8  # seconds; not every solver takes 0 or infinity
-_SEEDS = 2**31  # what solvers take: 32 bits with a sign
+_SEEDS = 2**31  # number of seeds; solvers take integers of 32 bits with a sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,13 @@ class Budget:
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     max_memory
-        Resident GB (10**9 bytes) of this process and a backend's; None for no cap.
+        Cap on the resident memory of this process and a solver program that it started, in GB (10**9 bytes);
+        None for no cap.
     effort
-        When to end where there is no deadline, in seconds of work of one thread on a usual machine, infinite
-        for no limit. They are counted and not measured, so that they are the same on every machine.
+        Limit where there is no deadline; infinite for no limit. The work done is counted and converted to
+        seconds of one thread on a usual machine, so the limit is the same on every machine.
     halt
-        Once this event is set, no time is left. Work in another thread is ended by it.
+        An event by which another thread ends the work: once it is set, no time is left. None for no event.
     """
 
     deadline: float = inf
@@ -57,29 +58,29 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline, at least 0; infinite where there is none."""
+        """Seconds until the deadline, 0 after it or once `halt` is set; infinite without a deadline."""
         halted = self.halt is not None and self.halt.is_set()
         return 0.0 if halted else max(0.0, self.deadline - perf_counter())
 
     @property
     def seconds_for_solver(self) -> float:
-        """Seconds until the deadline as other solvers take them: above 0, and finite."""
+        """Seconds until the deadline, made positive and finite as other solvers require."""
         return min(max(self.left, _SHORTEST), _LONGEST)
 
     def within(self, seconds: float) -> Budget:
-        """Return the budget that ends in so many seconds, or at the deadline where that comes first."""
+        """Return the budget that ends in `seconds`, or at the deadline if that comes first."""
         return replace(self, deadline=min(self.deadline, perf_counter() + seconds))
 
     def shortened(self, seconds: float) -> Budget:
-        """Return the budget that ends after so many seconds, of effort where there is no deadline."""
+        """Return the budget that ends after `seconds`: of effort without a deadline, else of wall time."""
         return replace(self, effort=min(self.effort, seconds)) if self.endless else self.within(seconds)
 
     def part(self, share: float) -> Budget:
-        """Return the budget that ends when a share of the time left has passed, above 0 and at most 1."""
+        """Return the budget that ends when `share`, above 0 and at most 1, of the time left has passed."""
         return self.within(share * self.left)
 
     def with_deadline(self, seconds: float = _UNENDING) -> Budget:
-        """Return the same budget if it has a deadline, else one that ends in so many seconds."""
+        """Return the same budget if it has a deadline, else one that ends in `seconds`."""
         return self.within(seconds) if self.endless else self
 
     def on(self, threads: int) -> Budget:
@@ -91,9 +92,9 @@ class Budget:
         return replace(self, halt=halt)
 
     def reseeded(self, step: int) -> Budget:
-        """Return the budget with a seed so many further on; after the last seed comes the first."""
+        """Return the budget with the seed increased by `step`; after the last seed comes the first."""
         return replace(self, seed=(self.seed + step) % _SEEDS)
 
 
 UNLIMITED = Budget()
-"""One thread for as long as it takes."""
+"""A budget of one thread without any limit."""

@@ -1,4 +1,4 @@
-"""A lower bound above the cost of a valid schedule is wrong, and ends the solve with a report of the fault.
+"""A lower bound above the cost of a valid schedule is wrong, and ends the solve with an error.
 
 A wrong bound must never pass for a proof of optimality. So a bound is never lowered to the cost of the best
 known schedule, which would hide the fault: the two are compared, and a contradiction raises an error.
@@ -47,9 +47,9 @@ def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | N
 
 
 def _evidence(schedule: Schedule, bound: int) -> str:
-    """Write instance, schedule and bound to a temporary file; return the words that ask to report it.
+    """Write instance, schedule and bound to a temporary file, and return the end of "please report ...".
 
-    Where no file can be written, the words ask to report the instance.
+    The end of this sentence names the file or, if none can be written, asks to report the instance.
     """
     with suppress(OSError):
         with NamedTemporaryFile("w", prefix="tightpipe-", suffix=".json", delete=False) as file:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(schedule: Schedule) -> pd.DataFrame:
-    """Return the table that `Schedule.to_frame` describes."""
+    """Return a table with one row per operation, whose columns `Schedule.to_frame` describes."""
     import pandas as pd  # imported here because pandas takes longer to load than all of this package
 
     order = schedule.order

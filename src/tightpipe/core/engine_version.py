@@ -1,4 +1,4 @@
-"""The engine is the part of this project that decides what a schedule or a bound is; results name it.
+"""The name of the engine, which is the code that finds schedules and proves bounds; results contain it.
 
 A version alone does not say which code made a result, because between two releases the code changes often.
 So the name of an engine has the version and the last commit that changed a source of the engine. Results with
@@ -20,8 +20,8 @@ SOURCES = (
 """Folders of the repository whose files decide what a method finds and what a bound proves."""
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
-_DIGITS = 7  # of a commit; git itself shows more of them the more commits a repository has
-_SECONDS = 20  # after which git is left alone, e.g. on a network drive
+_DIGITS = 7  # of a commit; git itself shows more of them in a repository with more commits
+_SECONDS = 20  # until a call of git is given up, e.g. on a network drive
 
 
 @cache
@@ -35,7 +35,7 @@ def engine_version() -> str:
 
 
 def name_engine(release: str, checkout: Path) -> str:
-    """Return the name of the engine of a release whose sources are those in a checkout, if there is one."""
+    """Return `release`, with the last commit of the sources if `checkout` is a git checkout."""
     commit = _git(checkout, "log", "-1", "--format=%H") if (checkout / ".git").exists() else ""
     if not commit:
         return release
@@ -44,7 +44,7 @@ def name_engine(release: str, checkout: Path) -> str:
 
 
 def _git(checkout: Path, *words: str) -> str:
-    """Return what git says of the sources in a checkout; nothing if there is no git or it refuses."""
+    """Return git's output about the sources in a checkout; empty if there is no git or the call fails."""
     command = ["git", "-C", str(checkout), *words, "--", *SOURCES]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)

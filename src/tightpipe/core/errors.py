@@ -19,7 +19,7 @@ class InputError(ValueError):
     value
         The offending value; left out where there is none, e.g. for a missing key.
     source
-        Path of the file that the value came from; empty where it came from none.
+        Path of the file that the value came from; empty if it came from no file.
     """
 
     def __init__(self, rule: str, *, key: str = "", value: Any = _UNSET, source: str = "") -> None:
@@ -33,7 +33,7 @@ class InputError(ValueError):
             shown = shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"
             entry = f"{self.key} = {shown}" if self.key else shown
         text = ": ".join(part for part in (self.source, entry, self.rule) if part)
-        return " ".join(text.splitlines())  # also where a key of a file has a line break
+        return " ".join(text.splitlines())  # one line, even if a key of a file has a line break
 
     def at(self, source: str) -> InputError:
         """Return the same error with `source` as the file that the value came from."""
@@ -41,14 +41,14 @@ class InputError(ValueError):
 
 
 class HeuristicError(InputError):
-    """A heuristic that is not tightpipe's own breaks its contract; the message names it and says how.
+    """A heuristic that is not tightpipe's own breaks its contract; the message names heuristic and fault.
 
     Parameters
     ----------
     rule
-        What is wrong with it.
+        What is wrong with the heuristic.
     name
-        The name that it goes by in results.
+        Name of the heuristic, as results show it.
     """
 
     def __init__(self, rule: str, name: str) -> None:
@@ -72,7 +72,7 @@ class ContradictionError(Exception):
 
 
 class RefusedError(Exception):
-    """The library of instances does not accept or does not verify something; the message says why."""
+    """The library of instances refuses a schedule or a certificate; the message says why."""
 
 
 class StoppedError(Exception):

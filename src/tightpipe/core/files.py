@@ -40,7 +40,7 @@ def read_text(path: str | Path) -> str:
     Raises
     ------
     InputError
-        If the file cannot be read or is not text; the message says which, and why it cannot be read.
+        If the file cannot be read or is not text; the message names the file and the reason.
     """
     try:
         content = read_bytes(path)
@@ -105,8 +105,8 @@ def check_writable(path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the path is that of a folder, if its folder does not exist, or if the folder or the file is
-        read-only.
+        If the path is a folder, if the folder that is to hold the file does not exist, or if that folder or
+        the file is read-only.
     """
     if is_standard_output(path):
         return
@@ -126,8 +126,8 @@ def check_writable(path: str | Path) -> None:
 def is_standard_output(path: str | Path) -> bool:
     """Return whether a path is ``-`` or ``/dev/stdout``, the two names of standard output.
 
-    The device file must not be opened anew: where standard output leads to a regular file, it would get a
-    position of its own in that file, and what is printed later would overwrite what was written.
+    The device file must not be opened anew. If standard output is redirected to a regular file, the new
+    handle would have its own position in that file, and later prints would overwrite what it wrote.
     """
     return str(path) == "/dev/stdout" or path == STANDARD
 
@@ -161,7 +161,7 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def _write_standard_output(content: bytes) -> None:
-    """Write past Python's buffer: at exit the buffer would write again what a broken pipe has refused."""
+    """Write past Python's buffer, which would at exit write again what a broken pipe has refused."""
     if sys.stdout is None:
         raise OSError(0, "standard output is closed")
     sys.stdout.flush()
@@ -177,13 +177,13 @@ def _standard_input() -> bytes:
 
 @lru_cache(1)
 def _whole(stream: BinaryIO) -> bytes:
-    """Return all that a stream holds; the cache serves a command that reads standard input twice."""
+    """Return all content of a stream; it is cached for a command that reads standard input twice."""
     return stream.read()
 
 
 @contextmanager
 def _explained(path: str | Path) -> Iterator[None]:
-    """Turn an error of the operating system within the block into one line that names the file."""
+    """Turn an `OSError` within the block into an `InputError`, whose one line names the file."""
     try:
         yield
     except OSError as error:

@@ -66,7 +66,7 @@ class Costs:
 class Memory:
     """How much memory each operation takes or frees, and the limit of each device, in one integer unit.
 
-    The three changes sum to zero at every stage: what a microbatch takes there is freed by its end.
+    At every stage the three changes sum to zero: B and W together free what F has taken.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Instance:
     flush: bool = True
     _duration: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
-    _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # by each microbatch
+    _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each microbatch
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -220,14 +220,14 @@ class Instance:
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
     def memory_delta(self, kind: OpKind, stage: int) -> int:
-        """Return what an operation of this kind and stage adds to its device's memory; below 0 frees some."""
+        """Return the memory that an operation of this kind and stage adds; negative where it frees memory."""
         return self._delta[kind][stage]
 
     def memory_limit(self, device: int) -> int | None:
         """Return the memory limit of `device`; None when there is none."""
         if self.memory is None or self.memory.limit is None:
             return None
-        return self.memory.limit[device]  # type: ignore[index]  # expanded at birth
+        return self.memory.limit[device]  # type: ignore[index]  # expanded by __post_init__
 
     def iteration(self, microbatch: int) -> int:
         """Return the index of the iteration that `microbatch` belongs to."""
@@ -292,12 +292,12 @@ class Instance:
 
 
 def check_size(placement: Placement, microbatches: int) -> None:
-    """Raise an error if a placement cannot take so many microbatches, or if there are too many operations.
+    """Raise an error if a placement cannot take `microbatches`, or if there are too many operations.
 
     Raises
     ------
     InputError
-        If there are no microbatches, too many, or not as many in one direction as in the other.
+        If there are no microbatches, too many of them, or not as many in one direction as in the other.
     """
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
     if microbatches % len(placement.routes):
@@ -342,7 +342,8 @@ def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
     Raises
     ------
     InputError
-        If it is neither, has another size, a negative entry, or one on its diagonal that is not 0.
+        If `comm` is neither a number nor a matrix, or if the matrix has another size, a negative entry, or a
+        diagonal entry other than 0.
     """
     if not is_list(comm):
         if not isinstance(comm, int) or isinstance(comm, bool):
@@ -402,9 +403,10 @@ def _objective(value: Any) -> Objective:
 
 
 def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
-    """Return the stages per device that the first per-stage list implies; None if it implies no number.
+    """Return the number of stages per device that the length of the first per-stage list implies.
 
-    Only the placements `loop` and `wave` leave a choice.
+    None if no entry of `lists` is a list, if the length does not fit, or if the placement is neither `loop`
+    nor `wave`.
     """
     if placement not in ("loop", "wave"):
         return None

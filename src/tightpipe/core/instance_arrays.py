@@ -20,17 +20,17 @@ class InstanceArrays(NamedTuple):
     or BW of stage s + 1 if k is B or BW. ``lag[k, r, s]`` is the communication time from the predecessor, and
     0 where there is none or both are on one device. ``peer[k, r, s]`` is the device to which the operation
     sends its result, and -1 where no other device needs it. A `limit` or an `overlapped` of -1 means that
-    there is none.
+    the instance has none.
     """
 
-    duration: NDArray[np.int64]  # (4, S)
-    delta: NDArray[np.int64]  # (4, S)
-    device: NDArray[np.int64]  # (R, S)
+    duration: NDArray[np.int64]  # (4, S) ticks of each operation
+    delta: NDArray[np.int64]  # (4, S) memory that each operation adds; negative where it frees memory
+    device: NDArray[np.int64]  # (R, S) device of each stage
     lag: NDArray[np.int64]  # (4, R, S)
     peer: NDArray[np.int64]  # (4, R, S)
-    route: NDArray[np.int64]  # (n,)
-    limit: NDArray[np.int64]  # (p,)
-    overlapped: NDArray[np.int64]  # (p,)
+    route: NDArray[np.int64]  # (n,) route of each microbatch
+    limit: NDArray[np.int64]  # (p,) memory limit of each device
+    overlapped: NDArray[np.int64]  # (p,) ticks of an F that runs together with a BW on each device
 
 
 @lru_cache(maxsize=64)

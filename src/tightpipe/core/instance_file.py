@@ -118,7 +118,7 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
 
 
 def read_data(path: str | Path) -> Any:
-    """Return the content of a TOML file if its name ends in ``.toml``, else that of a JSON file.
+    """Return the content of a file, which is TOML if its name ends in ``.toml``, else JSON.
 
     Raises
     ------
@@ -178,11 +178,11 @@ _KINDS = {
     "model": {"layers", "cluster"},
     "instance": {"microbatches"},
 }
-"""Keys that every file of a kind has; a file is of the first kind whose keys it has."""
+"""The keys that every file of each kind has; a file is of the first kind of which it has all keys."""
 
 
 def is_kind(data: Any, kind: str) -> bool:
-    """Return whether a file's content is of a kind, as the keys of a table tell."""
+    """Return whether a file's content is a table of the given kind, judged by its keys."""
     return isinstance(data, dict) and _kind_of(data) == kind
 
 

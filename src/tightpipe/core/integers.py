@@ -1,8 +1,8 @@
-"""Integers that callers and files give are checked here and turned into Python's own.
+"""Checks of the integers that callers and files give, and their conversion to Python's own type.
 
-Costs often come from profiles that numpy or pandas has read. Their integers and arrays are accepted wherever
-an integer or a sequence of integers is, and are stored as Python's, so that an instance compares, hashes and
-is written to a file in the same way wherever its numbers came from.
+Costs often come from profiles that numpy or pandas has read. So integers and arrays of these libraries are
+accepted wherever an integer or a sequence of integers is expected. They are stored as Python's own integers,
+so that an instance compares, hashes and is written to a file in the same way wherever its numbers came from.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ LARGEST = 10**12
 
 
 def plain(value: Any) -> Any:
-    """Return a number or array of numpy or pandas as Python's own, and any other value unchanged."""
+    """Convert a number or array of numpy or pandas to Python's own types; return other values unchanged."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def store_plain(data: Any) -> None:
-    """Replace each field of a frozen dataclass by its plain value; to be called from `__post_init__`."""
+    """Convert each field of a frozen dataclass by `plain`; to be called from `__post_init__`."""
     for field in fields(data):
         if field.init:
             object.__setattr__(data, field.name, plain(getattr(data, field.name)))
@@ -40,7 +40,7 @@ def check_int(key: str, value: Any, low: int | None = None, high: int | None = L
     Raises
     ------
     InputError
-        If `value` is no integer or out of that range; the message names `key`, the value and the range's end.
+        If `value` is no integer or out of range; the message names `key`, the value and the limit it breaks.
     """
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -62,7 +62,7 @@ def per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tu
     Raises
     ------
     InputError
-        If `value` is neither, has another length, or has an entry below `low`.
+        If `value` is neither a number nor a sequence, has another length, or has an entry below `low`.
     """
     if not is_list(value):
         if not isinstance(value, int) or isinstance(value, bool):

@@ -25,18 +25,18 @@ TERMINATED = "terminated"
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has asked the process to end; code that keeps its work at Ctrl-C also keeps it then."""
+    """Exception that SIGTERM raises; code that saves its work at Ctrl-C also saves it at SIGTERM."""
 
 
 _EXCEPTIONS = {INTERRUPTED: KeyboardInterrupt, TERMINATED: Terminated}
 _SIGNALS = {INTERRUPTED: signal.SIGINT, TERMINATED: signal.SIGTERM}
 _REASONS: dict[int, str] = {number: reason for reason, number in _SIGNALS.items()}
-_ECHO = 1.0  # seconds; a program that started this one may pass Ctrl-C on, so that the signal comes twice
+_ECHO = 1.0  # seconds in which a second signal is ignored: a parent process may pass Ctrl-C on
 _FRAGILE = ("numba", "llvmlite", "importlib", "_frozen_importlib")  # the compiler, and imports
 _PREPARING = "tightpipe.exercise"
 _SHOW_CURSOR = b"\x1b[?25h"  # a progress bar has hidden the cursor
-_LATER = 0.01  # seconds
-_PATIENCE = 5.0  # seconds; importing a module or loading compiled loops takes less
+_LATER = 0.01  # seconds until a signal is sent again
+_PATIENCE = 5.0  # seconds for which a signal waits at most; an import or loading compiled loops takes less
 
 
 def reason_of(stop: BaseException) -> str:
@@ -45,7 +45,7 @@ def reason_of(stop: BaseException) -> str:
 
 
 def was_stopped(reason: str) -> bool:
-    """Return whether the reason of a result says that a signal ended the work, so that nothing may follow."""
+    """Return whether the reason of a result says that a signal ended the work, so no more work may follow."""
     return reason in _EXCEPTIONS
 
 
@@ -70,10 +70,10 @@ def ended_by_signals() -> Iterator[None]:
 class _Listener:
     """A signal handler that raises an exception, except where an exception would do harm.
 
-    The handler ignores a signal within a second of another one: an exception would then hit the very code
-    that keeps what was found. Within an import, an exception would leave half a module behind. Within the
+    The handler ignores a signal within a second of another one: an exception would then hit the code that
+    saves the best schedule. Within an import, an exception would leave half a module behind. Within the
     compiler of the inner loops, it would break the compiler's tables, which are still needed to time the
-    schedules, or be dropped by a destructor. In both places the handler sends the signal again a little
+    schedules, or a destructor would swallow it. In both places the handler sends the signal again a little
     later. While all inner loops are compiled ahead of any work, which takes minutes, there is nothing to
     keep yet, and the process ends at once.
     """

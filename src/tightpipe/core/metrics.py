@@ -21,7 +21,7 @@ def device_spans(schedule: Schedule) -> NDArray[np.int64]:
 
 
 def cost(schedule: Schedule) -> int:
-    """Return the value of the instance's objective, in ticks."""
+    """Return the cost of a schedule, in ticks: the value of its instance's objective."""
     if schedule.instance.objective is Objective.MAKESPAN:
         return int(schedule.end.max() - schedule.start.min())
     return int(device_spans(schedule).max())
@@ -33,14 +33,14 @@ def works(instance: Instance) -> list[int]:
 
 
 def largest_work(instance: Instance) -> int:
-    """Return the largest least work of a device, in ticks: no schedule costs less."""
+    """Return the largest `Instance.work` of a device, in ticks: no schedule costs less."""
     return max(works(instance))
 
 
 def busy_times(schedule: Schedule) -> NDArray[np.int64]:
     """Return how long each device computes, in ticks, shape (devices,).
 
-    Two operations that run together take one time, which counts once.
+    Where two operations run together, the time that they share counts once.
     """
     order = schedule.order
     took = np.where(order.pairs == 1, 0, schedule.end - schedule.start)
@@ -48,7 +48,10 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
 
 
 def work(schedule: Schedule) -> int:
-    """Return the largest busy time of a device, in ticks: `largest_work`, unless operations overlap."""
+    """Return the largest busy time of a device, in ticks.
+
+    It equals `largest_work` unless the instance has times for operations that run together.
+    """
     return int(busy_times(schedule).max())
 
 
@@ -74,7 +77,7 @@ def imbalance(times: Sequence[int] | NDArray[np.int64]) -> float:
 
 
 def busiest(times: Sequence[int] | NDArray[np.int64]) -> list[int]:
-    """Return the devices with the largest of these times, in ascending order; all of them if work is even."""
+    """Return the devices with the largest entry of `times`, ascending; all devices if the work is even."""
     return np.flatnonzero(np.asarray(times) == np.max(times)).tolist()
 
 

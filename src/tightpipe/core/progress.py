@@ -1,4 +1,4 @@
-"""Whom a solver tells what it has found, while it goes on."""
+"""The type of the functions that a running solver calls with what it has found."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from .result import LogEntry
 
 Progress = Callable[[LogEntry], None]
-"""Called with each new incumbent or bound."""
+"""A function that a running solver calls with each new incumbent or bound."""
 
 
 def ignore(_: LogEntry) -> None:
-    """Tell nobody."""
+    """Do nothing with a log entry; this is the progress function of a solve that nobody watches."""

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 class Status(StrEnum):
     """How a method ended."""
 
-    OPTIMAL = "optimal"  #: it found a schedule whose cost equals a proven lower bound
-    FEASIBLE = "feasible"  #: it found a schedule
-    INFEASIBLE = "infeasible"  #: it proved that the instance has no schedule
-    UNKNOWN = "unknown"  #: it found no schedule and no proof that there is none
+    OPTIMAL = "optimal"  #: the method found a schedule whose cost equals a proven lower bound
+    FEASIBLE = "feasible"  #: the method found a schedule
+    INFEASIBLE = "infeasible"  #: the method proved that the instance has no schedule
+    UNKNOWN = "unknown"  #: the method found no schedule and no proof that there is none
 
 
 class Proof(StrEnum):
     """What a lower bound rests on: an argument of this project, or the answer of a trusted solver."""
 
     FORMULA = "formula"  #: a formula whose docstring gives the argument
-    ENERGETIC = "energetic"  #: at a lower cost, a device would have too much work between two times
+    ENERGETIC = "energetic"  #: at a lower cost, a device would have more work between two times than fits
     SHAVING = "shaving"  #: constraint propagation refutes a lower cost, also under trial assumptions
-    FLUID = "fluid"  #: linear inequalities that a lower cost needs have no solution; checked in integers
+    FLUID = "fluid"  #: linear inequalities that a lower cost implies have no solution; checked in integers
     CP_SAT = "cp-sat"  #: CP-SAT searched everything, and its answer is trusted
     MILP = "milp"  #: dual bound of a mixed-integer solver, whose answer is trusted
 
@@ -74,7 +74,8 @@ class LogEntry:
     """State of a solve after `seconds` of wall time.
 
     `cost` is the cost of the incumbent, which is the best schedule so far, and `bound` the best lower bound
-    so far, both in ticks; `proof` says what the bound rests on. Each is None as long as there is none.
+    so far, both in ticks; `proof` says what the bound rests on. Each of the three is None until it
+    is known.
     """
 
     seconds: float
@@ -128,11 +129,11 @@ class Result:
         return f"<Result {self.method} {p}x{n}: {self.status}, cost {self.cost}, bound {self.bound}>"
 
     def _repr_html_(self) -> str:
-        """Show the summary above the Gantt chart in a notebook."""
+        """Return the summary and, below it, the Gantt chart as HTML, which a notebook shows."""
         text = f"<pre>{escape(str(self))}</pre>"
         if self.schedule is None:
             return text
-        from ..drawing.plot_schedule import html_of  # a drawing stands above the core
+        from ..drawing.plot_schedule import html_of  # imported late because drawing imports the core
 
         return text + html_of(self.schedule, label=self.method, bound=self.bound)
 
@@ -158,7 +159,7 @@ class Result:
         """
         if self.bound is None:
             return None
-        from ..certificates import certify  # certificates stand above the core
+        from ..certificates import certify  # imported late because certificates imports the core
 
         return certify(self.instance, self.bound, proof=self.proof, time_limit=time_limit)
 
@@ -169,14 +170,14 @@ class Result:
 
     @property
     def work(self) -> int:
-        """Largest busy time of a device in ticks; without a schedule, the largest least work."""
+        """Largest busy time of a device in ticks; without a schedule, the largest `Instance.work`."""
         if self.schedule is None:
             return metrics.largest_work(self.instance)
         return metrics.work(self.schedule)
 
     @property
     def device_busy(self) -> list[int]:
-        """Busy time of each device in ticks; without a schedule, the least work of each device."""
+        """Busy time of each device in ticks; without a schedule, `Instance.work` of each device."""
         if self.schedule is None:
             return metrics.works(self.instance)
         return [int(ticks) for ticks in metrics.busy_times(self.schedule)]
@@ -203,7 +204,7 @@ class Result:
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost, the largest share that any schedule could save; None if one is unknown."""
+        """(cost - bound) / cost, the largest share that another schedule could save; None if unknown."""
         cost = self.cost
         return None if cost is None or self.bound is None else (cost - self.bound) / cost
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def summary(result: Result) -> dict[str, object]:
-    """Return the figures that the text shows, in the sequence of its lines; None where one is unknown."""
+    """Return the value of each line of a result's text by its label; None stands for no line."""
     return {
         "method": result.method,
         "status": status_text(result.status, result.proof),
@@ -35,7 +35,7 @@ def lines_of(pairs: Mapping[str, object]) -> str:
 
 
 def status_text(status: Status, proof: Proof | None) -> str:
-    """Return the status, followed by what the bound rests on."""
+    """Return the status and the kind of proof of the bound, e.g. ``optimal (bound: cp-sat, trusted)``."""
     if proof is None:
         return str(status)
     trusted = ", trusted" if proof.trusted else ""
@@ -43,7 +43,7 @@ def status_text(status: Status, proof: Proof | None) -> str:
 
 
 def _imbalance(result: Result) -> str | None:
-    """Return by how much the busiest devices have more work than the mean, and which these are."""
+    """Return the imbalance and the busiest devices; None if all devices are equally busy."""
     if result.imbalance == 0:  # no device is busier than the others
         return None
     devices = ", ".join(map(str, result.busiest))
@@ -51,7 +51,10 @@ def _imbalance(result: Result) -> str | None:
 
 
 def _memory(result: Result) -> str | None:
-    """Return the largest memory of a device, followed by the limit if all devices have the same one."""
+    """Return the largest memory of a device, followed by the limit if all devices have the same one.
+
+    Without a schedule, or where the instance has no memory, return None.
+    """
     if result.schedule is None or result.instance.memory is None:
         return None
     limits = {result.instance.memory_limit(device) for device in range(result.instance.devices)}

@@ -17,9 +17,9 @@ _NO_PATH = -(2**60)
 def retime(instance: Instance, order: Order) -> Schedule:
     """Return the schedule of least cost that runs the given order.
 
-    For `makespan` the earliest start times are optimal. For `device_span` it can pay that a device begins
-    later than it could: its span is shorter as long as no other device waits for its first operation. Among
-    the optimal start times, the earliest are returned.
+    For `makespan` the earliest start times are optimal. For `device_span` it can be better that a device
+    begins later than it could: this shortens the device's span as long as no other device waits for its first
+    operation. Among the optimal start times, the earliest are returned.
 
     Raises
     ------
@@ -31,8 +31,9 @@ def retime(instance: Instance, order: Order) -> Schedule:
     Let D[d, e] be the longest path from the start of the first operation of device d to the end of the last
     operation of device e, and let x[d] be the start time of the first operation of device d. All spans are at
     most T if and only if x[e] >= x[d] + D[d, e] - T for all d and e. This system of difference constraints
-    has a solution exactly when no cycle of the complete graph on the devices has a mean weight D above T.
-    The least integer T is thus the largest mean weight of a cycle, rounded up (Karp 1978).
+    has a solution exactly when no cycle has a mean weight above T in the complete graph on the devices with
+    loops, where the edge from d to e has the weight D[d, e]. The least integer T is thus the largest mean
+    weight of a cycle, rounded up (Karp 1978).
     """
     earliest = simulate(instance, order)
     if not np.diff(order.offsets).all():
@@ -44,7 +45,7 @@ def retime(instance: Instance, order: Order) -> Schedule:
 
 
 def begin_distances(instance: Instance, order: Order) -> Ints:
-    """Return how much later than device d device e has to begin in any schedule of least cost of an order.
+    """Return constraints on the begins of devices that every schedule of least cost of an order satisfies.
 
     Parameters
     ----------
@@ -56,7 +57,8 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
     Returns
     -------
     Ints
-        Ticks, negative where e may begin before d, shape (devices, devices); 0 on the diagonal.
+        Ticks, shape (devices, devices): device e begins at least entry [d, e] after device d. The entry is
+        negative where e may begin before d, and 0 on the diagonal.
 
     Raises
     ------
@@ -84,8 +86,9 @@ def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tupl
     to_last = np.full((p, p), _NO_PATH, np.int64)
     firsts, lasts = order.offsets[:-1], order.offsets[1:] - 1
     for device in range(p):
-        # One device is delayed by more than any slack. An operation moves by the whole delay exactly when
-        # a path leads to it, and its distance from time `horizon` is then the length of that path.
+        # The device may begin only at `horizon`, after the end of all operations in `earliest`. So another
+        # operation ends after `horizon` exactly when a path from the device leads to it, and the time from
+        # `horizon` on is then the length of the longest such path.
         delayed = np.zeros(p, np.int64)
         delayed[device] = horizon
         late = simulate(instance, order, delayed)

@@ -16,7 +16,7 @@ from .operation import Operation, OpKind
 if TYPE_CHECKING:
     import pandas as pd
 
-_KINDS = tuple(OpKind)  # by their numbers: looking up a tuple takes a third of the time of OpKind(number)
+_KINDS = tuple(OpKind)  # indexed by number, which takes a third of the time of OpKind(number)
 
 
 def _frozen(values: object, *shape: int) -> Ints:
@@ -29,7 +29,7 @@ def _integer_rows(operations: Sequence[tuple[object, ...]]) -> Ints:
     try:
         rows = np.array(operations) if operations else np.zeros((0, 3), np.int64)
     except ValueError:
-        rows = np.zeros(0)  # they are not of one length
+        rows = np.zeros(0)  # the operations are not of one length
     if rows.dtype.kind != "i" or rows.shape[1:] != (3,):
         wrong = next((op for op in operations if np.array(op).dtype.kind != "i" or len(op) != 3), None)
         rule = "must be three integers of at most 64 bits: kind, stage and microbatch"
@@ -39,7 +39,7 @@ def _integer_rows(operations: Sequence[tuple[object, ...]]) -> Ints:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Order:
-    """For each device, the sequence of its operations.
+    """The sequence of operations on each device, without times.
 
     The sequence of a device consists of slots. A slot holds one operation, or an F and a B or BW that start
     together, end together and compute at the same time, as in DualPipe.
@@ -68,7 +68,7 @@ class Order:
 
     @classmethod
     def from_lists(cls, devices: Sequence[Iterable[Sequence[int]]]) -> Order:
-        """Return the order that has one iterable of (kind, stage, microbatch) for each device.
+        """Return the order whose operations are given as (kind, stage, microbatch), one iterable per device.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class Order:
 
     @classmethod
     def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
-        """Return the order that has one iterable of slots, of one or two operations, for each device."""
+        """Return the order whose slots, of one or two operations, are given in one iterable per device."""
         slots = [[list(slot) for slot in device] for device in devices]
         joined = [k + 1 < len(slot) for device in slots for slot in device for k in range(len(slot))]
         lists = [[op for slot in device for op in slot] for device in slots]
@@ -97,7 +97,7 @@ class Order:
         Raises
         ------
         InputError
-            If a word is not a slot.
+            If a part of the text is not a slot.
         """
         lines = [line.split() for line in text.splitlines()]
         return cls.from_slots([[parse_slot(word) for word in line] for line in lines])
@@ -127,7 +127,7 @@ class Order:
 
     @property
     def pairs(self) -> Ints:
-        """The field `joined`, never None."""
+        """The array `joined`, which is never None once the order is made."""
         assert self.joined is not None
         return self.joined
 
@@ -228,8 +228,8 @@ class Schedule:
         )
 
     def _repr_html_(self) -> str:
-        """Show the Gantt chart in a notebook."""
-        from ..drawing.plot_schedule import html_of  # a drawing stands above the core
+        """Return the Gantt chart as HTML, which a notebook shows."""
+        from ..drawing.plot_schedule import html_of  # imported late because drawing imports the core
 
         return html_of(self)
 

@@ -22,7 +22,7 @@ from .validate import Violation, complete, validate
 _REQUIRED = ("instance", "devices")
 _OPTIONAL = ("method", "cost", "bound")
 MEASURED = "measured"
-"""The method of a schedule whose times were measured when it ran."""
+"""What a schedule file gives as `method` if the times were measured when the schedule ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ScheduleFile:
 
 
 def faults(schedule: Schedule, method: str | None) -> list[Violation]:
-    """Return where a schedule breaks rules of its instance.
+    """Return where a schedule breaks rules of its instance; `method` is the method that its file names.
 
     A measured schedule may break the rule that every operation takes exactly its duration: the instance has
     one duration for all microbatches of a stage, while on a machine each takes its own time.
@@ -70,7 +70,7 @@ def load_schedule(path: str | Path) -> ScheduleFile:
 def save_schedule(
     schedule: Schedule, path: str | Path, *, method: str | None = None, bound: int | None = None
 ) -> None:
-    """Validate a schedule and write it to a file; one of the method `MEASURED` is judged by `faults`.
+    """Validate a schedule and write it to a file; with the method `MEASURED`, durations are not checked.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def schedule_to_dict(
 
 
 def schedule_from_dict(data: Any) -> ScheduleFile:
-    """Return what the content of a schedule file describes.
+    """Return the schedule and the claims that the content of a schedule file holds.
 
     Raises
     ------

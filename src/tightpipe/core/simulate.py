@@ -1,4 +1,4 @@
-"""The simulator gives an order its earliest start times, and the memory that each device then holds."""
+"""The simulator: the earliest start times of an order, and the memory that each device holds over time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
-    """Return the memory that its device holds while each operation runs, in the instance's unit, shape (N,).
+    """Return the memory that the device holds during each operation, in the instance's unit, shape (N,).
 
     An F takes memory from its start on, and a B or W frees memory at its end, so the largest entry of a
     device is its peak. The memory depends only on the order, not on the times.
@@ -119,8 +119,8 @@ def _operation(row: NDArray[np.int64]) -> Operation:
 def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
     """Return a sentence that says which operations wait for each other in a circle.
 
-    From a blocked operation, the loop goes on to the operation that it waits for, until one repeats; or until
-    one is found that no device runs, which the sentence then names instead.
+    The search goes from a blocked operation to the one that blocks it, until an operation repeats. If it
+    meets an operation that no device runs, the sentence names that operation instead.
     """
     rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
     first = {i for i in order.offsets.tolist() if i < len(order)}
@@ -145,7 +145,7 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
 def _waits(
     instance: Instance, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Yield the rows of the slot that begins at row `head`, each with the operation that blocks it."""
+    """Yield each blocked row of the slot that begins at row `head`, with the operation that blocks it."""
     for row in range(head, head + int(order.pairs[head]) + 1):
         before = _predecessor(instance, order.operations[row], rows)
         if before is not None and (before not in rows or start[rows[before]] < 0):
@@ -155,7 +155,7 @@ def _waits(
 def _predecessor(
     instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]
 ) -> tuple[int, int, int] | None:
-    """Return the operation that the one of this row waits for; None for an F of the first stage."""
+    """Return the operation that the operation `row` waits for; None for an F of the first stage."""
     kind, stage, m = (int(v) for v in row)
     if kind == _F:
         return (_F, stage - 1, m) if stage else None

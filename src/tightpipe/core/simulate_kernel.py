@@ -15,7 +15,7 @@ ABSENT = -1
 
 @compiled_with_arrays
 def _predecessor_end(kind: int, stage: int, m: int, end: Ints, sent: Ints) -> int:
-    """Return when the operation's predecessor ends on its device, or its message leaves it, in ticks.
+    """Return when the predecessor's message leaves or, without a message, the predecessor ends, in ticks.
 
     The time is -1 if the predecessor has not run yet, and 0 if the operation has none.
     """
@@ -33,8 +33,8 @@ def _predecessor_end(kind: int, stage: int, m: int, end: Ints, sent: Ints) -> in
 def departure(end: int, receiver: int, last: Ints, occupancy: int) -> int:
     """Return when a message to `receiver` leaves, in ticks: at `end`, or later if the link is still busy.
 
-    `last` holds when the last message to each receiver left, and is updated. A negative `receiver` means that
-    there is no message.
+    A link is busy for `occupancy` ticks after a message leaves. `last` holds when the last message to each
+    receiver left, and is updated. A negative `receiver` means that there is no message.
     """
     if receiver < 0 or occupancy == 0:
         return end
@@ -57,14 +57,16 @@ def earliest_times(
 ) -> tuple[Ints, Ints, int]:
     """Return the earliest start and end of each operation in ticks, and how many operations can run.
 
-    The devices take turns. Each runs its operations in sequence until the next one waits for an operation
-    that has not run yet. When no device can go on, either all operations have run or the rest are in a
-    deadlock, and their start and end are `ABSENT`. The arrays are those of `Order` and `InstanceArrays`.
+    The loop visits the devices one after another, again and again. Each device runs its operations in
+    sequence until the next one waits for an operation that has not run yet. When no device can go on, either
+    all operations have run or the rest are in a deadlock, and their start and end are `ABSENT`. `release`
+    holds the earliest start of each device in ticks; the other arrays are those of `Order` and
+    `InstanceArrays`.
     """
     devices = len(offsets) - 1
     ends = np.full((4, duration.shape[1], len(route)), ABSENT, np.int64)
     sent = ends.copy()
-    last = np.full((devices, devices), -occupancy, np.int64)  # when the last message left, by link
+    last = np.full((devices, devices), -occupancy, np.int64)  # tick at which the last message left, by link
     start = np.full(len(operations), ABSENT, np.int64)
     end = np.full(len(operations), ABSENT, np.int64)
     head = offsets[:-1].copy()

@@ -41,7 +41,8 @@ def validate(instance: Instance, schedule: Schedule) -> list[Violation]:
     Parameters
     ----------
     instance
-        The problem that the schedule is to solve. Its rules count, even if the schedule names another one.
+        The problem that the schedule is to solve. Its rules count, even if the schedule names another
+        instance.
     schedule
         The schedule to check.
 
@@ -54,7 +55,7 @@ def validate(instance: Instance, schedule: Schedule) -> list[Violation]:
         schedule = Schedule(instance, schedule.order, schedule.start, schedule.end)
     shape = [Violation("complete", message) for message in islice(_shape(schedule), MOST_PER_RULE)]
     if shape:
-        return shape  # the other rules index tables by stage and microbatch
+        return shape  # the other rules use stages and microbatches as indices, which must be in range
     return [
         Violation(name, message)
         for name, rule in RULES.items()
@@ -133,7 +134,7 @@ def not_before_zero(schedule: Schedule) -> Iterator[str]:
 
 
 def one_at_a_time(schedule: Schedule) -> Iterator[str]:
-    """A device runs its operations one after another, in the order that is written."""
+    """A device runs its operations one after another, in the sequence of its order."""
     follows = np.ones(max(len(schedule.order) - 1, 0), bool)  # row i + 1 comes after row i on one device
     inner = schedule.order.offsets[1:-1] - 1
     follows[inner[(inner >= 0) & (inner < len(follows))]] = False

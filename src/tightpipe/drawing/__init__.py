@@ -47,7 +47,7 @@ _FIGURES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function that draws a figure; only then matplotlib is imported, which takes long."""
+    """Return a function that draws a figure. It is imported on first use, because matplotlib loads slowly."""
     if name in _FIGURES:
         return getattr(import_module(_FIGURES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,18 +22,18 @@ _TICKS = (0.001, 0.01, 0.1, 1.0)
 
 
 def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
-    """Draw one panel per problem and write the figure.
+    """Draw the gap over time, with one panel per problem, and write the figure.
 
-    Lines are steps, because a gap stays until a better schedule or bound is found. Markers at the begin and
-    the end of each line tell the methods apart, also where lines coincide. The dashes of a line show its warm
-    start.
+    Lines are step functions, because a gap stays until a better schedule or bound is found. Markers at the
+    begin and the end of each line tell the methods apart, also where lines coincide. The dashes of a line
+    show its warm start.
 
     Parameters
     ----------
     points
-        Points in the sequence of time, with the keys `panel`, `method` and `start` (texts; the last is the
-        warm start), `seconds` and `gap`. The last point of a solve is at its end.
-        The picture names their `engine`, if they have this key.
+        Points sorted by time, with the keys `panel`, `method` and `start` (texts; `start` is the warm start),
+        `seconds` (since the solve began) and `gap`. The last point of a solve is at the end of the solve. If
+        points have the key `engine`, the figure names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -55,7 +55,7 @@ def _draw(points: Sequence[Point]) -> Figure:
         for method, size in zip(methods, sizes, strict=True):
             for start in starts:
                 line = having(here, method=method, start=start)
-                if not line:  # matplotlib would make room for its markers
+                if not line:  # for an empty line, matplotlib would still make room for markers
                     continue
                 seconds = [max(_FIRST, p["seconds"]) for p in line]
                 look = marker_look(looks[method], size) | {"linestyle": _dashes(start), "markevery": [0, -1]}
@@ -66,7 +66,7 @@ def _draw(points: Sequence[Point]) -> Figure:
         panel.set_xlabel("seconds")
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.xaxis.set_minor_formatter(NullFormatter())
-    axes[0].set_ylim(0, 1)  # of all panels, which share the axis
+    axes[0].set_ylim(0, 1)  # sets it for all panels, which share the axis
     axes[0].set_yticks([0, *_TICKS], ["0 %", *(f"{100 * tick:g} %" for tick in _TICKS)])
     axes[0].yaxis.set_minor_locator(NullLocator())
     label_y(axes, "gap = (cost - bound) / cost")
@@ -79,7 +79,7 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _dashes(start: str) -> Any:
-    """Return the line style of a warm start: solid for the best heuristic, dashed for none, else dotted."""
+    """Return the line style of a warm start: solid for the best heuristic, dashed for none, others dotted."""
     return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
 
 

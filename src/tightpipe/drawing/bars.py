@@ -17,7 +17,7 @@ from . import palette, style
 from .lanes import lanes, looks
 
 Floats = NDArray[np.floating[Any]]
-Group = tuple[OpKind, str, Ints]  # kind, colour, and the rows of the operations that have them
+Group = tuple[OpKind, str, Ints]  # kind, colour, and the rows (in the order) of the operations that have both
 
 _BAR_HEIGHT = 0.84  # share of a row's height
 _WIDEST_EDGE = 0.4  # points
@@ -33,7 +33,7 @@ def draw_bars(
     dense: bool,
     heights: Floats | None = None,
 ) -> None:
-    """Draw every operation of a schedule, device 0 on top, over its idle time in light grey.
+    """Draw a bar for every operation, in one row per device (device 0 on top), and idle time in light grey.
 
     Of two operations that run together, the F has the upper half of the row. BW is hatched, unless the bars
     are dense. A dark line shows where a device starts another iteration.
@@ -56,7 +56,8 @@ def draw_bars(
     dense
         Whether to draw all bars as one image, also in vector files.
     heights
-        Middle of the row of each device on the vertical axis; None puts device d at d.
+        Position on the vertical axis of the middle of each device's row, shape (devices,); None puts device d
+        at d.
     """
     rows = np.arange(schedule.order.devices, dtype=np.float64) if heights is None else heights
     top, bottom = _heights(schedule, rows)
@@ -84,12 +85,12 @@ def draw_bars(
 
 
 def shown_rows(schedule: Schedule, span: tuple[float, float]) -> NDArray[np.bool_]:
-    """Return for each operation whether some of it lies between two times, shape (N,)."""
+    """Return for each operation whether a part of it lies in `span` (two times in ticks), shape (N,)."""
     return (schedule.end > span[0]) & (schedule.start < span[1])
 
 
 def _heights(schedule: Schedule, rows: Floats) -> tuple[Floats, Floats]:
-    """Return the top and the bottom of each operation's bar, in rows."""
+    """Return the top and the bottom of each operation's bar on the vertical axis, each of shape (N,)."""
     order = schedule.order
     middle = np.repeat(rows, np.diff(order.offsets))
     joins = order.pairs == 1
@@ -154,7 +155,10 @@ def _draw_numbers(
 def _write(
     axes: Axes, schedule: Schedule, height: Floats, members: Ints, name: str, look: dict[str, Any]
 ) -> None:
-    """Write a name and the number of the microbatch into each of the bars that the edge leaves enough of."""
+    """Write `name` and the number of the microbatch into each bar of `members`.
+
+    A bar stays empty if the edge of the axes cuts it off to less than the length of the shortest bar.
+    """
     begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
     middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
     for i in members[(end - begin)[members] >= narrowest].tolist():
@@ -163,7 +167,10 @@ def _write(
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
-    """Return the largest font size in points at which a name and the longest number fit all these bars."""
+    """Return the largest font size in points at which a name and the longest number fit all these bars.
+
+    `name_width` is the width of the name as a share of the font size.
+    """
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
     digits = len(str(schedule.order.operations[members, 2].max()))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)

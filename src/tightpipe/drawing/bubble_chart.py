@@ -28,23 +28,23 @@ Row = Mapping[str, Any]
 
 
 def bound_rate(work: int, bound: int) -> float:
-    """Return the bubble rate at a cost equal to the bound: no schedule has a lower one. Both are in ticks."""
+    """Return the bubble rate at a cost of `bound`: no schedule has a lower one. Arguments are in ticks."""
     return max(0, bound - work) / bound
 
 
 def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     """Draw one dot per setting and method, with the proven bounds behind them, and write the figure.
 
-    Each setting has a floor from 0 to the bubble rate of its largest bound, below which there is no schedule,
-    and above the floor a band up to the best schedule, in which the optimum lies.
+    In each setting, the rates below the rate of the largest bound are marked as proven impossible. The
+    optimum lies in the band from there up to the best schedule.
 
     Parameters
     ----------
     rows
         One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
         without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
-        and methods are drawn in the sequence in which they first appear. The picture names
-        their `engine`, if they have this key.
+        and methods are drawn in the sequence in which they first appear. If rows have the key `engine`, the
+        figure names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -82,7 +82,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 
 
 def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> None:
-    """Draw the floor of a setting, and the band in which its optimum lies."""
+    """Draw the area that is proven impossible in a setting, and above it the band of the optimum."""
     floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
     best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
     axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=palette.UNDECIDED, linewidth=0, zorder=1)

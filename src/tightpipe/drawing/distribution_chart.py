@@ -21,20 +21,20 @@ from .palette import Look
 from .panels import Point
 
 _MARGIN, _ROW_HEIGHT = 1.0, 0.55  # inches
-_BINS = 60  # over the costs of all schedules
-_HILL = 0.72  # of the height of a row, for the fullest bin
+_BINS = 60  # of each histogram, over the range of the costs of all schedules
+_HILL = 0.72  # height of the fullest bin, as a share of a row's height
 _QUANTILE = 0.95
 
 
 def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
-    """Draw the costs of one schedule in each row, and write the figure.
+    """Draw a histogram of the costs of each schedule in a row of its own, and write the figure.
 
     Parameters
     ----------
     points
         At least one point, each with the keys `name` (text), `planned` (the cost without noise in ticks) and
-        `costs` (the costs in the samples, in ticks, as an array). The picture names their `engine`, if they
-        have this key.
+        `costs` (the costs in the samples, in ticks, as an array). If points have the key `engine`, the figure
+        names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -67,7 +67,10 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _draw_row(axes: Axes, row: int, point: Point, edges: Any, look: Look) -> None:
-    """Draw a hill of the costs on the line of a row, with the mean and the 95th percentile below it."""
+    """Draw a histogram of the costs on the line of a row.
+
+    Marks on the line show the planned cost, the mean and the 95th percentile.
+    """
     costs = np.asarray(point["costs"])
     counts, _ = np.histogram(costs, edges)
     height = row - _HILL * counts / max(1, counts.max())

@@ -1,4 +1,4 @@
-"""A picture of results names the engine that made them, in small letters at its lower right."""
+"""A note in small letters, at the lower right of a figure, that names the engine of the results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .panels import Point
 _FONT_SIZE = 4.5  # points
 _STRIP = 0.1  # inches that are added below all else for the note
 _MARGIN = 0.03  # inches to the edges of the figure
-_NAME = "engine"  # of the text among those of a figure
+_NAME = "engine"  # gid of the note among the texts of a figure
 
 
 def engine_of(points: Sequence[Point]) -> str | None:
-    """Return the engine of a figure's points, which have it under the key `engine`; None if no point does.
+    """Return the value of the key `engine` in the points of a figure; None if no point has it.
 
     Several engines are separated by commas.
     """
@@ -27,7 +27,7 @@ def engine_of(points: Sequence[Point]) -> str | None:
 
 
 def note_engine(figure: Figure, engine: str) -> None:
-    """Write the name of an engine below all else; a figure that matplotlib lays out becomes higher for it."""
+    """Write the name of an engine below all else; a figure with constrained layout becomes higher for it."""
     layout = figure.get_layout_engine()
     if isinstance(layout, ConstrainedLayoutEngine):
         height = figure.get_figheight() + _STRIP
@@ -39,5 +39,5 @@ def note_engine(figure: Figure, engine: str) -> None:
 
 
 def engine_note(figure: Figure) -> str | None:
-    """Return what `note_engine` has written, e.g. ``tightpipe 0.1.0+8442489``; None if it was not called."""
+    """Return the text of the note in a figure, e.g. ``tightpipe 0.1.0+8442489``; None without a note."""
     return next((text.get_text() for text in figure.texts if text.get_gid() == _NAME), None)

@@ -23,20 +23,20 @@ _MARGIN = 0.03  # share of the range of x that is added at both ends
 
 
 def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool) -> None:
-    """Draw one panel per problem and write the figure.
+    """Draw the bubble rates over the constraint, with one panel per problem, and write the figure.
 
     A marker shows what a method reached under one value of the constraint. Between two markers nothing was
     measured, so no slope joins them: a line stays level as long as the schedule of its marker is allowed,
     which is up to the next looser constraint. The optimum lies in the band between the bound and the best
-    schedule. Between two markers, the bound is that under the looser constraint, and the best schedule is
-    that under the tighter one.
+    schedule. Between two markers, the bound for the looser constraint and the best schedule under the tighter
+    constraint hold.
 
     Parameters
     ----------
     points
         Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
-        schedule) and `bound_rate`, below which no schedule at `x` has a bubble rate. The picture
-        names their `engine`, if they have this key.
+        schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). If points have the key
+        `engine`, the figure names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
@@ -76,7 +76,7 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
 
 
 def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, holds: Steps) -> None:
-    """Draw the points of a method that have a schedule; a level line reaches as far as it is allowed."""
+    """Draw the points of a method that have a schedule, with lines as far as each schedule is allowed."""
     drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
     if not drawn:  # for an empty line, matplotlib would still make room for markers
         return

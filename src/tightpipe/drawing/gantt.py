@@ -23,17 +23,17 @@ from .output import check_target, write_figure
 from .time_range import WHOLE, Window, shown_ticks
 
 _LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, like the following lengths
-_TITLE, _TITLE_LINE = 0.2, 0.12  # of one line, and of each further one
+_TITLE, _TITLE_LINE = 0.2, 0.12  # height of a title of one line, and of each further line
 _MEMORY_HEIGHT, _MEMORY_KEY = 1.05, 0.2
 _BETWEEN = 0.16
 _TIME_AXIS = 0.36
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.22, 2.9, 0.01
 _LONGEST_LABEL = 44
-_SHORTEST_LABEL = 16  # characters; in less room it stands above the numbers
-_GAP = "   "  # between two numbers
-_BOLD_CHARACTER = 0.066  # of a title
+_SHORTEST_LABEL = 16  # characters; a label with less room stands above the numbers
+_GAP = "   "  # between two numbers of a title
+_BOLD_CHARACTER = 0.066  # width of a character of a label
 _NARROWEST, _WIDEST = 3.0, 100.0
-_MOST_TIMES = 8  # named on the axis of a figure of the usual width
+_MOST_TIMES = 8  # most numbers on the time axis of a figure of the usual width
 
 
 def draw_gantt(
@@ -58,24 +58,25 @@ def draw_gantt(
     schedules
         Label and schedule of each chart, from top to bottom.
     path
-        File to write. The endings ``.pdf`` and ``.svg`` give vector graphics, in which thousands of bars are
-        one image; ``.png`` gives an image.
+        File to write. The endings ``.pdf`` and ``.svg`` give vector graphics, in which more than 10,000 bars
+        are drawn as one image; ``.png`` gives an image.
     memory
-        Whether to draw, below each schedule with memory, what its devices hold over time, and the limit.
+        Whether to draw, below each schedule with memory, how much memory its devices hold over time, and the
+        limit.
     bounds
         For each schedule, a proven lower bound of its cost in ticks, or None.
     window
-        First and last tick to show, of which None is where the schedules begin or end. Cost and bubble rate
-        remain those of the whole schedule.
+        First and last tick to show; None stands for the begin or the end of the schedules. Titles still
+        show the cost and the bubble rate of the whole schedule.
     width
-        Inches, 3 to 100; None takes 7, the width of a page with two columns.
+        Width of the figure in inches, 3 to 100; None takes 7, the width of a page with two columns.
     engine
-        Name of the engine that made the schedules, which the picture shows; None for no such note.
+        Name of the engine that made the schedules, which the figure then shows; None to name no engine.
 
     Raises
     ------
     InputError
-        If there is no schedule, or none with memory although `memory` is set, if nothing lies in the window,
+        If there is no schedule, if `memory` is set and no schedule has memory, if nothing lies in the window,
         if the width is out of its range, or if the suffix is not known or the file cannot be written.
     """
     _refuse_nothing_to_draw(schedules, memory)
@@ -101,7 +102,7 @@ def gantt_figure(
     Raises
     ------
     InputError
-        If there is no schedule, or none with memory although `memory` is set, if nothing lies in the window,
+        If there is no schedule, if `memory` is set and no schedule has memory, if nothing lies in the window,
         or if the width is out of its range.
     """
     _refuse_nothing_to_draw(schedules, memory)
@@ -221,7 +222,7 @@ def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -
 
 
 def _label_step(row: float) -> int:
-    """Return the least power of 2 so that a number fits at every so many rows."""
+    """Return the least power of 2, k, such that a number fits beside every k-th row; `row` is in inches."""
     step = 1
     while step * row * 72 < style.FONT_SIZE:
         step *= 2
@@ -230,7 +231,7 @@ def _label_step(row: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Title:
-    """What stands above a schedule: its label at the left, its numbers at the right."""
+    """The title above a schedule: the label at the left; cost, bubble rate and bound at the right."""
 
     label: str
     numbers: str
@@ -241,7 +242,7 @@ class _Title:
 
 
 def _title(label: str, numbers: Sequence[str], width: float) -> _Title:
-    """Lay out label and numbers, beside each other as far as they fit."""
+    """Return the title with label and numbers side by side if they fit into `width` inches, else stacked."""
     lines = [numbers[0]]
     for part in numbers[1:]:
         longer = lines[-1] + _GAP + part
@@ -262,7 +263,7 @@ def _numbers(schedule: Schedule, bound: int | None) -> list[str]:
 
 
 def _shorten(label: str, most: int) -> str:
-    """Return a label without its middle if it would otherwise run into the numbers of the title."""
+    """Return the label; if it is longer than `most` characters, its middle is replaced by an ellipsis."""
     label = " ".join(label.split())
     if len(label) <= most:
         return label

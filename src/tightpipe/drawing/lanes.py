@@ -24,8 +24,8 @@ def lane_count(placement: Placement) -> int:
 def lanes(schedule: Schedule) -> Ints:
     """Return the lane of each operation, shape (N,).
 
-    The lanes of a device are its chunks in the sequence of the forward pass, first those of the first
-    direction and then those of the second.
+    The lanes of a device are its chunks in the sequence of the forward pass: first the chunks of the first
+    direction, then the chunks of the second.
     """
     instance = schedule.instance
     chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
@@ -36,10 +36,11 @@ def lanes(schedule: Schedule) -> Ints:
 
 
 def visits(schedule: Schedule) -> Ints:
-    """Return for each operation how many lanes of the device its microbatch reaches before, shape (N,).
+    """Return each operation's lane, numbered in the sequence in which passes reach the lanes, shape (N,).
 
-    Forward passes reach the chunks of a device in the sequence of the lanes. Backward passes run from the
-    last stage to the first, so they reach the chunks of a direction in the opposite sequence.
+    The lanes of the first direction come before those of the second. Forward passes reach the chunks of a
+    device in the sequence of the lanes. Backward passes run from the last stage to the first, so they reach
+    the chunks of a direction in the opposite sequence.
     """
     placement = schedule.instance.placement
     chunks = placement.stages_per_device

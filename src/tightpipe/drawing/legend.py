@@ -20,11 +20,14 @@ LEGEND_LINE = 0.14
 CHARACTER = 0.054
 """Width of a character in inches."""
 
-_SWATCH = 0.36  # inches of an entry of the legend, with its margins
+_SWATCH = 0.36  # inches; width of the patch of a legend's entry, with its margins
 
 
 def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Artist]]:
-    """Return the columns of the legend: the lanes of each kind in the schedules, then idle time."""
+    """Return the columns of the legend: the lanes of each kind in the schedules, then idle time.
+
+    `shades` is the number of shades of a colour, at least the number of lanes of a device.
+    """
     noun = lane_noun(schedule.instance.placement for schedule in schedules)
     columns: dict[OpKind, list[Artist]] = {}
     for kind, lane in sorted(set().union(*map(looks, schedules))):
@@ -38,7 +41,7 @@ def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Arti
 
 
 def folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:
-    """Return the columns, those that do not fit the width below the others."""
+    """Return the columns; those that do not fit into `width` inches are put below the others."""
     longest = max(len(str(artist.get_label())) for column in columns for artist in column)
     most = max(1, int(width / (_SWATCH + CHARACTER * longest)))
     if len(columns) <= most:
@@ -49,7 +52,7 @@ def folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:
 
 
 def _blank() -> Artist:
-    """Return what keeps the next kind out of a short column."""
+    """Return an empty entry, which fills up a column that has fewer entries than the others."""
     return Patch(facecolor="none", label=" ")
 
 

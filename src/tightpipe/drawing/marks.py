@@ -56,7 +56,7 @@ def nested_sizes(count: int) -> list[float]:
 def proof_handles(side: str = "below") -> list[Patch]:
     """Return legend entries for the band in which the optimum lies and for the area proven impossible.
 
-    `side` is where that area lies: below the bound, or above it where more is better.
+    `side` says where the impossible area lies: below the bound, or above it where a higher value is better.
     """
     return [
         Patch(facecolor=palette.UNDECIDED, label="the optimum lies here"),

@@ -16,9 +16,9 @@ from ..core.schedule import Schedule
 from ..core.simulate import memory_trace
 from . import palette, style
 
-_MOST_STEPS = 700  # more do not fit the width of a figure; then a line shows the largest level in each part
+_MOST_STEPS = 700  # more changes do not fit the width; then a line shows the largest level in each part
 _ENVELOPE_PARTS = 600
-_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches: the limit with both margins, and a device
+_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches: the limit's entry with both margins, a device's entry
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -26,13 +26,13 @@ Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
 def memory_steps(schedule: Schedule) -> Iterator[Steps]:
     """Yield for each device an array of times in ticks, and the memory that it holds from each time on.
 
-    The first entry has no memory. Then each operation has two entries: one for its start, at which F takes
+    The first memory is 0. Then each operation has two entries: one for its start, at which F takes
     memory, and one for its end, at which B and W free it.
     """
     kind, stage, _ = schedule.order.operations.T
     during = memory_trace(schedule.instance, schedule.order)
     after = during + np.minimum(arrays_of(schedule.instance).delta[kind, stage], 0)
-    changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # F of a pair changes nothing
+    changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # F of a pair frees nothing
     all_times = np.stack([schedule.start, changes], axis=1)
     all_levels = np.stack([during, after], axis=1)
     for device in range(schedule.order.devices):
@@ -42,7 +42,7 @@ def memory_steps(schedule: Schedule) -> Iterator[Steps]:
 
 
 def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np.inf, np.inf)) -> None:
-    """Draw the memory of every device between two times, and the limit."""
+    """Draw the memory of every device between the two times of `span`, in ticks, and the limit."""
     devices = schedule.instance.devices
     colours = colormaps[palette.DEVICES](np.linspace(0, palette.DEVICES_END, devices))
     shown = [_within(steps, span) for steps in memory_steps(schedule)]
@@ -61,7 +61,7 @@ def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np
 
 
 def _within(steps: Steps, span: tuple[float, float]) -> Steps:
-    """Return the steps that lie between two times, and the one before and behind them."""
+    """Return the steps that lie between two times, with the last one before and the first one after them."""
     times, levels = steps
     before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
     behind = int(np.searchsorted(times, span[1], side="left")) + 1
@@ -80,7 +80,7 @@ def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) ->
 
 
 def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -> list[Line2D]:
-    """Draw one line if all devices have the same limit, otherwise one line in the colour of each device."""
+    """Draw one line if all devices have the same limit, else one per device; return the legend's entries."""
     limits = [schedule.instance.memory_limit(d) for d in range(schedule.instance.devices)]
     if limits[0] is None:
         return []

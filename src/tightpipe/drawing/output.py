@@ -40,7 +40,7 @@ def check_target(path: str | Path) -> str:
 def draw_to(path: str | Path, draw: Callable[[], Figure], engine: str | None = None) -> None:
     """Call `draw` in the style of the project, and write the figure that it returns.
 
-    Where an engine made what is drawn, the picture names it.
+    If `engine` is given, the figure names it.
 
     Raises
     ------
@@ -69,8 +69,8 @@ def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
 def figure_bytes(figure: Figure, suffix: str, dpi: int) -> bytes:
     """Return the content of a figure's file; `suffix` is one of `SUFFIXES`, and `dpi` the resolution.
 
-    The content has no date, so that the same figure always gives the same file. The engine that the figure
-    names, if it does, is named in the metadata too.
+    The content has no date, so that the same figure always gives the same file. If the figure names an
+    engine, the metadata names it too.
     """
     content, noted = BytesIO(), engine_note(figure)
     metadata = _METADATA[suffix] | ({} if noted is None else {_PROGRAM[suffix]: noted})

@@ -4,12 +4,12 @@ Two things never differ in hue alone, because a page may be printed in grey and 
 fewer hues. They also differ as follows:
 
 - Kinds of operations differ in lightness. The lightness of F, W and B is 20, 44 and 68 in CIE L*, and that of
-  idle time is 93, nearly white. Further chunks of a device are lighter by at most half a step, so that two
-  chunks of different kinds still differ by 10. The hues are blue, green and orange, and bars with enough room
-  have the letter of their kind.
+  idle time is 93, nearly white. Further chunks of a device are lighter by at most half of the
+  difference between two kinds, so that two chunks of different kinds still differ by 10. The hues are blue,
+  green and orange, and bars with enough room have the letter of their kind.
 - BW is hatched in white, because no lightness is left for it between the others.
 - Each series has its own marker and its own line pattern.
-- The reason of idle time is a strip within idle time, and its name appears where the pointer rests.
+- Idle time in the HTML report has a strip in the colour of its reason, which is named under the pointer.
 
 `tests/drawing/test_palette.py` checks the lightness and the contrast of the colours, also as readers with
 protanopia, deuteranopia and tritanopia see them.
@@ -52,7 +52,7 @@ REASONS = {
     "late": "#380036",
     "finished": "#EAFFB9",
 }
-"""Colours of idle time, by the text of its `Reason`."""
+"""For each reason of idle time (a value of `Reason`), the colour of its strip."""
 
 PROVEN = "#B8B8B8"  # area in which no schedule can lie
 UNDECIDED = "#F6E3A1"  # band between the bound and the best schedule, in which the optimum lies
@@ -67,7 +67,7 @@ TRACE_NAMES = {
     OpKind.W: "thread_state_running",
     OpKind.BW: "thread_state_uninterruptible",
 }
-"""Names of the blue, orange, green and purple of chrome://tracing, which allows no other colours."""
+"""Names of blue, orange, green and purple in chrome://tracing, where only colours with a name can be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _method(name: str) -> str:
 
 
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
-    """Return the colour of operations of a kind in a lane, evenly between those of the first and last lane.
+    """Return the colour of a kind in a lane, evenly spaced between the colours of the first and last lane.
 
     Parameters
     ----------

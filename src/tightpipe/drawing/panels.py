@@ -13,7 +13,7 @@ from . import style
 Point = Mapping[str, Any]
 _HEIGHT = 2.6  # inches; height of a row of panels
 _MOST_IN_A_ROW = 3
-_MOST_LEVEL_CHARACTERS = 85  # if the names of the places have more characters together, they are slanted
+_MOST_LEVEL_CHARACTERS = 85  # if the names below an axis have more characters in all, they are slanted
 
 
 def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
@@ -39,7 +39,7 @@ def label_y(axes: Sequence[Axes], text: str) -> None:
 
 
 def label_places(axes: Axes, names: Sequence[str]) -> None:
-    """Write the names of places, which are 1 apart from 0 on, below the x axis of a page-wide figure."""
+    """Label the positions 0, 1, 2 and so on of the x axis of a page-wide figure with `names`."""
     axes.set_xticks(range(len(names)), names)
     if sum(len(name) + 2 for name in names) > _MOST_LEVEL_CHARACTERS:
         axes.tick_params(axis="x", labelrotation=30)

@@ -1,4 +1,4 @@
-"""A chart of plans side by side: what each reached, and what is proven that none can reach."""
+"""A chart of plans side by side, with the values that are proven impossible."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .palette import Look
 from .panels import Point, distinct, having, label_places
 
 _HEIGHT = 2.7  # inches
-_WIDTH = 0.8  # of the band of a place, where places are 1 apart
-_ROOM = 0.3  # of the y axis below and above all numbers, as a share of the range that they span
-_LEAST_ROOM = 0.02  # the same as a share of the largest number, where all are nearly equal
+_WIDTH = 0.8  # width of the band of a place, where places are 1 apart
+_ROOM = 0.3  # empty part of the y axis below and above all numbers, as a share of their range
+_LEAST_ROOM = 0.02  # least size of this empty part, as a share of the largest number
 
 
 def draw_plans(
     points: Sequence[Point], path: str | Path, *, x_label: str, y_label: str, higher: bool = False
 ) -> None:
-    """Draw the plans of each place, with the proven bound behind them, and write the figure.
+    """Draw the plans at each place of the x axis, with the bound behind them, and write the figure.
 
     The best possible value of a place lies in the band between its bound and its best plan.
 
@@ -36,15 +36,16 @@ def draw_plans(
     ----------
     points
         At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
-        `bound`, a proven limit of the values of its place: None if nothing is proven, and infinite, or 0 if
-        higher is better, if there is no plan at all. Places are drawn in the sequence in which they first
-        appear. The picture names their `engine`, if they have this key.
+        `bound`, a proven limit of the values at this place. The bound is None if nothing is proven. If it is
+        proven that no plan fits, the bound is infinite, or 0 if a higher value is better. Places are drawn in
+        the sequence in which they first appear. If points have the key `engine`, the figure names these
+        engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label, y_label
         Labels of the axes.
     higher
-        Whether a higher value is better, as a throughput is; else a lower one is better, as a time is.
+        Whether a higher value is better (e.g. a throughput); otherwise a lower one is (e.g. a time).
 
     Raises
     ------
@@ -84,7 +85,7 @@ def _range(numbers: Sequence[float]) -> tuple[float, float]:
 def _draw_proven(
     axes: Axes, x: int, points: Sequence[Point], ends: tuple[float, float], higher: bool
 ) -> None:
-    """Draw the part of a place that no plan can reach, and the band between it and the best plan."""
+    """Draw the values at a place that no plan can reach, and the band from them to the best plan."""
     bounds = [p["bound"] for p in points if p["bound"] is not None]
     if not bounds:
         return

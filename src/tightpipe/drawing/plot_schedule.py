@@ -25,21 +25,22 @@ def plot(
 ) -> Figure:
     """Draw the Gantt chart of a schedule.
 
+    The colour of a bar shows the kind of the operation, its shade the chunk; light grey is idle time.
+
     Parameters
     ----------
     schedule
-        Schedule to draw; `tightpipe.drawing.draw_gantt` says what the colours mean.
+        Schedule to draw.
     label
         Text above the chart, left of cost and bubble rate.
     memory
-        Whether to draw, below the chart, what each device holds over time, and the limit.
+        Whether to draw, below the chart, how much memory each device holds over time, and the limit.
     bound
         A proven lower bound of the cost in ticks, which is shown beside the cost.
     window
-        First and last tick to show, e.g. ``(0, 5000)``; None for one of them is where the schedule begins or
-        ends.
+        First and last tick to show, e.g. ``(0, 5000)``; None stands for the begin or the end of the schedule.
     width
-        Inches, 3 to 100; None takes 7, the width of a page with two columns.
+        Width of the figure in inches, 3 to 100; None takes 7, the width of a page with two columns.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def plot(
 
 
 def html_of(schedule: Schedule, *, label: str = "", bound: int | None = None) -> str:
-    """Return the Gantt chart as HTML: an inline SVG, or an image if there are thousands of bars."""
+    """Return the Gantt chart as HTML: an inline SVG, or an image if it has more than `MOST_SVG_BARS` bars."""
     from .output import figure_bytes  # imported late because it loads matplotlib
 
     figure = plot(schedule, label=label, bound=bound)

@@ -21,25 +21,25 @@ from .palette import Look
 from .panels import Point, distinct, having, label_y, panels
 
 _MARKER, _LINE = 3.4, 0.7  # points
-_MAIN_LINE = 1.2  # of the method that the figure is about, the last one
+_MAIN_LINE = 1.2  # width of the line of the last method, which the figure is about
 _RING: dict[str, Any] = {"marker": "o", "markersize": 8.0, "markerfacecolor": "none", "linestyle": "none"}
 _RING |= {"markeredgecolor": palette.INK, "markeredgewidth": 0.9}
 
 
 def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
-    """Draw one panel per problem and write the figure.
+    """Draw the bubble rates over the memory limit, with one panel per problem, and write the figure.
 
-    At each memory limit, the optimum lies in the band between the bound and the cheapest schedule. Where the
-    two meet, the schedule is proven optimal and has a ring. Only the markers were measured: the lines that
+    At each memory limit, the optimum lies in the band between the bound and the cheapest schedule. Where both
+    are equal, the schedule is proven optimal and has a ring. Only the markers were measured: the lines that
     join them, and the band between two limits, guide the eye.
 
     Parameters
     ----------
     points
         Points with the keys `panel` and `method` (texts), `x` (the memory limit), `bubble_rate` (None without
-        a schedule, which leaves a gap in the method's line), `bound_rate`, below which no schedule at `x` has
-        a bubble rate, and `optimal`: whether the schedule is proven optimal. The last method is drawn bold.
-        The picture names their `engine`, if they have this key.
+        a schedule, which leaves a gap in the method's line), `bound_rate` (no schedule at `x` has a lower
+        bubble rate) and `optimal` (whether the schedule is proven optimal). The last method is drawn bold. If
+        points have the key `engine`, the figure names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -71,7 +71,7 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _draw_method(panel: Axes, points: Sequence[Point], look: Look, width: float) -> None:
-    """Draw a method's rates, with gaps where it has no schedule, and rings around what is proven optimal."""
+    """Draw a method's rates, with gaps where it has no schedule, and rings around optimal ones."""
     drawn = sorted(points, key=lambda p: p["x"])
     rates = [math.nan if p["bubble_rate"] is None else p["bubble_rate"] for p in drawn]
     if all(map(math.isnan, rates)):  # for an empty line, matplotlib would still make room for markers

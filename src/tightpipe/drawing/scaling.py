@@ -21,14 +21,16 @@ _FIRST = 0.01  # seconds; the logarithmic axis of time begins here
 
 
 def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
-    """Draw one panel per method and number of microbatches and write the figure.
+    """Draw the seconds until a gap is reached over the number of devices, and write the figure.
+
+    There is one panel per method and number of microbatches.
 
     Parameters
     ----------
     points
         Points with the keys `panel` and `target` (texts; the target is the gap), `p` (number of devices),
-        `seconds`, and `reached`: whether the gap was reached after these seconds, or the solve ended then
-        without reaching it. The picture names their `engine`, if they have this key.
+        `seconds`, and `reached`: True if the gap was reached after these seconds, False if the solve ended
+        then without reaching it. If points have the key `engine`, the figure names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 

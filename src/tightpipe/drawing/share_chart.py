@@ -1,4 +1,4 @@
-"""A chart of the share of a loss that each method avoids, with a row per setting and a mark per method."""
+"""A chart of the share of an avoidable cost that each method avoids: a row per setting, a mark per method."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _BEHIND_ARROW = 0.015  # distance from an arrow to its value, in units of the ax
 
 
 def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> None:
-    """Draw one row per setting and write the figure.
+    """Draw the shares of all methods, with one row per setting, and write the figure.
 
-    A share below -25 % is an arrow at the left edge, with its value beside it. Where a share is missing, its
-    reason is written: within the row if the row has no mark at all, otherwise at its right end.
+    A share below -25 % is an arrow at the left edge, with its value beside it. Where a share is missing, the
+    reason is written: within the row if the row has no mark at all, otherwise at the right end of the row.
 
     Parameters
     ----------
     points
-        Points with the keys `setting` and `method` (texts), `share` (1 if all of the loss is avoided, below 0
-        if the method adds to it, None if it is unknown) and `why`, the reason of a missing share in a few
-        words. The picture names their `engine`, if they have this key.
+        Points with the keys `setting` and `method` (texts), `share` (1 if all of the avoidable cost is
+        avoided, below 0 if the method adds to it, None if the share is missing) and `why` (the reason of a
+        missing share in a few words). If points have the key `engine`, the figure names these engines.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label

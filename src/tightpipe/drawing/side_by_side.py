@@ -20,7 +20,7 @@ from .output import check_target, write_figure
 _LEFT, _RIGHT, _TOP, _TIME_AXIS = 0.86, 0.2, 0.36, 0.36  # inches
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.2, 4.4, 0.04  # inches
 _PITCH = 2.4  # rows from one device to the next: two, and a gap
-_SAME_SCALE = 4.0  # a plan that is shorter or longer by this factor is drawn on a scale of its own
+_SAME_SCALE = 4.0  # a plan that is shorter or longer by more than this factor has a scale of its own
 _MOST_TIMES = 8
 
 
@@ -28,9 +28,9 @@ def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> N
     """Draw a plan and the measurement of its run, and write the figure.
 
     Every device has two rows, the plan above the measurement. Both begin at the left end of the axis, which
-    has the microseconds of the measurement. The ticks of a plan may stand for anything: where its cost is
-    less than a quarter or more than four times the measured one, it is stretched to the same total work, and
-    the title says how.
+    has the microseconds of the measurement. The ticks of a plan may stand for any unit of time. If the plan's
+    cost in ticks is less than a quarter or more than four times the measured cost in microseconds, the plan
+    is scaled until both have the same total work, and the title has the scale.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _is_dense(plan: Schedule, measured: Schedule) -> bool:
 
 
 def stretch_of(plan: Schedule, measured: Schedule) -> float:
-    """Return how many microseconds a tick of the plan is drawn as: 1 where both are on the same scale."""
+    """Return the microseconds that a tick of the plan is drawn as: 1 if both have the same scale."""
     ratio = metrics.cost(measured) / metrics.cost(plan)
     if 1 / _SAME_SCALE <= ratio <= _SAME_SCALE:
         return 1.0
@@ -100,7 +100,7 @@ def _draw(plan: Schedule, measured: Schedule, dense: bool) -> Figure:
 
 
 def _stretched(schedule: Schedule, factor: float) -> Schedule:
-    """Return a schedule that begins at 0, with times that are multiplied by a factor."""
+    """Return the schedule with its times shifted to begin at 0 and multiplied by `factor`."""
     begin = int(schedule.start.min())
     start, end = (np.rint((times - begin) * factor) for times in (schedule.start, schedule.end))
     return Schedule(schedule.instance, schedule.order, start.astype(np.int64), end.astype(np.int64))

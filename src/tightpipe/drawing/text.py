@@ -40,8 +40,8 @@ def draw_text(
         Largest length of the line of a device in characters, at least 40; None takes 160. If `scale` is
         given, lines are as long as that scale requires.
     window
-        First and last tick to show, of which None is where the schedule begins or ends. What lies beyond is
-        cut off: an operation of which the beginning is missing has no first letter.
+        First and last tick to show; None stands for the begin or the end of the schedule. Operations are cut
+        off at both ends: one whose beginning is cut off has no first letter.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def _fit(ticks: int, margin: int, width: int | None) -> int:
 
 
 Bar = tuple[str, int, int, int, bool]
-"""Letter, microbatch, first character, character after the last, whether it runs with the next operation."""
+"""Letter, microbatch, first character, character after the last, whether the next operation runs with it."""
 
 
 def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:
@@ -148,7 +148,7 @@ def _bar(letter: str, number: str, length: int) -> str:
     if length == 1:
         return letter
     inside = length - 2
-    # A number that is cut off would be that of another microbatch.
+    # A number without its last digits would name another microbatch.
     return letter + (number if len(number) <= inside else "").ljust(inside, "-") + letter
 
 

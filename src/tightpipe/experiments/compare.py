@@ -49,7 +49,7 @@ class Comparison:
         Memory limits. ``2.5p`` is 2.5 p forward activations of one stage, p being the number of devices;
         ``own`` is the limit that the instance file states.
     methods
-        Names of the methods. The first one is that against which the others are measured.
+        Names of the methods. The others are measured against the first one.
     objective
         The objective of all instances; ``own`` leaves each instance its own.
     allowance
@@ -134,10 +134,10 @@ def _memory_change(text: str) -> Change:
 
 
 def parse_memory(text: str, devices: int) -> int:
-    """Return by how many forward activations of one stage a limit such as ``2.5p`` is above 2p.
+    """Return a limit such as ``2.5p`` less the limit 2p, in forward activations of one stage.
 
-    This is the column `m_offset`. The number of activations is rounded down, and is negative for a limit
-    below 2p. `limits_of_activations` says how much memory an activation is.
+    p is the number of devices. The difference is the value of the column `m_offset`. It is rounded down, and
+    negative for a limit below 2p. `limits_of_activations` converts activations to the unit of memory.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _factor(text: str) -> Fraction:
 
 
 def _offset(row: Row) -> int | None:
-    """Return by how many activations a row's limit is above 2p; None if it is the instance's own limit."""
+    """Return a row's limit less 2p, in activations; None if the limit is the instance's own."""
     return None if row.memory == OWN else parse_memory(row.memory, row.p)
 
 
@@ -175,7 +175,7 @@ def _setting_name(problem: str) -> str:
 
 
 def _if_one_number(name: str) -> Cell:
-    """Return a column's function: it returns a cost of the instance, or None if stages or links differ."""
+    """Return a function that returns the time `name` of an instance; None if stages or links differ in it."""
 
     def say(solve: Solve) -> object:
         value = instance_to_dict(solve.task.instance)[name]
@@ -193,7 +193,8 @@ SETTINGS_FORM = Form(
 )
 """The columns and the key of the table of published settings.
 
-The times f, b, w and c are those of a stage in the V placement.
+The columns f, b and w hold the durations of a stage in the V placement, and c the communication time, all
+in ticks.
 """
 
 FILES_FORM = Form(
@@ -207,18 +208,18 @@ FILES_FORM = Form(
 )
 """The columns and the key of the table of own instances.
 
-The hash of the instance is a part of the key, so that a file that was edited is solved again.
+The key contains the hash of the instance, so that an edited file is solved again.
 """
 
 
 def lacking(row: Cells) -> dict[str, object]:
-    """Return, by column, the cells that a row of an earlier version lacks, as far as its instance tells them.
+    """Return, by column, the cells that a row of an earlier version lacks and that follow from its instance.
 
     Raises
     ------
     InputError
-        If the row's number of activations is another memory limit today. Earlier versions did not always
-        count activations of the stages of the row's placement.
+        If the row's number of activations is today another amount of memory than the row states. Earlier
+        versions did not always count activations of a stage in the row's placement.
     """
     (setting,) = choose_settings(_setting_name(row["setting"]))
     limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"

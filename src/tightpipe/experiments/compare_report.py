@@ -23,7 +23,7 @@ def latest(rows: Sequence[Cells]) -> list[Cells]:
 
 
 def markdown(rows: Sequence[Cells], baseline: str) -> str:
-    """Return the page with the table; `baseline` is the method against which the others are measured."""
+    """Return the page with the table; the other methods are measured against the method `baseline`."""
     kept = latest(rows)
     cells = _by_place(kept)
     methods = list(dict.fromkeys(row["method"] for row in kept))
@@ -45,7 +45,10 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
 
 
 def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
-    """Return the table for a paper, with fewer columns; without `caption`, it has one that explains them."""
+    """Return the table for a paper, which has fewer columns.
+
+    If `caption` is None, the table gets a caption that explains the columns.
+    """
     kept = latest(rows)
     methods = list(dict.fromkeys(row["method"] for row in kept))
     several = len({row["objective"] for row in kept}) > 1
@@ -62,7 +65,10 @@ def _starred(row: Cells | None) -> str:
 
 
 def _bound_and_gap(found: Mapping[str, Cells]) -> list[str]:
-    """Return the best bound as a bubble rate, and the gap of the best cost to it, both of one placement."""
+    """Return the best bound as a bubble rate, and the gap from the cheapest cost to this bound.
+
+    Only rows in the placement of the first row count, because a bound holds for one placement.
+    """
     first = next(iter(found.values()))
     same = [row for row in found.values() if row["placement"] == first["placement"]]
     costs = [int(row["cost"]) for row in same if row["cost"]]
@@ -93,7 +99,7 @@ def _memory(m_offset: str) -> str:
 
 
 def _said(rows: Iterable[Cells], column: str, digits: int) -> str:
-    """Return the different values of a line's rows in a column, in the sequence of the methods."""
+    """Return the distinct values of `rows` in a column, with `digits` decimals, in the order of the rows."""
     said = (f"{float(row[column]):.{digits}f}" if row[column] else "-" for row in rows)
     return ", ".join(dict.fromkeys(said))
 
@@ -103,7 +109,10 @@ def _rate(row: Cells | None) -> str:
 
 
 def _against(row: Cells | None, base: Cells | None) -> list[str]:
-    """Return bubble rate, bound as a bubble rate, gap, saved share of the bubble of `base`, status, proof."""
+    """Return the cells of a method's row in comparison with the row `base`.
+
+    They are bubble rate, bound as a bubble rate, gap, saved share of the bubble of `base`, status and proof.
+    """
     if row is None or not row["cost"]:
         return ["-", "-", "-", "-", row["status"] if row else "-", "-"]
     bound, work = int(row["bound"]), int(row["work"])

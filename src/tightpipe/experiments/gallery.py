@@ -17,11 +17,11 @@ from ..solving.methods import Method, all_methods, find_method, is_heuristic
 from ..solving.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
-# memory limits in p activations of a stage; in the V, 2 p of them are the memory of 1F1B
+# memory limits in multiples of p activations of a stage; in the V, 2 p of these are the memory of 1F1B
 _FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,), "block": (1, 1.25)}
-_BLOCK = "block"  # the one method that searches among the families; here its search ends within seconds
-_EFFORT = 20.0  # seconds that it has; they are counted, so that the picture is the same in every run
-# of a device's whole share of the model: ticks of an F, of a B and of a W, and memory that an F adds
+_BLOCK = "block"  # the only family that is found by a search, which ends within seconds here
+_EFFORT = 20.0  # effort of this search in counted seconds, so that every run draws the same picture
+# for a device's whole share of the model: ticks of each of F, B and W, and memory that an F adds
 _TICKS, _ACTIVATION = 12, 12
 
 
@@ -33,13 +33,13 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
     Parameters
     ----------
     only
-        Names of families, own heuristics included, in the sequence in which they are
-        drawn; None for all of tightpipe's own, in the sequence of their list.
+        Names of families, also heuristics of your own, in the sequence in which they are drawn; None for
+        all of `HEURISTICS` in their sequence, and then ``block``.
 
     Raises
     ------
     InputError
-        If a name is not that of a family.
+        If a name is not the name of a family.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
@@ -53,7 +53,7 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     Raises
     ------
     InputError
-        If the suffix is none of these, the file cannot be written, or a name is not that of a family.
+        If the suffix is none of these, the file cannot be written, or a name is not the name of a family.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
@@ -75,7 +75,7 @@ def _family(name: str) -> str:
 def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
     placement = "v" if "v" in method.placements else method.placements[0]
     for label, limit in _limits(method.name):
-        # without a warm start, which would be V-Min's schedule where that is optimal
+        # no warm start: where V-Min's schedule is optimal, it would be drawn as the block
         instance = _instance(placement, limit)
         result = solve(
             instance,
@@ -90,14 +90,20 @@ def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
 
 
 def _limits(method: str) -> list[tuple[str, float | None]]:
-    """Return labels and limits in p activations of a stage; a family that adapts to the limit has several."""
+    """Return a label and a memory limit for each chart of a method; one that adapts to the limit has several.
+
+    A limit is a multiple of p activations of a stage; None is no limit.
+    """
     if method not in _FACTORS:
         return [(method, None)]
     return [(f"{method}, {factor}p of memory", factor) for factor in _FACTORS[method]]
 
 
 def _instance(placement: str, factor: float | None) -> Instance:
-    """Return an instance in which each device's share of the model is split evenly over its stages."""
+    """Return an instance in which each device's share of the model is split evenly over its stages.
+
+    The memory limit of a device is `factor` times p activations of a stage; None is no limit.
+    """
     chunks = Instance.uniform(
         devices=DEVICES, microbatches=MICROBATCHES, forward=1, backward=1, weight=1, placement=placement
     ).placement.stages_per_device

@@ -31,8 +31,8 @@ class LatexTable:
     body
         The rows, one text per column.
     compared
-        Names of the columns that compete in each row. Of the numbers with which their texts begin, the
-        smallest is set in bold wherever it occurs; a number that has no competitor is not.
+        Names of the columns that are compared in each row, by the numbers with which their texts begin.
+        The smallest number is set in bold wherever it occurs, unless the row has only one number.
     texts
         Number of columns, from the left, that hold words and are flush left. The others hold numbers and
         are flush right.
@@ -71,7 +71,7 @@ def write_latex(table: LatexTable, path: str | Path, name: str | None = None) ->
 
 def latex(table: LatexTable, label: str) -> str:
     """Return the LaTeX source of a table; its first line is a comment that names the package needed."""
-    import pandas as pd  # takes longer to load than most commands take that write no LaTeX
+    import pandas as pd  # imported here, because its loading takes longer than most commands
 
     head = [name.translate(_ESCAPED) for name in table.head]
     body = [[cell.translate(_ESCAPED) for cell in row] for row in table.body]

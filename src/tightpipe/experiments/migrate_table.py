@@ -23,8 +23,8 @@ def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str
     form
         The form whose columns the file gets.
     lacking
-        Returns for a row, by column, its values in the columns that earlier versions lack; None if a value
-        is not known.
+        Function that returns, by column, the values of a row in the columns that earlier versions lack. A
+        value that is not known is None.
 
     Returns
     -------

@@ -14,7 +14,7 @@ COLUMN = "engine"
 
 
 def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
-    """Return a CSV text without the rows of other engines, and by engine how many rows are left out."""
+    """Return a CSV text without the rows of other engines, and the number of rows left out by engine."""
     reader = csv.DictReader(io.StringIO(content))
     rows = list(reader)
     others = Counter(row[COLUMN] for row in rows if row[COLUMN] != engine)

@@ -49,7 +49,7 @@ def published_instance(
 
 
 def _change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
-    """Return the change that `value` asks for; an error calls the value by the name of its option, `key`."""
+    """Return the change that `value` asks for; if it is wrong, the InputError names the option `key`."""
     try:
         return parse(value)
     except InputError as error:

@@ -23,7 +23,7 @@ _DIGITS = 4  # decimals that the paper prints
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table: the paper's bubble rate, that of our method, and the engine that computed it."""
+    """One cell of a table: the published bubble rate, and ours with its method and engine."""
 
     table: int
     model: str
@@ -57,7 +57,10 @@ def _table_5() -> Iterator[Cell]:
 
 
 def _table_8() -> Iterator[Cell]:
-    """Yield the cells of ZB-V and 1F1B-I from the published times of chunks, the others from twice those."""
+    """Yield the cells of table 8.
+
+    ZB-V and 1F1B-I have the published times per stage, and the other columns twice these times.
+    """
     for name, published in _table_8_rates().items():
         setting = load_settings()[name]
         for column, rate in published.items():
@@ -80,7 +83,7 @@ def _cell(
 
 
 def _interleaved(setting: Setting) -> Instance:
-    """Return an instance whose stages are split into chunks of a layer; embedding and head are layers too.
+    """Return an instance whose stages are split into chunks of one layer; embedding and head count as layers.
 
     With v chunks in a stage, a tick of the instance is 1/v of a tick of the setting. In this unit a chunk
     takes as many ticks as the stage took before, and all times stay whole numbers.

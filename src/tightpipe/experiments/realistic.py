@@ -54,7 +54,7 @@ def plan_realistic(names: Sequence[str], allowance: Allowance) -> list[Task]:
 
 
 def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
-    """Yield a grid of `greedy-v`, which sees the median and the true costs, and one of the other methods."""
+    """Yield two grids: `greedy-v` with median and with true costs, and the other methods with true costs."""
     instance = load_realistic()[name].instance()
     for methods, costs in ((("greedy-v",), ("median", "true")), (METHODS[2:], ("true",))):
         yield Experiment(
@@ -67,6 +67,6 @@ def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
 
 
 def lacking(row: Cells) -> dict[str, object]:
-    """Return, by column, the cells that a row of an earlier version lacks and that its instance tells."""
+    """Return, by column, the cells that a row of an earlier version lacks, computed from its instance."""
     (name,) = choose_realistic(row["setting"])
     return added_cells(load_realistic()[name].instance())

@@ -127,13 +127,13 @@ class Table:
 
     @property
     def backup(self) -> Path:
-        """The file that keeps the table as it was before rows were taken out of it."""
+        """The file that keeps the table as it was before `set_aside_others` removed rows."""
         return self.path.with_name(f"{self.path.name}.bak")
 
     def set_aside_others(self, engine: str) -> Counter[str]:
-        """Take the rows of other engines out of the file, and return how many rows each of these had.
+        """Remove the rows of other engines from the file, and return the number of removed rows by engine.
 
-        If there are any, `backup` becomes the file as it was.
+        If rows are removed, the file is first copied to `backup`.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class Table:
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
         """Open the file under a lock, and remove the last line if a kill has torn it."""
-        import fcntl  # POSIX has it; what only reads tables does without
+        import fcntl  # only on POSIX; code that only reads tables does not need it
 
         with self.path.open("a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases the lock

@@ -11,7 +11,7 @@ from .results_table import Solve
 from .sweep.row import Row
 
 Cell = Callable[[Solve], object]
-"""Returns the value of a solve in one column of a table."""
+"""A function that returns the value of a solve in one column of a table."""
 
 
 def _rounded(name: str, form: str) -> Callable[[Row], object]:
@@ -39,11 +39,11 @@ _OF_THE_ROW: Mapping[str, Callable[[Row], object]] = {
     "time_limit": _rounded("time_limit", "g"),
     "host_cpus": lambda row: row.cores,
 }
-"""Columns whose name or format is not that of the row's field."""
+"""The functions of columns whose name or format differs from the row's field."""
 
 
 def cells(names: Sequence[str], special: Mapping[str, Cell] | None = None) -> dict[str, Cell]:
-    """Return the function of each column: that of `special` if it has one, else that of all tables."""
+    """Return the function of each column: the one in `special`, or else the one that all tables share."""
     special = special or {}
     return {name: special[name] if name in special else _cell(name) for name in names}
 
@@ -54,7 +54,7 @@ def _cell(name: str) -> Cell:
 
 
 def added_cells(instance: Instance) -> dict[str, object]:
-    """Return, by column, the cells that tables of earlier versions lack; None if the instance has none."""
+    """Return, by column, the cells that tables of earlier versions lack; None if the value is not known."""
     share = memory_of_1f1b(instance)
     return {
         "memory_of_1f1b": None if share is None else f"{share:.6f}",

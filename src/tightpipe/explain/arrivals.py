@@ -15,7 +15,9 @@ from .arrivals_kernel import NOTHING, departures
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arrivals:
-    """The input of every operation, in the sequence of the order's rows; all arrays have the shape (N,).
+    """The input of every operation of an order; all arrays have the shape (N,), with an entry per row.
+
+    A row is the index of an operation in the order, counted over all devices.
 
     Parameters
     ----------
@@ -37,7 +39,7 @@ class Arrivals:
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
-    """Return when the inputs of the operations arrive, at the times of a valid schedule."""
+    """Return the source and the arrival time of the input of each operation of a valid schedule."""
     numbers = arrays_of(schedule.instance)
     kind, stage, microbatch = schedule.order.operations.T
     route = numbers.route[microbatch]
@@ -59,11 +61,11 @@ def _sources(schedule: Schedule) -> Ints:
     """Return for each operation the row of the operation whose result it needs, or `NOTHING`."""
     instance = schedule.instance
     kind, stage, microbatch = schedule.order.operations.T
-    # The table has one more stage on both sides, where nothing runs.
+    # The table has one more stage at both ends, where nothing runs.
     rows = np.full((len(OpKind), instance.stages + 2, instance.microbatches), NOTHING)
     rows[kind, stage + 1, microbatch] = np.arange(len(kind))
     f, b, _, fused = rows
     previous, own = f[stage, microbatch], f[stage + 1, microbatch]
-    following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # only one of them runs
+    following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # B or BW runs
     backward = np.where(stage == instance.stages - 1, own, following)
     return np.select([kind == OpKind.F, kind == OpKind.W], [previous, b[stage + 1, microbatch]], backward)

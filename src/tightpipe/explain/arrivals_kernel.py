@@ -9,14 +9,15 @@ from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled_with_arrays
 
 NOTHING = -1
-"""In place of a row: there is no such operation."""
+"""Stands in place of a row where there is no such operation."""
 
 
 @compiled_with_arrays
 def departures(end: Ints, offsets: Ints, receiver: Ints, occupancy: int) -> Ints:
     """Return when the result of each operation leaves its device, in ticks, shape (N,).
 
-    `receiver` holds the device that each operation sends its result to, or a negative number.
+    `end` holds the end of each operation in ticks, and `receiver` the device that it sends its result to, or
+    a negative number. The rows of device d begin at `offsets[d]`; `occupancy` is the link occupancy in ticks.
     """
     devices = len(offsets) - 1
     left = end.copy()

@@ -21,7 +21,7 @@ class Link(StrEnum):
     """How a step of the critical path follows the step before."""
 
     FIRST = "first"  #: an operation that begins the path
-    DEVICE = "device"  #: an operation that starts when its device has ended the one before
+    DEVICE = "device"  #: an operation that starts when its device has ended the operation before
     DEPENDENCY = "dependency"  #: an operation that starts when its input has arrived
     LINK = "link"  #: a message that waits until its link is free
     COMMUNICATION = "communication"  #: a message on its way
@@ -70,11 +70,11 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     """Return a chain of steps, without gaps, whose lengths sum to the cost of the schedule.
 
     For `device_span`, the chain leads from the first to the last operation of a device whose span is the
-    cost; for `makespan`, from an operation that starts first to one that ends last. If possible, all its
-    constraints are tight. For `device_span` such a chain may not exist, because the cost may be a mean over
-    several devices, each of which starts as late as it can without a longer span. Then the chain follows,
-    back from the last operation, the constraint that holds each operation longest; idle time that no
-    constraint asks for becomes a `late` step, and the chain is cut off at the first start of the device.
+    cost; for `makespan`, from an operation that starts first to one that ends last. Where possible, every
+    constraint on the chain is tight (see Notes). For `device_span` there may be no tight chain, because the
+    cost may follow from a cycle of waits over several devices (see `tightpipe.core.retime.retime`). The chain
+    then goes back from the last operation, always along the constraint that is satisfied last; idle time that
+    no constraint explains becomes a `late` step, and the chain is cut off at the first start of the device.
 
     Parameters
     ----------
@@ -106,10 +106,10 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """A constraint: one row of the order cannot start until another has ended or its result has arrived."""
+    """A constraint: `row` cannot start until `by` has ended, or until the result of `by` has arrived."""
 
     row: int  # of two operations that run together, the one that the constraint holds
-    by: int  # the row that must have ended, or whose result must have arrived
+    by: int  # the head of the row that must have ended, or whose result must have arrived
     allows: int  # the time in ticks from which on the operation may start
     link: Link
 
@@ -117,7 +117,8 @@ class _Hold:
 class _Holders:
     """The constraints that hold each operation of a schedule.
 
-    Operations that run together are identified by the row of the first one, which is called their head.
+    Operations that run together are identified by the row of the first one, which is called their head. An
+    operation that runs alone is its own head.
     """
 
     def __init__(self, schedule: Schedule, inputs: Arrivals) -> None:
@@ -152,11 +153,11 @@ class _Holders:
                 yield _Hold(row, self.head(source), int(self.inputs.arrived[row]), Link.DEPENDENCY)
 
 
-Chain = list[tuple[int, _Hold | None]]  # heads from first to last, each with the constraint that holds it
+Chain = list[tuple[int, _Hold | None]]  # heads from first to last, each with its constraint, if any
 
 
 def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
-    """Return a chain of tight constraints from the head `goal` to the head `last`, empty if there is none.
+    """Return a chain of tight constraints from the head `goal` to the head `last`; empty if none exists.
 
     If `goal` is `NOTHING`, the chain may begin with any operation that starts at the time `opens`.
     """
@@ -170,7 +171,7 @@ def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
                 head, hold = leads_to[head]
                 chain.append((head, hold))
             return chain
-        for hold in reversed(list(graph.of(head))):  # the last one is popped first: that of the same device
+        for hold in reversed(list(graph.of(head))):  # the constraint of the device is popped first
             if hold.allows == graph.start(head) and hold.by not in seen and graph.start(hold.by) >= opens:
                 seen.add(hold.by)
                 leads_to[hold.by] = head, hold
@@ -179,9 +180,9 @@ def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
 
 
 def _followed_back(graph: _Holders, last: int, opens: int) -> Chain:
-    """Return the chain of the constraints that hold each operation longest, followed back from `last`.
+    """Return the chain that leads back from `last`, always along the constraint that is satisfied last.
 
-    The chain begins with an operation that starts no later than `opens`, or that no constraint holds.
+    The chain begins with an operation that starts no later than tick `opens`, or that no constraint holds.
     """
     chain: Chain = []
     head = last
@@ -196,7 +197,7 @@ def _followed_back(graph: _Holders, last: int, opens: int) -> Chain:
 
 
 def _steps(graph: _Holders, chain: Chain, opens: int) -> Iterator[Step]:
-    """Yield the steps of a chain, which leave no time out from `opens` on."""
+    """Yield the steps of a chain, which together cover all time from tick `opens` to the end of the chain."""
     for head, hold in chain:
         device, start = graph.device(head), graph.start(head)
         row = head if hold is None else hold.row

@@ -1,4 +1,4 @@
-"""An explanation of a schedule's cost consists of its idle times, its critical path and its relaxations."""
+"""The explanation of a schedule's cost: idle times, critical path and relaxations."""
 
 from __future__ import annotations
 
@@ -98,9 +98,10 @@ def explain(schedule: Schedule, method: str | None = None, *, relax: bool = True
     schedule
         The schedule; it must be valid by `tightpipe.validate`.
     method
-        Name of the method that made the schedule. If it is a heuristic, the relaxations run it again.
+        Name of the method that made the schedule. If it is a heuristic, the relaxations run it again;
+        otherwise they run all heuristics.
     relax
-        Whether to compute the relaxations, for which heuristics have to run.
+        Whether to compute the relaxations, which takes time, because heuristics have to run.
     """
     inputs = arrivals(schedule)
     idle = tuple(idle_times(schedule, inputs))

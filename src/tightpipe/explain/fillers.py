@@ -17,8 +17,8 @@ from .fillers_kernel import search_gaps
 class Fillers(NamedTuple):
     """The operations that could have run in each gap, as arrays of shape (gaps,).
 
-    Rows are those of the order, or `NOTHING`. Times are in ticks; where no such operation exists, the time is
-    the end of the gap.
+    Rows are indices of operations in the order; where no such operation exists, the row is `NOTHING` and the
+    time is the end of the gap. Times are in ticks.
     """
 
     fits: Ints  #: row of the first operation that could run and end in the gap, if the order had it there

@@ -26,15 +26,17 @@ def search_gaps(
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Return the arrays of `Fillers`, in the same sequence.
 
-    The arguments hold for each gap the row after it, its begin, the end of its device's rows and the memory
-    limit (-1 for none); and for each row of the order its start, its end, whether it is joined with the next
-    row, the arrival of its input, its memory delta, the memory while it runs and its iteration.
+    For each gap, `heads` holds the row after it, `opens` its begin, `stops` the end of its device's rows, and
+    `limits` the memory limit (-1 for none). For each row of the order, `start` and `end` hold its times,
+    `joined` whether it runs together with the next row, `arrived` when its input arrives, `delta` its memory
+    delta, `during` the memory of its device while it runs, and `iteration` its iteration. Times are in ticks.
+    With `flush`, no row of a later iteration can run in a gap.
     """
     fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
     fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]
     for g in range(len(heads)):
         head, closes = heads[g], start[heads[g]]
-        peak = during[head]  # largest memory from the gap until row j
+        peak = during[head]  # largest memory from row `head` to row j - 1
         for j in range(head + 1, stops[g]):
             if flush and iteration[j] != iteration[head]:
                 break
@@ -54,7 +56,7 @@ def search_gaps(
 
 @compiled_with_arrays
 def _last_above(during: Ints, first: int, stop: int, room: int) -> int:
-    """Return the last row before `stop` during which the device holds more memory than `room`."""
+    """Return the last row before `stop` during which more memory than `room` is held; `first` if none is."""
     for row in range(stop - 1, first - 1, -1):
         if during[row] > room:
             return row

@@ -22,17 +22,18 @@ from .phases import Phase, borders, phase
 class Reason(StrEnum):
     """Why a device is idle.
 
-    Where `late`, `order` or `memory` applies, it is the reason, even if the next operation still waits for
-    its input. An operation that is ready but would end after the start of the next one gives no reason,
-    because running it would delay the next one.
+    Several reasons may apply at once. Then `late` counts before `order`, and `order` before `memory`; if none
+    of these applies, the reason is what the input of the next operation waits for. An operation that is ready
+    but would end after the start of the next one does not count for `order`, because running it would delay
+    the next one.
     """
 
     DEPENDENCY = "dependency"  #: the input of the next operation is not computed yet
     LINK = "link"  #: the input of the next operation waits until its link is free
     COMMUNICATION = "communication"  #: the input of the next operation is on its way
-    MEMORY = "memory"  #: an F is ready, but memory is full and no other operation is ready
-    ORDER = "order"  #: an operation could run until the next one starts, but stands later in the order
-    LATE = "late"  #: the next operation could start
+    MEMORY = "memory"  #: an F is ready, but does not fit the memory, and no other operation is ready
+    ORDER = "order"  #: a later operation of the order could run and end before the next one starts
+    LATE = "late"  #: the next operation could start, because its input has arrived
     FINISHED = "finished"  #: the device has run all its operations, but others have not
 
 
@@ -63,8 +64,8 @@ class Idle:
     phase, reason
         Phase in which the interval lies, and why the device is idle.
     next
-        The operation that the device runs next; of two that run together, the one that waits longer. None
-        after the last operation.
+        The operation that the device runs next; of two that run together, the one whose input arrives later.
+        None after the last operation.
     awaits
         The operation whose result `next` waits for; None if `next` waits for no result.
     ready
@@ -137,7 +138,7 @@ def _operation(order: Order, row: int) -> Operation | None:
 
 
 def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
-    """Return device, start, end and next row of every idle interval that is as long as possible.
+    """Return device, start, end and next row of every maximal idle interval.
 
     The row is `NOTHING` after the last operation of a device; times are in ticks.
     """
@@ -168,7 +169,8 @@ def _pieces(
 ) -> Iterator[Piece]:
     """Yield the pieces into which a gap is cut where its reason changes.
 
-    A piece consists of start and end in ticks, the reason, and the rows `awaits`, `ready` and `frees`.
+    The gap lies from `start` to `end` before `row`, and has the index `gap` in `found`. A piece consists of
+    start and end in ticks, the reason, and the rows `awaits`, `ready` and `frees`.
     """
     ended, left, arrived = (int(times[row]) for times in (inputs.ended, inputs.left, inputs.arrived))
     fits_from, allowed_from, blocked_from = (

@@ -1,4 +1,4 @@
-"""The critical path in legs, which are few enough for a person to read."""
+"""Legs: the parts of a critical path, few enough for a person to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 from .critical import Link, Step
 
-_LONG_STAY = 3  # so many consecutive operations on one device are a leg of their own
+_LONG_STAY = 3  # at least this many consecutive operations on one device are a leg of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Leg:
 
     @property
     def late(self) -> int:
-        """Ticks in which the next operation of the leg could have started."""
+        """Ticks in which no operation runs although the next one of the leg could have started."""
         return sum(step.ticks for step in self.steps if step.link is Link.LATE)
 
     @property

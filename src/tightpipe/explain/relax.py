@@ -18,7 +18,7 @@ from ..solving.methods import is_heuristic
 from ..solving.solve import solve
 from ..solving.starts import warm_starts
 
-_PARTS = 1000  # durations of even work are counted in so many parts of a tick
+_PARTS = 1000  # parts of a tick, at most, in which durations are counted that are scaled to even work
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Relaxation:
 def relaxations(schedule: Schedule, method: str | None) -> tuple[Relaxation, ...]:
     """Return the relaxations that apply to a valid schedule.
 
-    With half or no communication time and link occupancy, the same order gets new optimal times. Two other
-    relaxations are of little use to the same order: even work, where the durations on each device are scaled
+    With unchanged, half or no communication time and link occupancy, the same order gets new optimal times.
+    Two other relaxations hardly help the same order: even work, where the durations on each device are scaled
     to the mean work of all devices, and memory for one more forward activation on each device. For these, the
-    heuristic that made the schedule runs again; if no heuristic made it, all of them run, and the best one
-    counts.
+    heuristic that made the schedule runs again. If no heuristic made the schedule, all heuristics run, and
+    the best one counts.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _with_comm(instance: Instance, divisor: int) -> Instance:
 
 
 def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance | None, int]:
-    """Return the instance with the durations of each device scaled so that all work as long as the mean.
+    """Return the instance with the durations scaled so that each device works as long as the mean of all.
 
     The new instance counts in parts of a tick, so that short durations are scaled precisely; the second value
     is how many parts a tick has. The instance is None if all devices work equally long already.
@@ -114,7 +114,7 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
         return None, 1
     costs, parts = instance.costs, max(1, min(_PARTS, LARGEST // max(busy)))
     scale = [parts * Fraction(sum(busy), len(busy) * ticks) for ticks in busy]
-    at = instance.placement.routes[0]  # where a second route has the stage, the device works equally long
+    at = instance.placement.routes[0]  # with a second route, both devices of a stage work equally long
 
     def scaled(ticks: Any, devices: Iterable[int]) -> list[int]:
         return [max(1, round(t * scale[d])) for t, d in zip(ticks, devices, strict=True)]

@@ -1,7 +1,7 @@
-"""The proof of the bound of two times for one instance, in words and with its numbers.
+"""The proof of the bound `two times` for one instance, written out in words and numbers.
 
-Everything that it says can be checked with a pocket calculator from the times of the operations, the messages
-and the memory limit. `docs/theorem.md` has the proof for all instances.
+Every statement can be checked with a pocket calculator from the times of the operations, the messages and the
+memory limit. `docs/theorem.md` has the proof for all instances.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Run:
     kind
         ``F``, ``B``, or ``BW`` for a B and the W after it.
     first, last
-        The stages of the first and the last of them.
+        Stages of the first and of the last operation.
     ticks
-        What they take together.
+        Ticks that the operations take together.
     """
 
     kind: str
@@ -47,14 +47,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What one microbatch has to run, one operation after another.
+    """A path: operations of one microbatch that have to run one after another, and messages between them.
 
     Parameters
     ----------
     runs
-        The operations.
+        The operations in sequence.
     messages, message_ticks
-        Number of messages between devices, and what they take together.
+        Number of messages between devices, and the ticks that they take together.
     """
 
     runs: tuple[Run, ...]
@@ -63,7 +63,7 @@ class Path:
 
     @property
     def ticks(self) -> int:
-        """What the path takes in all."""
+        """Length of the path in ticks."""
         return sum(run.ticks for run in self.runs) + self.message_ticks
 
     def __str__(self) -> str:
@@ -75,14 +75,17 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class TwoTimesProof:
-    """The bound of two times of one instance, with the paths that it follows from.
+    """The bound `two times` of one instance, with the two paths that it follows from.
+
+    The worker is the device whose work the bound counts. The frame is the interval, as long as the cost, in
+    which all operations of the device `times.frame` lie; if `times.frame` is None, those of all devices.
 
     Parameters
     ----------
     instance
         The problem.
     times
-        The numbers of the bound.
+        The numbers of the bound, with its worker and its frame.
     until_backward
         The path from the start of the frame to the worker's first B.
     after_forward
@@ -96,11 +99,11 @@ class TwoTimesProof:
 
     @property
     def follows(self) -> bool:
-        """Whether the two times say more than that a device needs as long as its work takes."""
+        """Whether the bound is larger than the work of its worker, which is always a bound of the cost."""
         return self.times.cost > self.times.work
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers under names that stay the same, for JSON."""
+        """Return the bound, its numbers and its paths as plain data for JSON."""
         paths = {"until_backward": self.until_backward, "after_forward": self.after_forward}
         shown = {name: {**asdict(path), "ticks": path.ticks} for name, path in paths.items()}
         return {"bound": self.times.cost, **asdict(self.times), **shown}
@@ -152,12 +155,12 @@ class TwoTimesProof:
 
 
 def prove_by_two_times(instance: Instance) -> TwoTimesProof:
-    """Return the bound of two times of an instance, and the paths that it follows from.
+    """Return the bound `two times` of an instance, and the paths that it follows from.
 
     Raises
     ------
     AssertionError
-        If a path does not take as long as the bound says, which is a fault of this program.
+        If a path is not as long as the bound says, which is a fault of this program.
     """
     times = two_times(instance)
     first = _shortest(instance, lambda route: _until_backward(instance, times, route))
@@ -172,14 +175,14 @@ def _shortest(instance: Instance, path_on: Callable[[Route], Path]) -> Path:
 
 
 def _until_backward(instance: Instance, times: TwoTimes, route: Route) -> Path:
-    """Return the path from the first F in the frame to the start of B at the worker's highest stage."""
+    """Return the path of a microbatch from its first F in the frame to the start of B on the worker."""
     first = 0 if times.frame is None else route.index(times.frame)
     backward = _step_of_backward(instance, _highest(route, times.worker))
     return _path(instance, route, range(first, backward), range(first, backward))
 
 
 def _after_forward(instance: Instance, times: TwoTimes, route: Route) -> Path:
-    """Return the path from the end of F at the worker's highest stage to the last W in the frame."""
+    """Return the longest path of a microbatch from its last F on the worker to a W in the frame."""
     forward = _highest(route, times.worker)
     ends = [_step_of_backward(instance, s) for s, d in enumerate(route) if times.frame in (None, d)]
     paths = [_path(instance, route, range(forward + 1, e), range(forward, e), e) for e in ends]
@@ -191,7 +194,10 @@ def _highest(route: Route, device: int) -> int:
 
 
 def _step_of_backward(instance: Instance, stage: int) -> int:
-    """Return the number of a B among the steps of a microbatch: all F's, and then all B's downwards."""
+    """Return the number of the B at `stage` among the steps of a microbatch, counted from 0.
+
+    The steps are all F's by ascending stage, and then all B's by descending stage.
+    """
     return 2 * instance.stages - 1 - stage
 
 
@@ -209,7 +215,7 @@ def _path(
     hops
         Numbers of the steps after which a message to the next one belongs to the path.
     with_weight
-        Number of a B that ends the path together with its W; None for a path without.
+        Number of a B that, with the W after it, ends the path; None if the path has no W.
     """
     count = instance.stages
     stage = [*range(count), *reversed(range(count))]

@@ -47,7 +47,7 @@ def _name(kind: str, device: int, second: int, args: dict[str, Any]) -> Event:
 def _track(device: int, second: int) -> dict[str, int]:
     """Return the track of a device, or the one beside it for the second of two operations that run together.
 
-    The numbers of the threads are neither 0 nor that of the process, because Perfetto would take such a
+    The number of a thread is neither 0 nor the number of its process, because Perfetto would take such a
     thread for the main thread of the process.
     """
     return {"pid": device, "tid": 2 * device + 1 + second}

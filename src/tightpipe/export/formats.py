@@ -38,9 +38,10 @@ def export(schedule: Schedule, target: str, path: str | Path, **options: Any) ->
     Raises
     ------
     DeadlockError
-        If operations wait for each other; the message names them.
+        If operations wait for each other in a circle; the message names them.
     InputError
-        If the schedule is invalid, or the target, an option or the path is unknown or does not fit.
+        If the schedule is invalid, the other program cannot run it, the target or an option is unknown, or
+        the file cannot be written.
     """
     write_text(path, export_text(schedule, target, **options))
 

@@ -26,7 +26,7 @@ _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
 
 
 def _write(split: ModelSplit, *, layout_only: bool = False) -> str:
-    """Return the arguments, one per line; `layout_only` leaves out those of recomputation."""
+    """Return the arguments, one per line; `layout_only` leaves out the arguments of recomputation."""
     if not split.runs_as("loop"):
         rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
         raise InputError(rule, key="devices of the stages", value=list(split.devices))
@@ -45,7 +45,7 @@ def _check_mtp(split: ModelSplit) -> None:
 
 
 def _recomputation(split: ModelSplit) -> list[tuple[str, str]]:
-    """Return the arguments by which Megatron-LM recomputes what the plan recomputes."""
+    """Return the arguments by which Megatron-LM recomputes the recomputed parts of the split."""
     if not any(split.recomputed):
         return []
     if split.recomputed == _every_block(split.parts):
@@ -86,7 +86,7 @@ def layout_parts(text: str) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If the layout has another character than those of its grammar.
+        If the layout has a character that is not in its grammar.
     """
     plain = text.replace(",", "")
     for pattern in (_GROUP, _RUN):
@@ -99,7 +99,7 @@ def layout_parts(text: str) -> tuple[str, ...]:
 
 
 def _read(text: str) -> ModelSplit:
-    """Return the split in a file of arguments; arguments of other things are not looked at."""
+    """Return the split in a file of arguments; all other arguments are ignored."""
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -31,11 +31,11 @@ class ModelSplit:
     devices
         For each stage the device that runs it.
     parts
-        For each stage the letters of its parts in sequence, e.g. ``Ettt``. The first letter of all is the
-        embedding and the last one the head, which stands for the final norm, the output projection and the
-        loss.
+        For each stage the letters of its parts in sequence, e.g. ``Ettt``. The first stage begins with the
+        embedding. The last stage ends with the head, which stands for the final norm, the output projection
+        and the loss.
     recomputed
-        For each stage the indices, within its parts, of those that are recomputed, ascending.
+        For each stage the indices of the recomputed parts among its parts, ascending.
     """
 
     devices: tuple[int, ...]
@@ -57,17 +57,17 @@ class ModelSplit:
         chunks, rest = divmod(len(self.devices), self.device_count)
         try:
             return not rest and Placement(placement, self.device_count, chunks).routes == (self.devices,)
-        except InputError:  # the placement does not allow so many stages per device
+        except InputError:  # the placement does not allow this number of stages per device
             return False
 
 
 def part_of(name: str) -> str:
-    """Return the letter of the part that a layer of this name is.
+    """Return the letter of the part that a layer is, by its name.
 
     The name is read as words of letters, in lower case. A name with the word ``mtp``, or with ``token
     prediction``, is a multi-token prediction block. A name whose first or last word is ``embed``,
-    ``embedding``, ``embeddings`` or ``wte`` is the embedding; with ``head``, ``logits``, ``loss``, ``norm``,
-    ``output`` or ``unembedding`` in that place it is the head. Every other name is a block.
+    ``embedding``, ``embeddings`` or ``wte`` is the embedding; one whose first or last word is ``head``,
+    ``logits``, ``loss``, ``norm``, ``output`` or ``unembedding`` is the head. Every other name is a block.
     """
     words = re.findall("[a-z]+", name.lower())
     outer = {*words[:1], *words[-1:]}
@@ -81,7 +81,7 @@ def part_of(name: str) -> str:
 def split_model(
     names: Sequence[str], cuts: Sequence[int], recomputed: Sequence[Sequence[int]], devices: Sequence[int]
 ) -> ModelSplit:
-    """Return the parts of a model whose layers have these names.
+    """Return the split of a model, with its layers translated to parts by their names.
 
     A model without a layer for the embedding or for the head gets that part on its first or last stage,
     where frameworks have it.

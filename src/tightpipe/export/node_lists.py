@@ -1,7 +1,7 @@
 """``megatron-json`` and ``colossalai-json``: the lists of nodes that the zero-bubble runtimes run.
 
-A file has one list for each device, with its nodes in sequence. Both runtimes ignore the times in it. The
-runtime of sail-sg adds communication itself, whereas that of ColossalAI takes it from the list.
+A file has one list for each device, with its nodes in sequence. Both runtimes ignore the times of the
+nodes. The runtime of sail-sg adds communication itself, whereas ColossalAI takes it from the list.
 """
 
 from __future__ import annotations

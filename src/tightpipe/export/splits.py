@@ -34,8 +34,8 @@ def export_split(split: ModelSplit, target: str, path: str | Path, **options: An
     Raises
     ------
     InputError
-        If the other program cannot express the split, or the target, an option or the path is unknown or does
-        not fit.
+        If the other program cannot express the split, the target or an option is unknown, or the file cannot
+        be written.
     """
     write_text(path, split_text(split, target, **options))
 

@@ -44,7 +44,7 @@ def unchanged(schedule: Schedule, **options: object) -> Schedule:
 
 
 def check_options(target: str, known: tuple[str, ...], options: Mapping[str, object]) -> None:
-    """Raise an InputError if a target of this name, which takes the `known` options, gets another one."""
+    """Raise an InputError if `options` has an option that is not among the `known` options of the target."""
     for name, value in options.items():
         if name not in known:
             taken = ", ".join(known) or "none"

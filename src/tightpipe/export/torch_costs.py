@@ -17,10 +17,10 @@ from ..core.validate import validate
 
 
 def torch_stage0_instance(instance: Instance) -> Instance:
-    """Return the instance with the costs of stage 0 in PyTorch.
+    """Return the instance with the costs that stage 0 has in PyTorch.
 
-    There, B of stage 0 takes 1 tick, which is the least possible, and frees no memory; W takes the rest of
-    the time of both and frees all memory.
+    B of stage 0 then takes 1 tick, which is the least possible, and frees no memory; W takes the rest of the
+    time of both and frees all memory.
     """
     costs, memory = instance.costs, instance.memory
     backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
@@ -35,7 +35,7 @@ def torch_stage0_instance(instance: Instance) -> Instance:
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
-    """Return the schedule with the times that its order has in PyTorch.
+    """Return the schedule of the same order with the costs that stage 0 has in PyTorch.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def with_torch_stage0(schedule: Schedule) -> Schedule:
 
 
 def merge_adjacent(order: Order) -> Order:
-    """Return the order with each B fused with the W that follows it, if both have one stage and microbatch.
+    """Return the order with each B fused with the W that follows it, if their stage and microbatch agree.
 
     PyTorch runs the fused backward faster than the two operations apart, but the previous stage then waits
     for the end of both.
@@ -70,5 +70,5 @@ def _merged(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
 
 
 def _stages(values: object) -> tuple[int, ...]:
-    assert isinstance(values, tuple)  # expanded at birth
+    assert isinstance(values, tuple)  # an instance expands its costs to tuples
     return values

@@ -24,13 +24,13 @@ _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
     """Return the schedule that is written.
 
-    With `merge`, each B is fused with the W that follows it; with `torch_stage0`, the schedule has the times
-    that it has in PyTorch.
+    With `merge`, each B is fused with the W of its microbatch if that follows directly; with `torch_stage0`,
+    the schedule is timed with the costs that stage 0 has in PyTorch.
 
     Raises
     ------
     InputError
-        If the placement has two directions, or the schedule exceeds a memory limit at these times.
+        If the placement has two directions, or the schedule exceeds a memory limit with the costs of PyTorch.
     """
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
@@ -41,7 +41,7 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
 
 
 def write(schedule: Schedule, **options: object) -> str:
-    """Return the text of the file."""
+    """Return the text of the file for a schedule."""
     rows = [",".join(map(_cell, slots)) for slots in schedule.order.to_slots()]
     return "\n".join(rows) + "\n"
 

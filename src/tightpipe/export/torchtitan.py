@@ -1,8 +1,8 @@
 """``torchtitan``: the names of the modules of each stage, as torchtitan's configuration takes them.
 
 The table ``parallelism`` has fields of torchtitan's class `ParallelismConfig`. The list ``recomputed`` names
-the modules to wrap in activation checkpointing: none, all blocks (torchtitan's policy `FullAC`), or some of
-them, which takes a policy of one's own.
+the modules to wrap in activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only
+some of the blocks, you have to write a policy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .split_target import SplitTarget
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
 _HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called it output
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
-"""Names from which torchtitan takes the devices of the stages, also where a CSV file has the schedule."""
+"""By placement, the schedule name by which torchtitan places stages, even if a CSV file has the schedule."""
 
 
 def _write(split: ModelSplit) -> str:

@@ -1,7 +1,7 @@
-"""The cache of compiled loops: a user's folder for each version of the sources and each kind of machine.
+"""The cache of compiled loops: one folder per user, version of the sources and kind of machine.
 
 Numba's own cache only looks at the file that a function stands in. If that function calls one of another
-file, the other function becomes part of its machine code, and an edit of the other file would not reach it.
+file, the other function becomes part of its machine code, and an edit of the other file would have no effect.
 So here the name of the folder is a digest of everything that machine code is made from.
 """
 
@@ -54,7 +54,7 @@ def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 def inner_dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return the object by which numba compiles a function as a part of other loops.
 
-    Numba would compile it once more for each constant that another loop hands over; this object does not.
+    Numba would compile the function anew for each constant that a loop passes; this object does not.
     """
     dispatcher = numba.njit(**options)(function)
     dispatcher._cache = _Cache(function, inner=True)
@@ -96,7 +96,7 @@ def digest() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Return the cache folder of this digest.
+    """Return the cache folder that is named after `digest`.
 
     If the sources were edited since this process loaded them, or no folder can be written, the process gets a
     temporary folder of its own.
@@ -113,7 +113,7 @@ def cache_folder() -> Path:
 
 
 def _edited() -> bool:
-    """Return whether sources have changed since this process read them, so that the digest does not fit."""
+    """Return whether sources have changed since this process read them, which makes `digest` wrong."""
     return any(path.stat().st_mtime > LOADED_AT for path in sources())
 
 
@@ -130,12 +130,12 @@ def _roots() -> Iterator[Path]:
 
 
 def _user() -> int:
-    """Return the number of the user: 0, as in `st_uid` of any file, where a system has no such numbers."""
+    """Return the user's number, or 0 if the system has no such numbers: `st_uid` of a file is then 0 too."""
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def remove_old_folders() -> None:
-    """Remove the folders of other sources and versions, except those that were used last."""
+    """Remove all cache folders but the `_KEPT` ones that were used last."""
     folders = sorted(cache_folder().parent.glob("loops-*"), key=_used, reverse=True)
     for folder in folders[_KEPT:]:
         shutil.rmtree(folder, ignore_errors=True)
@@ -148,7 +148,7 @@ def _used(folder: Path) -> float:
 
 
 class _Locator(UserProvidedCacheLocator):
-    """The place where the loops of a module are kept, as numba asks for it."""
+    """The object that tells numba the folder for the machine code of a module's loops."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
@@ -164,24 +164,24 @@ class _Files(CompileResultCacheImpl):
 
 
 class _FilesOfCalled(_Files):
-    """Files of what Python calls, with no more than that takes.
+    """Cache files of functions that Python calls, without the parts that only a compiled caller would need.
 
-    Numba adds the code from which another function would be compiled that calls this one, but no loop calls
-    these objects: `inner_dispatcher_of` makes those that it calls. And numba adds a record of constants for
-    each function that became a part of this one; to read an empty one, too, imports what numba compiles with.
-    Both would take most of the time in which a process loads its loops.
+    Numba also stores the code for compiling another function that calls this one. No loop does so, because
+    loops call the objects of `inner_dispatcher_of`. Numba also stores a record of constants for each function
+    that was compiled into this one. Reading even an empty record imports the compiler. Both would take most
+    of the time in which a process loads its loops.
     """
 
     def reduce(self, result: Any) -> tuple[Any, ...]:
-        """Return what is pickled of a compiled function."""
+        """Return the parts of a compiled function that are pickled into its file."""
         (name, kind, (machine_code, _)), *middle, records = super().reduce(result)
-        own = result.environment.env_name  # Python enters by way of its own record even if that is empty
+        own = result.environment.env_name  # a call from Python needs this record even if it is empty
         kept = tuple(record for record in records if record.consts or record.env_name == own)
         return (name, kind, (machine_code, _naming(result.fndesc.llvm_cpython_wrapper_name))), *middle, kept
 
 
 def _naming(function: str) -> bytes:
-    """Return code that is only a name, which numba looks up before it takes the machine code beside it."""
+    """Return bitcode that only defines the name `function`, which numba looks up in it before loading."""
     code: bytes = llvmlite.binding.parse_assembly(f'@"{function}" = global i8 0').as_bitcode()
     return code
 
@@ -200,8 +200,8 @@ class _Cache(FunctionCache):
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the machine code for a combination of argument types, None if the cache does not have it.
 
-        Numba would first load all that it needs to compile, which takes 0.3 s in every process. Machine code
-        needs no more than the functions that manage the memory of arrays.
+        The method of numba would first load all that compiling needs, which takes 0.3 s in every process. To
+        run machine code, only the functions that manage the memory of arrays are needed.
         """
         rtsys.initialize(context)
         with suppress(OSError):
@@ -216,7 +216,7 @@ class _Cache(FunctionCache):
             super().save_overload(signature, result)
 
     def signatures(self) -> list[Any]:
-        """Return the combinations of argument types for which the cache holds what this object compiles."""
+        """Return the combinations of argument types for which the cache has machine code."""
         with suppress(OSError, *_DAMAGED):
             index = self._cache_file._load_index()
             return [signature for signature, *_, inner in index if inner == self._inner]

@@ -2,8 +2,8 @@
 
 Importing numba takes longer than many commands, so a decorated function does not import it before it is
 called. Where a loop calls another one, numba asks the other one for its type through the attribute
-``_numba_type_``, a protocol that any object may follow. What a loop calls is compiled without the code by
-which Python would call it; a function that both call is compiled twice.
+``_numba_type_``, a protocol that any object may follow. A function that a loop calls is compiled without the
+code by which Python would call it. If Python calls the same function too, it is compiled twice.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# A loop that allocates nothing need not count the references to an array. That doubles its speed, and threads
-# that share arrays do not slow each other down by changing the same counters.
+# A loop that allocates nothing need not count the references to an array. Without the counting it is twice as
+# fast, and threads that share arrays do not slow each other down by changing the same counters.
 _WITHOUT_ARRAYS: dict[str, Any] = {"nogil": True, "_nrt": False}
 
 
@@ -98,8 +98,9 @@ def compiled(function: Function) -> Function:
 def compiled_inline(function: Function) -> Function:
     """Compile a function that allocates no array as a part of each loop that calls it.
 
-    A call hands over every field of a tuple of arrays by itself: hundreds of numbers, which take longer than
-    many a function does. So this is for small functions, and for those that one loop calls.
+    A call passes every field of a tuple of arrays separately. These can be hundreds of numbers, and to pass
+    them can take longer than to run the function. So this decorator is for small functions, and for functions
+    that only one loop calls.
     """
     return _loop(function, {**_WITHOUT_ARRAYS, "forceinline": True})
 

@@ -1,8 +1,9 @@
 """The folder of the library: one folder for each instance, with its record, its schedule and its certificate.
 
-The names of schedules and certificates have their cost or bound in them. A better one is written beside the
-old one, then the record that counts on it, and then the old one is removed. So whatever happens in between,
-the record that is there has its files. Two processes do not enter anything at the same time.
+The file name of a schedule contains its cost, and the file name of a certificate its bound. `Library.put`
+writes a better file beside the old one, then the record that refers to the better file, and then removes the
+old file. So a record always has its files, even if the process ends in between. A lock keeps two processes
+from writing at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def default_library() -> Path:
-    """Return the library of the repository that has this code, or else that of the current folder."""
+    """Return the folder ``library`` in the repository with this code, or else in the current folder."""
     ours = _CHECKOUT / "library"
     return ours if ours.is_dir() else Path("library")
 
@@ -51,7 +52,7 @@ class Library:
             raise InputError("there is no library: no such folder", source=str(root))
 
     def records(self) -> list[Record]:
-        """Return all records by family, then by number of devices, of microbatches, and by name.
+        """Return all records, sorted by family, number of devices, number of microbatches and name.
 
         Raises
         ------
@@ -90,21 +91,21 @@ class Library:
         return self.folder(record) / _RECORD
 
     def schedule_path(self, record: Record) -> Path | None:
-        """Return the path of the cheapest schedule; None where none is known."""
+        """Return the path of the cheapest schedule; None if no schedule is known."""
         return None if record.cost is None else self.folder(record) / f"schedule-{record.cost.value}.json.gz"
 
     def proof_path(self, record: Record) -> Path | None:
-        """Return the path of the certificate of the bound; None where the library has none."""
+        """Return the path of the certificate of the bound; None if the bound has no certificate."""
         return self.folder(record) / f"proof-{record.bound.value}.json.gz" if record.certified else None
 
     def files(self, record: Record) -> list[Path]:
-        """Return the paths of the record, its schedule and its certificate, as far as it has them."""
+        """Return the path of the record, and the paths of its schedule and certificate if it has them."""
         paths = (self.record_path(record), self.schedule_path(record), self.proof_path(record))
         return [path for path in paths if path is not None]
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other process enters anything, and keep others waiting until the block ends.
+        """Lock the library: wait until no other process writes to it, and keep others out until the end.
 
         Raises
         ------
@@ -117,12 +118,12 @@ class Library:
             yield
 
     def put(self, record: Record, *, schedule: Any = None, proof: Any = None) -> None:
-        """Write a record with what is new, the contents of schedule or certificate, and remove what is old.
+        """Write a record and the contents of a new schedule or certificate, and remove what they replace.
 
         Raises
         ------
         InputError
-            If a file cannot be written; the old record is then as it was.
+            If a file cannot be written; the old record is then unchanged.
         """
         self.folder(record).mkdir(parents=True, exist_ok=True)
         for path, content in ((self.schedule_path(record), schedule), (self.proof_path(record), proof)):

@@ -1,4 +1,4 @@
-"""The library as tables in Markdown, what is open before what is closed; docs/library.md shows them."""
+"""The library as tables in Markdown for docs/library.md: first the open problems, then all instances."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..core.operation import OpKind
 from .record import Record, State
 
 _LARGE = 24  # devices
-_SCARCE = 1.25 / 2  # of the memory of 1F1B, which is 2p activations in the V placement
+_SCARCE = 1.25 / 2  # as a share of the memory of 1F1B, which is 2p activations in the V placement
 COLUMNS = ("instance", "p", "n", "memory / 1F1B", "cost", "bound", "gap", "status", "difficulty", "found by")
-"""What stands in a row about an instance."""
+"""Heads of the columns that `row_of` fills."""
 
 
 def row_of(record: Record) -> tuple[object, ...]:
-    """Return the cells of a row about an instance; None where there is nothing to say."""
+    """Return the cells of the row of an instance; a value that is unknown or does not apply is None."""
     memory, cost = memory_of_1f1b(record.instance), record.cost
     return (
         *(record.id, record.instance.devices, record.instance.microbatches),
@@ -70,7 +70,7 @@ _GROUPS: dict[str, Callable[[Record], bool]] = {
     "Below 1.25p activations": _little_memory,
     "Others": lambda record: True,
 }
-"""The groups of open problems, in the sequence in which each takes what is left."""
+"""The groups of open problems. Each takes the instances for which its function is true from those left."""
 
 
 def _families(records: Sequence[Record]) -> list[str]:
@@ -92,5 +92,5 @@ def _table(records: Sequence[Record]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell, in which names of people and methods cannot end the cell or begin a tag."""
+    """Return the text of a cell, escaped so that names in it cannot end the cell or begin an HTML tag."""
     return "-" if value is None else escape(str(value)).replace("|", "&vert;")

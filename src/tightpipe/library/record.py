@@ -28,7 +28,7 @@ class Difficulty(StrEnum):
 
     EASY = "easy"  #: at most ten seconds
     MEDIUM = "medium"  #: at most ten minutes
-    HARD = "hard"  #: longer, or nobody has said how long
+    HARD = "hard"  #: longer, or a time is not stated
     OPEN = "open"  #: the instance is not closed
 
 
@@ -41,15 +41,15 @@ class Claim:
     value
         The cost or the bound, in ticks.
     method
-        What found it: for a cost the name of a method, for a bound that of the argument or of the solver.
+        What found the value: for a cost a method, for a bound an argument or a solver, by name.
     by
-        Who found it.
+        Who found the value.
     date
-        The day on which it entered the library, as YYYY-MM-DD.
+        The day on which the value entered the library, as YYYY-MM-DD.
     engine
-        Version of tightpipe that found it (`core.engine_version`); None where it was another program.
+        Engine version of tightpipe that found the value (`core.engine_version`); None for another program.
     seconds
-        How long that took, in seconds of wall time; None where nobody has said it.
+        How long the value took to find, in seconds of wall time; None if it was not stated.
     """
 
     value: int
@@ -69,13 +69,13 @@ class Record:
     id
         Name of the instance in the library.
     family
-        Name of the instances that it belongs to.
+        Name of the group of instances to which this instance belongs.
     source
-        Where the instance comes from, for people.
+        Where the instance comes from, in words.
     instance
         The problem.
     cost
-        Cost of the cheapest schedule known; None where none is known.
+        Cost of the cheapest schedule known; None if no schedule is known.
     bound
         The largest lower bound known.
     certified
@@ -95,7 +95,7 @@ class Record:
 
     @property
     def state(self) -> State:
-        """Whether the instance is open, closed, or closed by somebody's word."""
+        """Whether the instance is open, closed, or closed by a bound that is only trusted."""
         if self.cost is None or self.cost.value > self.bound.value:
             return State.OPEN
         return State.CLOSED if self.certified else State.TRUSTED

@@ -1,4 +1,4 @@
-"""How something enters the library: a schedule or a certificate of anyone, if it verifies and is better."""
+"""Anyone's schedule or certificate enters the library if it verifies and is better than what is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def submit(
 ) -> Record:
     """Enter a schedule or a certificate into the library, and return the new record of its instance.
 
-    The instance is recognised by its content. Claims of a schedule file about cost and bound count nothing.
+    The instance is recognised by its content. What a schedule file claims about cost and bound is ignored.
 
     Parameters
     ----------
@@ -38,13 +38,13 @@ def submit(
     content
         Content of a schedule's or of a certificate's file.
     by
-        Who found it.
+        Who found the schedule or the certificate.
     id
-        Name of the instance that it has to be about; None for whichever it is.
+        Name of the instance that the content has to be about; None for any instance.
     engine
-        Version of tightpipe that found it; None where another program did.
+        Engine version of tightpipe that found it; None for another program.
     seconds
-        How long that took, in seconds of wall time; None if that is unknown.
+        How long it took to find, in seconds of wall time; None if unknown.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> 
 
 
 def _certificate(library: Library, record: Record, content: Any, origin: Claim) -> Record:
-    """Enter a certificate that the checker verifies, if it proves more, or what was only trusted."""
+    """Enter a certificate that the checker verifies, if its bound is larger or was only trusted so far."""
     bound, known, cost = verified_bound(record.instance, content), record.bound.value, record.cost
     if bound < known or (bound == known and record.certified):
         how = "proven" if record.certified else f"trusted from {record.bound.method}"

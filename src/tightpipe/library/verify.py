@@ -1,4 +1,4 @@
-"""What the library believes, it has had verified by the standalone checker of certificates.
+"""The standalone checker of certificates verifies the schedules and certificates of the library.
 
 The checker is one file that shares no code with the rest of this package, so that neither a wrong schedule
 nor a wrong proof enters the library because of an error in what found it.
@@ -28,7 +28,7 @@ def verified_cost(instance: Instance, content: Any) -> int:
     Raises
     ------
     RefusedError
-        If the schedule breaks a rule, or is one of another instance.
+        If the schedule breaks a rule, or is a schedule of another instance.
     InputError
         If the content is no schedule.
     """
@@ -59,7 +59,8 @@ def check_record(library: Library, record: Record) -> str:
     Raises
     ------
     RefusedError
-        If a schedule or a certificate fails, or does not have the cost or the bound of the record.
+        If a schedule or a certificate fails, or does not have the cost or the bound of the record, or if the
+        record's file is not written as the library writes it.
     InputError
         If a file is missing or cannot be read.
     """
@@ -80,7 +81,7 @@ def check_record(library: Library, record: Record) -> str:
 
 
 def _problem(instance: Instance, data: dict[str, Any]) -> Problem:
-    """Return an instance as the checker knows it, after a check that a file is about the same one."""
+    """Return an instance in the checker's form, after a check that the file `data` is about this instance."""
     problem = Problem(instance_to_dict(instance))
     _require(vars(Problem(data["instance"])) == vars(problem), "the file is about another instance")
     return problem
@@ -93,7 +94,7 @@ def _require(condition: bool, text: str) -> None:
 
 @contextmanager
 def _said_by_the_checker() -> Iterator[None]:
-    """Turn the errors of the checker, which knows no others, into those of this package."""
+    """Turn the checker's own exceptions into the exceptions of this package."""
     try:
         yield
     except (check_proof.CheckError, RecursionError) as error:

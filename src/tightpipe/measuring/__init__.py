@@ -1,4 +1,4 @@
-"""Runs are measured by their traces: schedule, costs, and idle time by its causes."""
+"""Measurements of runs from their traces: schedule, costs, and idle time by cause."""
 
 from .accounts import Account, Cause
 from .costs import Cost

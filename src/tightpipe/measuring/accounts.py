@@ -1,7 +1,7 @@
 """Where the time of each device went in a measured step: busy, waiting for whom, or late.
 
-The order is taken as given; `tightpipe.explain` says what else a device could have run while it waited. Its
-code finds the idle intervals, and those that a full memory explains.
+The order is taken as given: `tightpipe.explain` tells what else a device could have run while it waited. Its
+code also finds the idle intervals for this module, and which of them full memory causes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Cause(StrEnum):
     """Why a device was idle."""
 
     DEPENDENCY = "dependency"  #: the input of the next operation was not computed yet
-    STRAGGLER = "straggler"  #: the same, while what computed it took longer than its median
-    COMMUNICATION = "communication"  #: the input was on its way, or the device waited to receive it
+    STRAGGLER = "straggler"  #: the same, while the operation that computed it ran longer than its median
+    COMMUNICATION = "communication"  #: the input was on its way, or the device sent or waited to receive
     MEMORY = "memory"  #: an F was ready, but memory was full
     LATE = "late"  #: the input was there, but the next operation had not begun
     FINISHED = "finished"  #: nothing was left to do
@@ -40,7 +40,7 @@ class Account:
     device
         Number of the device.
     begins
-        When its first operation started, after the first one of all devices.
+        Begin of the charged time, counted from the first start of all devices.
     charged
         The time that the objective charges to the device: busy and idle together.
     busy
@@ -48,8 +48,8 @@ class Account:
     idle
         Time without operations, by cause.
     waited_for
-        Idle time until operations of other devices had ended and their messages had arrived, by the other
-        device.
+        Idle time in which the device waited for an operation of another device or for its message, by the
+        number of the other device.
     longest
         The longest idle interval as a sentence; empty where there is none.
     """
@@ -76,7 +76,7 @@ class Account:
 
 
 Stretches = Sequence[tuple[int, int]]
-"""Starts and ends in ticks, which do not overlap."""
+"""Intervals that do not overlap, as pairs of start and end in ticks, sorted by start."""
 
 
 def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Account, ...]:
@@ -85,9 +85,9 @@ def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Acco
     Parameters
     ----------
     schedule
-        A measured schedule, with the shortest times of messages in its instance.
+        A measured schedule, whose instance has the shortest time that a message took on each link.
     messages
-        For each device when it sent, or waited to receive, as far as that is known.
+        For each device the intervals in which it sent or waited to receive, as far as they are known.
     """
     found = explain(schedule, relax=False)
     opens, _ = charged_windows(schedule)
@@ -107,12 +107,12 @@ def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Acco
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What an operation waited for: times in ticks, and the device of the operation that made its input."""
+    """The input of an operation: the device that made it, and when it was there, in ticks."""
 
     home: int
     ended: int
-    usual_end: int  # had the operation that made it taken no longer than its median
-    arrived: int  # as the fastest message would have
+    usual_end: int  # end of the operation that made the input, had it taken no longer than its median
+    arrived: int  # when the fastest message would have brought the input
 
 
 def _inputs(schedule: Schedule) -> dict[Operation, _Input]:
@@ -157,7 +157,7 @@ _FOR_OTHERS = (Cause.DEPENDENCY, Cause.STRAGGLER, Cause.COMMUNICATION)
 
 
 def _parts(idle: Idle, input_: _Input | None, messages: Stretches) -> dict[Cause, int]:
-    """Return how many ticks of an idle interval have which cause."""
+    """Return the ticks of an idle interval by cause."""
     if input_ is None or idle.reason is Reason.FINISHED:
         return {Cause.FINISHED: idle.ticks}
     if idle.reason is Reason.MEMORY:
@@ -175,7 +175,7 @@ def _parts(idle: Idle, input_: _Input | None, messages: Stretches) -> dict[Cause
 
 
 def _overlap(stretches: Stretches, start: int, end: int) -> int:
-    """Return for how long one of the stretches lies between two times."""
+    """Return how many ticks between `start` and `end` lie in one of the stretches."""
     first = max(0, bisect_left(stretches, (start, start)) - 1)
     total = 0
     for begins, ends in islice(stretches, first, None):

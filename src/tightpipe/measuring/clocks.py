@@ -3,8 +3,8 @@
 A message cannot arrive before it was sent. If the clock of device a is put forward by o[a], each message from
 a to b demands o[a] - o[b] <= (when b starts to compute with it) - (when a has computed it), both by their own
 clocks. These difference constraints have a solution exactly when no cycle of devices has a negative sum. If
-the clocks as they are satisfy them, they are kept. Otherwise messages in both directions bound an offset from
-both sides, and the middle is taken, as time servers do.
+the clocks satisfy the constraints with all o = 0, they are kept. Otherwise messages in both directions bound
+an offset from both sides, and the middle of the bounds is taken, as time servers do.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from ..kernels.arrays import Ints
 from .tracks import Timed
 from .training_steps import Step
 
-_FAR = 1 << 61  # nanoseconds; stands for no constraint, and the sum of two of them is an int64
+_FAR = 1 << 61  # nanoseconds; stands for no constraint, and the sum of two of them fits an int64
 
 
 def aligned(
     steps: Sequence[Step], sources: Sequence[str], tolerance: int
 ) -> tuple[list[Step], tuple[int, ...]]:
-    """Return the steps by one clock, and by how much the clock of each device was put forward.
+    """Return the steps by one clock, and the nanoseconds by which the clock of each device was put forward.
 
-    No operation of the steps starts before its input was computed: a range that begins with the wait for its
-    input starts when this is computed, and where the clocks leave an error it is taken from the later range.
+    In these steps, no operation starts before its input was computed. If a range begins with the wait for its
+    input, the operation starts when the input was computed. If an input still seems to be needed before
+    it was computed, the operation that needs it starts later.
 
     Parameters
     ----------
@@ -43,14 +44,17 @@ def aligned(
     ------
     InputError
         If no offsets satisfy the messages within the tolerance, or two operations of a device overlap by more
-        than it.
+        than the tolerance.
     """
     offsets = _offsets(_slack(steps), sources, tolerance)
     return [_settled(step, offsets, sources, tolerance) for step in steps], offsets
 
 
 def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
-    """Return the operations of which one makes the input of an operation; none for the first F."""
+    """Return the operations, one of which makes the input of `operation`; none for an F of stage 0.
+
+    For a B there are two, since the next stage runs either B or BW.
+    """
     kind, stage, microbatch = operation
     if kind is OpKind.F:
         return (Operation(OpKind.F, stage - 1, microbatch),) if stage else ()
@@ -62,9 +66,10 @@ def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
 
 
 def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
-    """Yield each operation that has an input: the input's device, the input, its own device, and itself.
+    """Yield sender's device, sender, receiver's device and receiver of each input of an operation.
 
-    They come by their ends, so that an input comes before the operations that need it.
+    The sender is the operation that made the input, and the receiver the one that needs it. Receivers come
+    sorted by their ends, so that an operation comes as a receiver before it comes as a sender.
     """
     homes = {timed.operation: (device, timed) for device, ran in enumerate(step) for timed in ran}
     stages = 1 + max(operation.stage for operation in homes)
@@ -77,8 +82,8 @@ def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
 def _slack(steps: Sequence[Step]) -> Ints:
     """Return the least time from the end of an operation to the use of its message, shape (devices, devices).
 
-    Rows send, columns receive; times are in nanoseconds. A range that begins with its wait may have got its
-    input at any time until its end.
+    Rows send, columns receive; times are in nanoseconds. A range that begins with the wait for its
+    input may have got the input at any time until its end.
     """
     slack = np.full((len(steps[0]), len(steps[0])), _FAR, np.int64)
     for step in steps:
@@ -120,7 +125,7 @@ def _unaligned(slack: Ints, sources: Sequence[str], tolerance: int) -> InputErro
 
 
 def _settled(step: Step, offsets: tuple[int, ...], sources: Sequence[str], tolerance: int) -> Step:
-    """Return a step by one clock, in which inputs and the device's order hold."""
+    """Return a step by one clock, in which no operation starts before its input and its device are ready."""
     moved = tuple(
         tuple(timed._replace(start=timed.start + o, end=timed.end + o) for timed in ran)
         for ran, o in zip(step, offsets, strict=True)

@@ -1,4 +1,4 @@
-"""The measured costs of operations: what they take at each stage, and how much that varies."""
+"""Measured costs: how long operations take at each stage, how much that varies, and the times of messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.operation import Operation, OpKind
 from .clocks import edges
 from .training_steps import Step
 
-_MICRO = 1000.0  # nanoseconds
+_MICRO = 1000.0  # nanoseconds of a microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Cost:
     Parameters
     ----------
     kind, stage
-        Which operations.
+        Kind and stage of the operations.
     count
-        How many of them ran.
+        Number of the operations that ran.
     median, mean, deviation
-        Of their times; the deviation is the standard deviation.
+        Median, mean and standard deviation of their times.
     p95, longest
-        The time that 95 % of them did not exceed, and the longest.
+        Their 95th percentile, and the longest time.
     slowest
         The operation that took longest.
     jitter
@@ -76,9 +76,10 @@ def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]]) -> Cost
 
 
 def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
-    """Return the median costs in ticks of a microsecond, at least 1.
+    """Return the costs of an instance: median times in ticks of a microsecond, each at least 1.
 
-    The time of a fused backward is divided equally between B and W, because only the sum was measured.
+    `comm` holds the times of messages. The time of a fused backward is divided equally between B and W,
+    because only the sum was measured.
     """
     took = {(cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs}
     columns = []
@@ -93,9 +94,9 @@ def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
 def message_times(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
     """Return the median time of a message from each device to each other, in microseconds.
 
-    Nobody records when a message arrives; but a device that was idle when the message was sent starts to
-    compute as soon as it arrives. These messages count. Between devices without such a message it is the
-    least time from the end of an operation to the use of its result.
+    No trace records when a message arrives. But a device that was idle when a message was sent to it starts
+    to compute as soon as the message arrives. The median is taken over these messages. Between two devices
+    without such a message, the least time from the end of an operation to the use of its result is taken.
     """
     devices = len(steps[0])
     waited: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -1,9 +1,9 @@
 """Recordings are read from the traces of PyTorch's profiler (Kineto), one file per process.
 
-Ranges of ``record_function`` are of the category ``user_annotation``. On a GPU they say when the processor
-launched the work, not when it ran; for each of them the profiler then also writes a range of the category
-``gpu_user_annotation``, from the first to the last kernel of it on a stream. Where there are such ranges they
-count, those of the stream that has most of them: the others are streams of messages.
+Ranges of ``record_function`` are of the category ``user_annotation``. With a GPU, they say when the CPU
+launched the work, not when it ran. For each of them the profiler then also writes a range of the category
+``gpu_user_annotation`` per stream, from the first to the last kernel of the range on that stream. If a trace
+has any of these, only those on the stream with the most of them are read: the other streams carry messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _range(event: dict[str, Any], path: str | Path) -> Range:
 
 
 def _number(event: dict[str, Any], key: str, path: str | Path) -> int:
-    """Return a time of an event in nanoseconds; traces have microseconds with decimals, or texts of them."""
+    """Return the time `key` of an event in nanoseconds; traces have microseconds, as numbers or as texts."""
     value = event.get(key)
     try:
         if isinstance(value, bool) or not 0 <= (number := float(value)) < _LARGEST:  # type: ignore[arg-type]
@@ -65,7 +65,10 @@ def _number(event: dict[str, Any], key: str, path: str | Path) -> int:
 
 
 def _later(ranges: list[Range], base: Any) -> list[Range]:
-    """Return the ranges at times that count from the same moment in all traces, if the trace says which."""
+    """Return the ranges with `base` added to their times, if it is a number of nanoseconds.
+
+    The sums count from the same moment in all traces.
+    """
     if not isinstance(base, int) or not 0 <= base < 1 << 61:
         return ranges
     return [Range(name, base + start, base + end) for name, start, end in ranges]

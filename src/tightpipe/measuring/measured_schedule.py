@@ -1,9 +1,10 @@
 """A training step that ran becomes a schedule with measured times, in ticks of a microsecond.
 
-Its instance has the median durations, because an instance has one duration for all microbatches of a stage;
-the operations of the schedule have their own. Its communication time from one device to another is the
-shortest that was met between an operation and the use of its result, so that no operation starts before its
-input arrives: what a message took longer than that counts as a late start.
+The instance of the schedule has the median durations, because an instance has one duration for all
+microbatches of a stage; the operations of the schedule keep their own durations. The communication time from
+one device to another is the shortest measured time from the end of an operation to the use of its result, so
+that no operation starts before its input arrives. Where a message took longer, the rest counts as a late
+start.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def placement_of(tracks: Sequence[Track]) -> Placement:
 
 
 def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
-    """Raise an InputError unless traces are those of a run of a planned instance.
+    """Raise an InputError unless the tracks fit a run of the planned instance.
 
     Raises
     ------
     InputError
-        If devices, stages, microbatches or iterations differ; the message says how.
+        If devices, stages or microbatches differ, or the plan has several iterations.
     """
     if plan.iterations > 1:
         raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
@@ -82,7 +83,8 @@ def measured_instance(
 ) -> Instance:
     """Return the instance with the median costs of all steps, to plan with.
 
-    Memory and objective are those of the plan, because traces have none.
+    Memory and objective are taken from the plan, because traces have none; without a plan, there is no memory
+    and the objective is `device_span`.
     """
     medians = planned_costs(costs, placement.stages, message_times(steps))
     microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
@@ -91,7 +93,7 @@ def measured_instance(
 
 
 def measured_schedule(step: Step, instance: Instance) -> Schedule:
-    """Return a step as a schedule; memory limits that its order exceeds are left out.
+    """Return a step as a schedule; if its order exceeds a memory limit, all limits are left out.
 
     The first operation starts at tick 0.
     """
@@ -110,7 +112,7 @@ def measured_schedule(step: Step, instance: Instance) -> Schedule:
 def message_stretches(
     step: Step, tracks: Sequence[Track], offsets: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """Return when each device sent or waited to receive, in ticks of `measured_schedule`.
+    """Return the intervals in which each device sent or waited to receive, in ticks of `measured_schedule`.
 
     `offsets` are the nanoseconds by which the clocks of the devices were put forward.
     """
@@ -126,7 +128,10 @@ def _ticks(nanoseconds: int) -> int:
 
 
 def _least_message_times(step: Step, begin: int) -> list[list[int]]:
-    """Return the shortest time from an operation's end to the use of its result, in rounded ticks."""
+    """Return the shortest time from an operation's end to the use of its result, per sender and receiver.
+
+    Times are in ticks, to which ends and starts are rounded before they are subtracted.
+    """
     devices = range(len(step))
     least: dict[tuple[int, int], int] = {}
     for sender, sent, receiver, used in edges(step):

@@ -28,7 +28,7 @@ from .tracks import tracks_of
 from .training_steps import Step, steps_of
 
 TOLERANCE = 50.0
-"""Microseconds by which a message may seem to arrive before it was sent, unless somebody says otherwise."""
+"""Default of `measure`: the microseconds by which a message may seem to arrive before it was sent."""
 
 _MICRO = 1000
 _WAITS = (
@@ -39,14 +39,14 @@ _WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What the traces of a run say; all times are in microseconds, which are the ticks of its schedule.
+    """What the traces of a run say; times are in microseconds, the ticks of the schedule, except `offsets`.
 
     Parameters
     ----------
     schedule
         The measured step: starts and ends as they were, in an instance with median durations.
     instance
-        The instance with the costs of all steps and the usual times of messages, to solve and plan with.
+        The instance with the median costs and usual times of messages over all steps, to solve and plan with.
     plan
         The schedule that was to be run; None if it is not known.
     sources
@@ -60,7 +60,7 @@ class Measurement:
     accounts
         Where the time of each device went.
     warnings
-        One sentence for each thing that the traces do not say, with what is assumed instead.
+        A sentence for each piece of information that the traces lack, with the assumption made instead.
     """
 
     schedule: Schedule
@@ -135,11 +135,11 @@ def measure(
     schedule
         The schedule that was to be run, to compare with.
     patterns
-        How the ranges of operations are named, each as ``<F|B|W|BW>:<regular expression>`` with the named
-        groups `stage` or `chunk`, and `microbatch`; none takes ``tightpipe <operation>`` or PyTorch's
-        ``PP:<action>``.
+        How the ranges of operations are named, each as ``<F|B|W|BW|COMM>:<regular expression>`` with the
+        named groups `stage` or `chunk`, and `microbatch`; COMM is for messages. Without patterns, names are
+        read as ``tightpipe <operation>`` or PyTorch's ``PP:<action>``.
     microbatches
-        Number of microbatches of a step. It is needed only where the names of ranges do not have them and
+        Number of microbatches of a step. It is needed only if the names of ranges have no microbatch and
         there is no schedule.
     step
         Number of the training step that becomes the measured schedule, from 0; None takes the last one.
@@ -149,8 +149,8 @@ def measure(
     Raises
     ------
     InputError
-        If a trace is damaged, lacks something, does not fit the schedule, or the clocks of two traces cannot
-        be aligned; the message names the file and says what would be right.
+        If a trace is damaged, is incomplete or does not fit the schedule, or if the clocks of two traces
+        cannot be aligned; the message names the file and says what would be right.
     """
     if not 0 <= tolerance < 1e9:
         raise InputError("must be a number of microseconds, at least 0", key="tolerance", value=tolerance)

@@ -7,8 +7,8 @@ milliseconds and averaged over the iterations since the last block::
       forward-compute:
          rank  0: 812.40
 
-They are sums over all microbatches. So they tell how large the bubble of a rank is, but not which operation
-waited for which other.
+The times are sums over all microbatches. So they tell how large the bubble of a rank is, but not which
+operation waited for which other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..core.integers import check_int
 from ..core.placement import Placement
 
 MARK = "across ranks (ms):"
-"""What a log with timers has in it."""
+"""Text by which a log with timers is recognised."""
 
 FORWARD, BACKWARD, STEP = "forward-compute", "backward-compute", "forward-backward"
 _MESSAGES = ("forward-recv", "forward-send", "backward-recv", "backward-send")
@@ -42,7 +42,11 @@ Block = dict[str, dict[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class DeviceTotals:
-    """Times of one device in one iteration, in microseconds; each is the median over blocks and ranks."""
+    """Times of one device in one iteration, in microseconds; each is the median over blocks and ranks.
+
+    `step` is the time of all forwards and backwards with their waits; `messages` is the time of sends and
+    receives.
+    """
 
     device: int
     step: float
@@ -121,8 +125,8 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
     path
         The log; lines between the blocks of timers do not matter.
     devices
-        Length of the pipeline. Each device then has equally many consecutive ranks, as Megatron numbers them,
-        and the median of these counts; None takes every rank for a device.
+        Number of devices of the pipeline. Each device then has equally many consecutive ranks, as Megatron
+        numbers them, and its times are medians over these ranks. None takes every rank for a device.
 
     Raises
     ------

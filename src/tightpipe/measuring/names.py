@@ -1,7 +1,7 @@
 """The names of ranges say which operation of the pipeline ran in them.
 
-Three kinds of names are known: ``tightpipe <operation>``, which tightpipe's own runtime records and which is
-advised for others; ``PP:<action>``, which PyTorch's pipeline runtime records by itself; and those that
+Three kinds of names are known: ``tightpipe <operation>``, which tightpipe's own runtime records and other
+runtimes should record; ``PP:<action>``, which PyTorch's pipeline runtime records by itself; and names that
 patterns describe. In PyTorch's actions I is the gradient of the input, which is B here, and B is both
 gradients, which is BW here.
 """
@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A kind of operation, and the regular expression of the names of its ranges; messages have no kind.
+    """A kind of operation (None for messages), and the regular expression for the names of its ranges.
 
     The named groups ``stage``, ``chunk`` and ``microbatch`` are numbers from 0; each may be left out.
     """
@@ -74,13 +74,13 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that are looked for: those of the patterns; without patterns, those that need none."""
+    """The names that are read: those that match a pattern, or without patterns the two other known kinds."""
 
     patterns: tuple[Pattern, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:
-        """Return the names of patterns that are given as texts."""
+        """Return the `Names` that match patterns, which are given as texts."""
         return cls(tuple(map(Pattern.parse, texts)))
 
     def wanted(self, name: str) -> bool:

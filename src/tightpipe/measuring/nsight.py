@@ -1,8 +1,9 @@
 """Recordings are read from reports of Nsight Systems that were exported as SQLite.
 
-The export's table ``NVTX_EVENTS`` has the ranges, with times in nanoseconds; a name stands in its column
-``text``, or in the table ``StringIds`` under its ``textId``. The ranges are those of the host, which launches
-the work. ``globalTid`` has the number of the process in the 24 bits above the lowest 24.
+The export's table ``NVTX_EVENTS`` has the ranges, with times in nanoseconds. The name of a range is in
+the column ``text``, or in the table ``StringIds`` under the range's ``textId``. The times are those at which
+the host launched the work; `nsight_kernels` finds when the work ran. ``globalTid`` has the number of the
+process in the 24 bits above the lowest 24.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LARGEST = 1 << 61
 
 
 def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
-    """Return one recording for each process of an exported report that has wanted ranges.
+    """Return one recording for each process that has wanted ranges in an exported report.
 
     Raises
     ------
@@ -41,7 +42,7 @@ def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
                     processes[_process(thread)].append(Range(name, *_times(name, start, end)))
             if has_kernels(report):
                 processes = {number: on_gpu(report, number, found) for number, found in processes.items()}
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a message of SQLite is damaged
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # UnicodeDecodeError: a damaged message
         rule = f"not an SQLite export of Nsight Systems, or damaged: {error}"
         raise InputError(rule, source=str(path)) from None
     except InputError as error:
@@ -54,7 +55,7 @@ def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
 
 
 def _rows(report: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-    """Yield name, start, end and thread of each row with an end; one without is a marker, not a range."""
+    """Yield name, start, end and thread of each row with an end; a row without is a marker, no range."""
     columns = {row[1] for row in report.execute(f"PRAGMA table_info({_EVENTS})")}
     if not columns:
         raise InputError(

@@ -40,9 +40,9 @@ def has_kernels(report: sqlite3.Connection) -> bool:
 
 
 def on_gpu(report: sqlite3.Connection, process: int, ranges: Sequence[Range]) -> list[Range]:
-    """Return each range of a process from the first to the last kernel that was launched in it.
+    """Return the ranges of a process, timed from the start of their first kernel to the end of their last.
 
-    A range in which nothing was launched keeps the times of the host. Both clocks are the same in a report.
+    A range in which no kernel was launched keeps the times of the host, which has the same clock.
     """
     by_start = sorted(ranges, key=lambda ranged: ranged.start)
     starts = [ranged.start for ranged in by_start]

@@ -1,4 +1,4 @@
-"""What every reader of traces returns: the named ranges of time that one process has recorded."""
+"""Recordings, which every reader of traces returns: the named ranges of time of one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Wanted = Callable[[str], bool]
-"""Whether a range of this name is needed; readers forget all others, so that a trace may be large."""
+"""Function that returns whether ranges of a name are needed. Readers drop all others to save memory."""
 
 
 class Range(NamedTuple):
@@ -25,11 +25,11 @@ class Recording:
     Parameters
     ----------
     source
-        The file, and the process where the file has several; errors name it.
+        Name of the file, with the process if the file has several; for the texts of errors.
     ranges
         The ranges of the wanted names, in any sequence.
     rank
-        Rank of the process in its job, as far as the file says; None where it does not.
+        Rank of the process in its job; None if the file does not have it.
     """
 
     source: str

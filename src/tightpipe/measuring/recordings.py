@@ -11,18 +11,18 @@ from .kineto import read_kineto
 from .megatron_timers import MARK
 from .ranges import Recording, Wanted
 
-_SQLITE = b"SQLite format 3\0"  # the first bytes of such a file
+_SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file
 _SUFFIXES = (".json", ".json.gz", ".sqlite")
-_HEAD = 1 << 20  # bytes of a log in which its first timers are looked for
+_HEAD = 1 << 20  # bytes at the begin of a log that are searched for timers
 
 
 def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recording]:
-    """Return the recordings of all processes: of Kineto's JSON or Nsight's SQLite, in any mixture.
+    """Return the recordings of all processes from traces of Kineto (JSON) or Nsight (SQLite), also mixed.
 
     Raises
     ------
     InputError
-        If a trace cannot be read or is damaged, or one is named twice.
+        If a trace cannot be read, is damaged or is named twice, or if there are no recordings.
     """
     recordings: list[Recording] = []
     seen: set[Path] = set()
@@ -42,7 +42,7 @@ def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recordi
 
 
 def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
-    """Return the files that are traces: a folder stands for all traces in it, by their names.
+    """Return the files that are traces: a folder stands for all traces in it, sorted by name.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def is_timer_log(path: str | Path) -> bool:
 
 
 def _head(path: str | Path, size: int) -> bytes:
-    """Return the first bytes of a file; none of what is no file or cannot be opened, as a reader will say."""
+    """Return the first `size` bytes of a file; none if it cannot be read, which its reader reports."""
     try:
         if not Path(path).is_file():
             return b""

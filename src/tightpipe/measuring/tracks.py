@@ -35,17 +35,17 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What one device ran.
+    """The operations that one device ran, and its messages.
 
     Parameters
     ----------
     source
-        Name of the recording; errors name it.
+        Name of the recording, for the texts of errors.
     operations
-        The operations of all steps, by their starts.
+        The operations of all training steps, sorted by start.
     messages
-        When the device sent, or waited to receive, as far as the recording says: start and end in
-        nanoseconds, by their starts.
+        Intervals in which the device sent or waited to receive, as far as the recording has them: start and
+        end in nanoseconds, sorted by start.
     """
 
     source: str
@@ -61,7 +61,7 @@ class Track:
 def tracks_of(
     recordings: Sequence[Recording], names: Names, plan: Instance | None, microbatches: int | None
 ) -> list[Track]:
-    """Return one track for each recording, in the sequence of the devices: by their first stages.
+    """Return one track for each recording, in the sequence of the devices: sorted by stages.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def tracks_of(
     names
         How names of ranges are read.
     plan
-        Instance that was to be run. Where names have no stage or microbatch, it says which they are.
+        Instance that was to be run, or None. Where names have no stage, the instance's placement has it.
     microbatches
-        Number of microbatches of a step, for names without them; None takes that of the plan.
+        Number of microbatches of a step, to number them where names do not; None takes the number of `plan`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _track(
 
 
 def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tuple[int, int]]:
-    """Yield the first part of each waiting range, until the exact range of its operation begins."""
+    """Yield the wait at the begin of each range, which ends when the exact range of its operation begins."""
     begins = [timed.start for timed in operations]
     for ranged in waiting:
         k = bisect_left(begins, ranged.start)
@@ -146,7 +146,7 @@ def _timed(
 
 
 def _stage(named: Named, device: int, plan: Instance | None) -> int:
-    """Return the stage of an operation; where names have none, a device has one, or those of the plan."""
+    """Return the stage that the name says, or else the plan's, or without a plan the number of the device."""
     if named.stage is not None:
         return named.stage
     if plan is None:

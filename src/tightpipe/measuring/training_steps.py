@@ -1,4 +1,4 @@
-"""Training steps: the tracks of the devices are cut where the first operation of a step comes again."""
+"""Training steps: the track of each device is cut where an operation comes again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..core.operation import Operation, OpKind
 from .tracks import Timed, Track
 
 Step = tuple[tuple[Timed, ...], ...]
-"""The operations of each device in one training step, by their starts."""
+"""The operations of each device in one training step, sorted by start."""
 
 
 def steps_of(tracks: Sequence[Track]) -> list[Step]:
-    """Return the training steps that the tracks have in common.
+    """Return the training steps of the tracks, each with the operations of all devices.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def _cut(operations: Sequence[Timed]) -> list[tuple[Timed, ...]]:
 
 
 def _faults(stages: Sequence[int], count: int, ran: set[Operation]) -> Iterator[str]:
-    """Yield what is wrong with the operations that ran: a microbatch needs F, and either B and W or BW."""
+    """Yield each fault of the operations that ran: a microbatch needs F, and either B and W or BW."""
     for stage in stages:
         for microbatch in range(count):
             f, b, w, fused = (Operation(kind, stage, microbatch) for kind in OpKind)

@@ -1,4 +1,4 @@
-"""Schedules under random durations: models of noise, costs in samples, and what delays come from."""
+"""Schedules under random durations: models of noise, costs in samples, and where delays come from."""
 
 from .bursts import Bursts
 from .distribution import Distribution

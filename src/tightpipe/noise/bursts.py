@@ -1,4 +1,4 @@
-"""A link that is slow now and then, for several microbatches in a row."""
+"""A model of noise: a link is slow now and then, for several microbatches in a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Messages from one device to another are slow in bursts, as where other traffic crosses their way.
+    """Messages from one device to another are slow in bursts, as when other traffic shares the network.
 
     In each sample a Markov chain with two states runs along the microbatches (Gilbert 1960): all messages of
     the link that belong to a microbatch in the slow state are slow. A burst ends after a microbatch with
@@ -36,7 +36,7 @@ class Bursts:
         Mean number of consecutive microbatches in a burst, from 1 to 10^6; at least share / (1 - share), so
         that at least one microbatch lies between two bursts on average.
     slowdown
-        What a slow message takes.
+        How much longer a slow message takes.
     """
 
     sender: int

@@ -1,4 +1,4 @@
-"""The figures of a sample of costs: what a schedule costs on average, mostly, and at worst."""
+"""The figures of a schedule's costs in random samples: mean, deviation, 95th percentile and worst."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Distribution:
     Parameters
     ----------
     mean
-        The mean.
+        The mean of the costs.
     deviation
         The standard deviation of the costs (with n - 1 in the denominator); 0 for a single sample.
     p95
-        The 95th percentile, between two samples by linear interpolation.
+        The 95th percentile of the costs, with linear interpolation between two samples.
     worst
         The largest cost.
     """
@@ -34,6 +34,6 @@ class Distribution:
 
     @classmethod
     def of(cls, costs: Floats) -> Distribution:
-        """Return the figures of at least one cost."""
+        """Return the figures of `costs`, which has at least one entry."""
         deviation = float(costs.std(ddof=1)) if len(costs) > 1 else 0.0
         return cls(float(costs.mean()), deviation, float(np.quantile(costs, QUANTILE)), float(costs.max()))

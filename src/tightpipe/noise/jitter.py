@@ -1,4 +1,4 @@
-"""Jitter: every operation takes a little more or less time than planned, independently of all others."""
+"""A model of noise: every operation takes more or less time than planned, independently of all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Jitter:
         The coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
         stage, for F, for B and for W, as measured.
     name
-        Where measured numbers come from, for messages.
+        Origin of measured numbers, e.g. a file, which the text of the model shows in their place.
     """
 
     variation: float | tuple[tuple[float, ...], ...]

@@ -1,4 +1,4 @@
-"""Schedules under noise: what their orders cost in random samples, and what their delays come from."""
+"""Schedules under noise: what their orders cost in random samples, and where their delays come from."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Noisy:
     schedule
         The schedule, whose order stays as it is in every sample.
     planned
-        What its order costs without noise, in ticks.
+        What the schedule's order costs without noise, in ticks.
     costs
-        What it costs in each sample, in ticks, shape (samples,).
+        What the order costs in each sample, in ticks, shape (samples,).
     busy
         The largest busy time of a device in each sample, in ticks, shape (samples,): no order with the same
         pairs costs less in this sample.
@@ -41,11 +41,12 @@ class Noisy:
         Share of the samples in which the critical path goes through each operation, shape (N,), in the
         sequence of the order's rows.
     delay
-        Mean ticks over all samples that enter through each operation: what the operation takes longer than
-        planned where it is critical, and 0 where it is not. Below 0 if it mostly takes less. Of a pair, the
-        first row has them.
+        Ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
+        sample, an operation on the path adds the ticks that it takes longer than planned, which are negative
+        where it takes less; another operation adds 0. Of a pair, the first row has the ticks of both.
     message_critical, message_delay
-        The same for the message that each operation waits for; 0 where it waits for none.
+        The same as `critical` and `delay` for the message that each operation waits for; 0 where there is
+        none.
     """
 
     schedule: Schedule
@@ -76,16 +77,17 @@ def run_noisy(
     Parameters
     ----------
     schedules
-        At least one valid schedule; all of the same instance. Their orders count. Where the objective is
-        `device_span`, no device begins before its first operation does in the schedule; where it is
-        `makespan`, all devices may begin at time 0. Everything else starts as early as it can.
+        At least one valid schedule; all of the same instance. Only their orders and first starts are used.
+        Where the objective is `device_span`, no device begins before its first operation does in the
+        schedule; where it is `makespan`, all devices may begin at time 0. Every operation starts as early as
+        it then can.
     models
         The models of noise, which change the planned times one after another.
     samples
         Number of samples, 1 to 10^6.
     seed
         Seed, 0 to 2^31 - 1. The same seed gives an operation the same time in every schedule of the instance,
-        and fewer samples are the first ones of more.
+        and a run with fewer samples has the first ones of a run with more.
     workers
         Number of threads, 1 to 1024; None takes as many as the machine has cores. The result is the same for
         any number.
@@ -122,7 +124,7 @@ def run_noisy(
 
 
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
-    """Return the times of one block of samples; each model has random numbers of its own."""
+    """Return the times of one block of samples; each model draws from a random generator of its own."""
     times = planned_times(instance)
     for index, model in enumerate(models):
         model.apply(instance, times, np.random.default_rng([seed, block, index]))
@@ -137,7 +139,7 @@ def _run_block(
 
 
 class _Sum:
-    """What an order has cost, and what its critical paths have passed, in all blocks so far."""
+    """The costs, busy times and sums of `Criticality` of an order in all blocks so far."""
 
     def __init__(self, schedule: Schedule, planned: int) -> None:
         self.schedule, self.planned = schedule, planned

@@ -15,7 +15,7 @@ def check_number(key: str, value: Any, low: float, high: float, *, above: bool =
     Raises
     ------
     InputError
-        If it is none; the message names `key`, the value and the range.
+        If the value is not such a number; the message names `key`, the value and the range.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if not number or not low <= value <= high or (above and value == low):
@@ -24,12 +24,12 @@ def check_number(key: str, value: Any, low: float, high: float, *, above: bool =
 
 
 def check_device(instance: Instance, key: str, device: int) -> None:
-    """Raise an error if the instance has no such device.
+    """Raise an error if the instance has no device with the number `device`.
 
     Raises
     ------
     InputError
-        If `device` is not one of its numbers.
+        If `device` is below 0, or not below the number of devices.
     """
     if not 0 <= device < instance.devices:
         raise InputError(f"the instance has devices 0..{instance.devices - 1}", key=key, value=device)

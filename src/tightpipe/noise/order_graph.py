@@ -1,4 +1,4 @@
-"""An order as the arrays that the compiled simulator of noise reads: who waits for whom, by which message."""
+"""An order as arrays for the compiled simulator of noise: what each operation waits for, and takes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 class OrderGraph(NamedTuple):
     """The operations of an order, numbered by its rows from 0 to N - 1, and what they wait for.
 
-    Row N stands for none: it ends at time 0. The last row of the durations and that of the messages' lags are
-    0 in the same way. A device's sequence may be changed without a change of these arrays, as long as no
-    operations are paired.
+    Row N stands for no operation; its end is time 0. The last row of the durations and the last row of the
+    messages' lags are 0 in the same way. A device's sequence may be changed without a change of these arrays,
+    as long as no operations are paired.
     """
 
     offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1
     home: Ints  # (N,) device of the operation
-    joined: Ints  # (N,) 1 where an operation runs together with that of the next row
+    joined: Ints  # (N,) 1 where an operation runs together with the one of the next row
     part: Ints  # (N, 2) rows of the durations whose sum the operation takes
     scale: Floats  # (N,) what the sum is multiplied with; less than 1 for a pair that saves time
-    planned: Floats  # (N,) ticks that the operation, or the pair that begins with it, takes without noise
-    source: Ints  # (N,) the operation whose result it needs
-    message: Ints  # (N,) row of the lags of the message with that result
+    planned: Floats  # (N,) ticks that the operation, or the pair that it is in, takes without noise
+    source: Ints  # (N,) row of the operation whose result it needs, N for none
+    message: Ints  # (N,) row of the lags for the message with that result
     lag: Floats  # (N,) planned ticks of that message
     link: Ints  # (N,) link on which its own result leaves, -1 for none
     links: int  # number of links
-    occupancy: int  # ticks from one message of a link to the next
+    occupancy: int  # least ticks from one message of a link to the next
 
 
 def order_graph_of(instance: Instance, order: Order) -> OrderGraph:
@@ -64,10 +64,10 @@ def order_graph_of(instance: Instance, order: Order) -> OrderGraph:
 
 
 def _durations(numbers: InstanceArrays, order: Order, device: Ints) -> tuple[Floats, Floats]:
-    """Return the factors of pairs, 1 for other operations, and what each row takes without noise.
+    """Return `scale` and `planned` of the graph: each row's factor and its ticks without noise.
 
-    An F and a BW that run together in a planned time of their own take that time, multiplied with their
-    random durations over their planned ones.
+    The factor of a pair is its planned ticks over the sum of the planned durations of its two operations. So
+    under noise a pair takes its planned ticks times the ratio of its random to its planned durations.
     """
     kind, stage, _ = order.operations.T
     apart = numbers.duration[kind, stage].astype(np.float64)
@@ -82,7 +82,10 @@ def _durations(numbers: InstanceArrays, order: Order, device: Ints) -> tuple[Flo
 
 
 def _parts(instance: Instance, order: Order) -> Ints:
-    """Return the rows of the flattened durations of `Times`; a BW takes a B and a W, others have one part."""
+    """Return the two rows of the flattened durations of `Times` that each operation takes.
+
+    A BW takes those of its B and its W, another operation its own and the row of zeros.
+    """
     kind, stage, microbatch = order.operations.T
     size = instance.stages * instance.microbatches
     first = np.where(kind == _BW, _B, kind) * size + stage * instance.microbatches + microbatch
@@ -91,7 +94,7 @@ def _parts(instance: Instance, order: Order) -> Ints:
 
 
 def _messages(instance: Instance, order: Order, device: Ints) -> Ints:
-    """Return which row of the lags of `Times`, flattened, each input has; the last one for no message."""
+    """Return the row of the flattened lags of `Times` for each operation's input; the last for no message."""
     kind, stage, microbatch = order.operations.T
     size = instance.stages * instance.microbatches
     numbers = arrays_of(instance)
@@ -105,7 +108,7 @@ def _messages(instance: Instance, order: Order, device: Ints) -> Ints:
 
 
 def _sources(instance: Instance, order: Order) -> Ints:
-    """Return the row of the operation whose result each operation needs, N where it needs none."""
+    """Return the row of the operation whose result each operation needs, or N where it needs no result."""
     kind, stage, microbatch = order.operations.T
     none = len(order)
     rows = np.full(

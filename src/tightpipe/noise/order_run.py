@@ -14,7 +14,7 @@ from .sample_kernel import Criticality, SampleState, costs_of, run_samples, trac
 from .times import BLOCK, Times
 
 Found = tuple[Floats, Floats, Criticality]
-"""The costs of some samples, the largest busy times in them, and what their critical paths have passed."""
+"""The cost and the largest busy time in each sample, in ticks, and the `Criticality` of all samples."""
 
 
 class OrderRun:
@@ -31,7 +31,7 @@ class OrderRun:
         self.word: Ints = np.arange(len(schedule.order))
 
     def run(self, times: Times, samples: int) -> Found:
-        """Return the costs and largest busy times in the first samples of a block, and what is critical."""
+        """Return costs, largest busy times and `Criticality` of the first `samples` samples of a block."""
         state, durations, lags = sample_state(self.graph), flat(times.duration), flat(times.lag)
         moment = self.begin[:, None] + times.moment * self.span[:, None]
         ran = run_samples(*(self.graph, self.word, durations, lags, moment, times.stall, self.release, state))
@@ -51,15 +51,15 @@ class OrderRun:
 
 
 def nothing_passed(rows: int) -> Criticality:
-    """Return what the critical paths of no samples have passed, for an order with so many rows."""
+    """Return an all-zero `Criticality` for an order with `rows` operations; samples are then added to it."""
     return Criticality(*(np.zeros(rows) for _ in Criticality._fields))
 
 
 def begins_of(schedule: Schedule) -> Ints:
     """Return the tick before which each device does not begin under noise, shape (p,).
 
-    Under `device_span` a device is still in the iteration before until its planned begin; a makespan begins
-    with all devices free.
+    For `device_span` that is its begin in the schedule, because until then the device is taken to be busy
+    with the previous iteration. For `makespan` it is 0, because all devices are free at the beginning.
     """
     if schedule.instance.objective is Objective.MAKESPAN:
         return np.zeros(schedule.order.devices, np.int64)
@@ -67,13 +67,13 @@ def begins_of(schedule: Schedule) -> Ints:
 
 
 def flat(values: Floats) -> Floats:
-    """Return an array with one row for each operation or message, and a last row of zeros."""
+    """Return times with one row for each operation or message, shape (rows, K), and a last row of zeros."""
     rows = values.reshape(-1, values.shape[-1])
     return np.concatenate([rows, np.zeros((1, values.shape[-1]))])
 
 
 def sample_state(graph: OrderGraph) -> SampleState:
-    """Return the arrays in which an order runs in one block of samples."""
+    """Return new arrays in which the simulator keeps the times of an order in one block of samples."""
     rows, devices = len(graph.home), len(graph.offsets) - 1
     end = np.zeros((rows + 1, BLOCK))
     return SampleState(

@@ -1,9 +1,9 @@
 """The compiled simulator of noise: an order runs in a block of samples at once, each with times of its own.
 
 Times are in ticks and need not be whole. In the inner loops, neighbouring numbers belong to neighbouring
-samples, so that the processor works on several samples at a time. The sequence in which operations are taken
-does not depend on the samples: each device in turn goes on until it comes to an operation whose source has
-not run.
+samples, so that the processor works on several samples at a time. The sequence in which operations are
+simulated does not depend on the samples: the devices are visited one after another, again and again, and each
+runs its operations until it comes to one whose source has not run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class SampleState(NamedTuple):
     ran: Bools  # (N + 1,) whether an operation has run; true for row N
     head: Ints  # (p,) next position of each device
     before: (
-        Ints  # (N,) the row that runs before each row on its device, -1 for none; of a pair its second row
+        Ints  # (N,) the row that precedes each row on its device, -1 for none; the second row if a pair does
     )
-    sent_before: Ints  # (N,) the row whose message leaves before that of each row on its link, -1 for none
-    last: Ints  # (L,) the row whose message left last, by link
+    sent_before: Ints  # (N,) the row whose message precedes each row's message on its link, -1 for none
+    last: Ints  # (L,) the row whose message left last on each link
 
 
 @compiled
@@ -55,7 +55,7 @@ def run_samples(
     durations, lags
         The flattened durations and lags of `Times`, each with a further row of zeros.
     moment, stall
-        When each device stands still, in ticks, and for how long, 0 for not at all; shape (p, K).
+        Tick at which each device stands still, and ticks for which it does, 0 for no stall; shape (p, K).
     release
         The tick before which each device does not begin, shape (p,).
     state
@@ -110,7 +110,7 @@ def _open(graph: OrderGraph, release: Ints, state: SampleState) -> None:
 
 @compiled_inline
 def _start(graph: OrderGraph, device: int, row: int, count: int, lags: Floats, state: SampleState) -> None:
-    """Set `end` of a row to when it can start: once its device is free and its inputs have arrived."""
+    """Set `end` of a row to the tick from which its device is free and its inputs have arrived."""
     start, free = state.end[row], state.free[device]
     for k in range(len(start)):
         start[k] = free[k]
@@ -134,7 +134,7 @@ def _run(
     stalls: bool,
     state: SampleState,
 ) -> None:
-    """Turn the start of a row into its end, which is also that of the row that it is paired with."""
+    """Replace the start of a row, which `end` holds, by its end; a row paired with it gets the same end."""
     end, free, first = state.end[row], state.free[device], state.first[device]
     begins, none = state.before[row] == _NONE, len(durations) - 1
     for k in range(len(end)):
@@ -157,7 +157,7 @@ def _run(
 
 @compiled_inline
 def _stand(moment: Floats, stall: Floats, begins: bool, start: Floats, end: Floats, first: Floats) -> None:
-    """Delay the end of what runs, and the start of what would start, while its device stands still."""
+    """Delay the end of an operation that runs, or would start, while its device stands still."""
     for k in range(len(start)):
         goes_on = moment[k] + stall[k]
         if moment[k] <= start[k] < goes_on:
@@ -197,14 +197,17 @@ def costs_of(state: SampleState, spans: bool, costs: Floats) -> None:
 
 
 class Criticality(NamedTuple):
-    """What the critical paths of some samples have gone through; N is the number of operations."""
+    """How often, and with what delay, the critical paths of some samples pass each operation and message.
+
+    N is the number of operations.
+    """
 
     operations: Floats  # (N,) number of samples in which the critical path goes through each operation
-    delays: Floats  # (N,) sum over these of the ticks by which the operation ended late after it could start
+    delays: Floats  # (N,) sum over these samples of the ticks, from possible start to end, beyond planned
     messages: (
         Floats  # (N,) number of samples in which the critical path goes through the message to each operation
     )
-    message_delays: Floats  # (N,) sum over these of the ticks by which the message took longer than planned
+    message_delays: Floats  # (N,) sum over these samples of the ticks beyond planned
 
 
 @compiled
@@ -218,12 +221,12 @@ def trace_critical(
     state: SampleState,
     found: Criticality,
 ) -> None:
-    """Follow the critical path of the first samples back from its last operation, and add what it passes.
+    """Follow the critical paths of the first `samples` samples, and add what they pass to `found`.
 
-    The path ends with the last operation of the device with the largest span, or of the one that ends last
-    if the makespan counts. Backwards, it goes from each operation to what held it longest: the operation
-    before it on its device, or its input. It begins at an operation that waited for nothing but the tick
-    before which its device does not begin.
+    A critical path ends with the last operation of the device with the largest span or, if the makespan
+    counts, of the device that ends last. Backwards, it goes from each operation to what held it longest: the
+    operation before it on its device, or its input. It begins at an operation that waited for nothing but the
+    `release` of its device, the tick before which the device does not begin.
     """
     for sample in range(samples):
         critical, most = 0, -1.0
@@ -265,9 +268,10 @@ def _trace(
 def _trace_input(
     graph: OrderGraph, lags: Floats, sample: int, state: SampleState, found: Criticality, row: int
 ) -> int:
-    """Count the message that held a row, if one did, and return the row that the message waited for.
+    """Count the message for which a row waited, if there was one, and return the row before it on the path.
 
-    That is its sender, or the sender of an earlier message for which it had to wait on their link.
+    That row is the sender. If the message had to wait for its link, it is the sender of an earlier message,
+    the one that made all messages after it wait.
     """
     source, message = graph.source[row], graph.message[row]
     if message < len(lags) - 1:

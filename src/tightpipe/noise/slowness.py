@@ -1,4 +1,4 @@
-"""What is slow all the time: a device, or the link from one device to another."""
+"""Models of noise in which a device, or the link from one device to another, is slow all the time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SlowDevice:
     device
         Number of the device.
     factor
-        Above 0 and at most 1000; below 1 for a device that is faster than planned.
+        Factor of the durations, above 0 and at most 1000; below 1 for a device that is faster than planned.
     """
 
     device: int
@@ -40,7 +40,7 @@ class SlowDevice:
         return f"slow-device:{self.device}:{self.factor:g}"
 
     def check(self, instance: Instance) -> None:
-        """Raise an InputError if the instance has no such device."""
+        """Raise an InputError if the instance has no device with the number `device`."""
         check_device(instance, f"noise = {str(self)!r}: device", self.device)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
@@ -55,9 +55,9 @@ class Slowdown:
     Parameters
     ----------
     factor
-        Above 0 and at most 1000.
+        Factor of the planned time, above 0 and at most 1000.
     ticks
-        From 0 to 10^12.
+        Ticks that are added, from 0 to 10^12.
     """
 
     factor: float = 1.0
@@ -77,8 +77,8 @@ def slowed_messages(instance: Instance, model: object, link: tuple[int, int], sl
     Raises
     ------
     InputError
-        If the instance has no such devices, if no message goes from the one to the other, or if the messages
-        take no time, of which there is no multiple; the message names the model.
+        If the instance does not have both devices, if no message goes from the one to the other, or if the
+        messages take 0 ticks and no ticks are added; the error names the model.
     """
     key = f"noise = {str(model)!r}"
     for device in link:
@@ -104,7 +104,7 @@ class SlowLink:
     sender, receiver
         Numbers of the devices.
     slowdown
-        What the messages take.
+        How much longer the messages take.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""A stall: one device stands still once in an iteration, at a random time."""
+"""A model of noise: one device stands still once in every sample, at a random time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _MOST_TICKS = 1e12
 class Stall:
     """A device stands still for some time, as in a garbage collection, a page fault or a network timeout.
 
-    It stands once in every sample, from a moment that is uniform in the device's planned span. What runs then
-    goes on afterwards, and what would start meanwhile starts afterwards; a device that waits anyway loses
-    nothing. The same share of the span is drawn for every schedule.
+    It stands still once in every sample, from a moment that is uniform in the device's planned span. An
+    operation that runs at this moment goes on after the stall, and one that would start during the stall
+    starts after it. A device that waits anyway loses nothing. The moment is drawn as a share of the span, and
+    is the same share for every schedule.
 
     Parameters
     ----------
     device
         Number of the device; None for a random one in each sample.
     ticks
-        How long it stands, above 0 and at most 10^12.
+        Length of the stall in ticks, above 0 and at most 10^12.
     """
 
     device: int | None
@@ -39,7 +40,7 @@ class Stall:
         return f"stall:{'any' if self.device is None else self.device}:{self.ticks:g}"
 
     def check(self, instance: Instance) -> None:
-        """Raise an InputError if the instance has no such device."""
+        """Raise an InputError if the instance has no device with the number `device`."""
         if self.device is not None:
             check_device(instance, f"noise = {str(self)!r}: device", self.device)
 

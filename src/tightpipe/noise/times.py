@@ -12,11 +12,11 @@ from ..core.operation import OpKind
 from ..kernels.arrays import Bools, Floats
 
 BLOCK = 32
-"""Number of samples in a block: so many are drawn, and simulated, at once."""
+"""Number of samples in a block; the samples of a block are drawn and simulated at once."""
 
 
 class Times(NamedTuple):
-    """What each operation and each message takes, in ticks, in every sample of a block.
+    """The ticks that each operation and each message takes in every sample of a block.
 
     The instance has S stages, n microbatches and p devices; K is `BLOCK`. Kinds are F, B and W: a fused
     backward takes as long as its B and its W. Times belong to operations and not to places in an order, so an
@@ -25,12 +25,12 @@ class Times(NamedTuple):
 
     duration: Floats  # (3, S, n, K) of each F, B and W
     lag: Floats  # (2, S, n, K) of the message that each F and B waits for; 0 where it waits for none
-    moment: Floats  # (p, K) when each device stands still: share of its planned span, from 0 to 1
-    stall: Floats  # (p, K) for how many ticks it then stands still; 0 for not at all
+    moment: Floats  # (p, K) when each device stands still, as a share of its planned span, 0 to 1
+    stall: Floats  # (p, K) ticks for which each device then stands still; 0 for no stall
 
 
 class NoiseModel(Protocol):
-    """What a model of noise has to offer; its text is what ``--noise`` takes."""
+    """The protocol of a model of noise, whose ``str`` is the text that the option ``--noise`` takes."""
 
     def check(self, instance: Instance) -> None:
         """Raise an InputError if the model does not fit the instance."""

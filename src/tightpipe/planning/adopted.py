@@ -1,4 +1,4 @@
-"""A plan of one problem may be a plan of another one, and a bound of one problem may hold for another one."""
+"""Plans and bounds of one planning problem that are taken over for another one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from .plan import Plan
 
 
 def adopted(found: Plan, other: Plan | None) -> Plan:
-    """Return the cheaper one of a plan and of another problem's, as a plan of the first one's problem.
+    """Return `found`, or the plan `other` of another problem if it is cheaper in the problem of `found`.
 
-    The other plan keeps its partition, recomputation and orders, and gets the best start times that the first
-    problem allows. Where it does not fit that problem, the first plan is returned.
+    The plan `other` keeps its partition, recomputation and orders, and gets the best start times that the
+    problem of `found` allows. If `other` does not fit that problem, or is None, `found`
+    is returned.
     """
     moved = None if other is None else _moved(found, other)
     if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
@@ -41,9 +42,10 @@ def _moved(found: Plan, other: Plan) -> Plan | None:
 
 
 def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
-    """Return the plans of ever larger search spaces, with every bound at least that of the next plan.
+    """Return the plans, with each bound raised to the bound of the next plan where that is larger.
 
-    Whatever fits into less memory also fits into more. So a bound under more memory holds under less, too.
+    Each search space must lie within the next one, as under more and more memory: whatever fits into less
+    memory also fits into more, so a bound under more memory also holds under less.
     """
     found: list[Plan] = []
     bound, proof = 0, None

@@ -42,7 +42,7 @@ class Question:
         return f"{self.family.method} {self.family.placement} {self.split}"
 
     def answer(self, allowance: Allowance, progress: Progress) -> Plan:
-        """Search for the plan; `tightpipe.plan` and `uniform_plan` say what is raised."""
+        """Return the plan of this row, which `uniform_plan` or `tightpipe.plan` finds, with their errors."""
         if self.split is Split.UNIFORM:
             return uniform_plan(self.family, allowance)
         options = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
@@ -70,11 +70,12 @@ def alternatives(
     asked
         The rows, for each family first the one with the uniform split.
     allowance
-        What the search for each row may take.
+        Time limit, threads and seed of the search for each row.
     folder
         Where the plans are kept, and taken from if they are there; None to keep none.
     begin
-        Function that is called with the name of each row, and returns what is told of the search's progress.
+        Function that is called with the name of each row, and returns the function that the search tells of
+        its progress.
 
     Raises
     ------
@@ -97,12 +98,12 @@ def alternatives(
 
 
 def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
-    """Return the rows as data; `of_the_fastest` is their throughput as a share of the fastest row's."""
+    """Return the rows as data; `of_the_fastest` is the throughput as a share of the fastest row's."""
     fastest = min((plan.cost for _, plan in found if plan.cost is not None), default=None)
     rows = []
     for question, plan in found:
         share = None if plan.cost is None or fastest is None else fastest / plan.cost
         family = {"family": question.family.method, "split": str(question.split)}
-        placement = {"placement": question.family.placement}  # which a row without a plan has as well
+        placement = {"placement": question.family.placement}  # a row without a plan has it as well
         rows.append({**family, **plan_row(question.name, plan), **placement, "of_the_fastest": share})
     return rows

@@ -40,8 +40,8 @@ class Candidate:
 class StageNumbers:
     """What one stage takes for one microbatch: ticks of F, B and W, bytes that F takes and that W frees.
 
-    `transient` is what B takes for a while to recompute its largest recomputed layer, and `static` are the
-    bytes of its parameters. `output` is the size of the message to the next stage.
+    `transient` are the bytes that B takes only while it recomputes, those of the largest recomputed layer.
+    `static` are the bytes of the stage's static state, and `output` those of the message to the next stage.
     """
 
     forward: int
@@ -57,7 +57,7 @@ class StageNumbers:
 def stage_numbers(
     problem: PlanningProblem, first: int, end: int, recomputed: tuple[int, ...]
 ) -> StageNumbers:
-    """Return what a stage of the layers `first` to `end - 1` takes, of which some are recomputed."""
+    """Return the numbers of a stage with the layers `first` to `end - 1`, some of them recomputed."""
     layers = problem.model.layers
     stage, again = layers[first:end], [layers[index] for index in recomputed]
     return StageNumbers(
@@ -77,18 +77,18 @@ def _saved(layer: Layer) -> int:
 
 
 def numbers_of(problem: PlanningProblem, candidate: Candidate) -> tuple[StageNumbers, ...]:
-    """Return what each stage of a candidate takes."""
+    """Return the numbers of each stage of a candidate."""
     parts = zip(candidate.stages, candidate.recomputed, strict=True)
     return tuple(stage_numbers(problem, *layers, recomputed) for layers, recomputed in parts)
 
 
 def static_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
-    """Return the bytes of static state of a device: the parameters of all its stages."""
+    """Return the bytes of static state of a device, summed over its stages."""
     return sum(stages[stage].static for stage in placement.stages_on(device))
 
 
 def transient_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
-    """Return the bytes that a device needs to recompute: as it runs one B at a time, the largest counts."""
+    """Return the transient bytes of a device: the largest of a stage, since one B runs at a time."""
     return max((stages[stage].transient for stage in placement.stages_on(device)), default=0)
 
 
@@ -105,14 +105,13 @@ def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[Sta
 def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     """Return the scheduling problem that a candidate leaves open.
 
-    Its unit of memory is the byte. The limit of a device is its memory less its static state, the reserve,
-    and what recomputation takes for a while. The message time between two devices is that of the longest
-    message between them.
+    Memory is in bytes. The limit of a device is its memory less its static state, the reserve and its
+    transient bytes. The message time between two devices is the time of the longest message between them.
 
     Raises
     ------
     InputError
-        If a stage has no F, B or W that takes time, or a device does not hold one activation.
+        If a stage has no F, B or W that takes time, or a device has no memory for one activation.
     """
     stages, placement = numbers_of(problem, candidate), candidate.placement
     return Instance(
@@ -130,7 +129,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
 
 
 def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Memory:
-    """Return what each operation takes or frees, with a limit for each device if the cluster has one."""
+    """Return the bytes that F, B and W of each stage take or free, and the limits if the cluster has any."""
     sizes = problem.cluster.memory_of(placement.devices)
     apart = held_apart(problem, placement, stages)
     return Memory(

@@ -16,7 +16,7 @@ CANDIDATE_KEYS = ("placement", "devices", "chunks", "stages", "recomputed", "rec
 
 
 def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
-    """Return a candidate as plain data, with None for every key where there is none."""
+    """Return a candidate as plain data; without a candidate, every key has None."""
     if candidate is None:
         return dict.fromkeys(CANDIDATE_KEYS)
     values = (
@@ -33,7 +33,7 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
 def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candidate:
     """Return the candidate of a problem that plain data describes.
 
-    The list of recomputed layers counts; the key `recomputed`, how many they are, is not read.
+    The key `recomputed_layers` gives the recomputed layers; `recomputed`, their number, is not read.
 
     Raises
     ------
@@ -47,13 +47,13 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
 
 
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
-    """Raise an error if a candidate is not one of the search space, about which the bound of a plan speaks.
+    """Raise an error unless a candidate is in the search space, for which a plan's bound holds.
 
     Raises
     ------
     InputError
-        If the problem does not let choose this placement, number of devices or of chunks, or if a layer is
-        recomputed that must not be.
+        If the problem does not allow this placement, number of devices or number of chunks, or does not allow
+        a layer to be recomputed.
     """
     space, placement = problem.space, candidate.placement
     _check_choice("placement", placement.name, space.placements)
@@ -81,7 +81,7 @@ def entries(data: dict[str, Any], key: str) -> list[Any]:
 
 
 def _cuts(data: dict[str, Any], stages: int, layers: int) -> tuple[int, ...]:
-    """Return the first layer of each stage and the number of layers."""
+    """Return the cuts: the first layer of each stage, and then the number of layers."""
     given = entries(data, "stages")
     ends = [_integers(f"stages[{s}]", stage, layers)[-1:] for s, stage in enumerate(given)]
     cuts = (0, *(end for last in ends for end in last))

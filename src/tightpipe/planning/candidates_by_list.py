@@ -1,4 +1,4 @@
-"""Candidates from a list of all partitions, for placements of which no table is made."""
+"""Candidates from a list of all partitions, for placements without tables (`candidates_by_table`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .device_bound_kernel import NEVER, device_bound, device_excess
 
 
 def all_cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
-    """Yield the cuts of every partition of so many layers into so many stages."""
+    """Yield the cuts of every partition of `layers` layers into `stages` stages."""
     return ((0, *inner, layers) for inner in combinations(range(1, layers), stages - 1))
 
 
@@ -27,7 +27,7 @@ class _Way(NamedTuple):
 
 
 class DeviceStages:
-    """The stages of one device, in arrays that are filled anew for each question about a partition."""
+    """The stages of one device, in arrays that are filled anew for each partition."""
 
     def __init__(self, configuration: Configuration, arrays: Arrays, device: int) -> None:
         self.tables, self.device = arrays.tables, device
@@ -37,7 +37,7 @@ class DeviceStages:
         self.heap = np.zeros(8 * len(self.stage), np.int64)
 
     def ways(self, cuts: tuple[int, ...]) -> list[_Way]:
-        """Return the recompute options of the device's stages that fit, with the least bound first."""
+        """Return the ways to recompute the device's stages that fit its memory, the least bound first."""
         arrays = self.stage, self.begin, self.end, self.option, self.heap
         found = (
             _Way(device_bound(self.tables, self.device, *arrays), chosen) for chosen in self._choices(cuts)
@@ -45,7 +45,7 @@ class DeviceStages:
         return sorted(way for way in found if way.bound < NEVER)
 
     def excess(self, cuts: tuple[int, ...]) -> int:
-        """Return the least that the device lacks to hold one microbatch of its stages, in bytes."""
+        """Return the bytes that the device lacks to hold one microbatch, least over all options."""
         return min(
             device_excess(self.tables, self.device, self.begin, self.end, self.option)
             for _ in self._choices(cuts)
@@ -63,7 +63,10 @@ class DeviceStages:
 
 
 class _Beginning(NamedTuple):
-    """A partition with what the first devices recompute. The least bound sorts first, then the longest."""
+    """A partition with the recompute options of the first devices; `left` devices have none yet.
+
+    The one with the least bound sorts first; of equal bounds, the one with the fewest devices left.
+    """
 
     bound: int
     left: int
@@ -73,7 +76,7 @@ class _Beginning(NamedTuple):
 
 
 class Listed:
-    """Candidates from a list of partitions, each of which is bounded before the first one is taken.
+    """Candidates from a list of partitions, each of which is bounded before the first candidate is taken.
 
     Parameters
     ----------
@@ -118,12 +121,12 @@ class Listed:
 
 
 def device_stages(configuration: Configuration, arrays: Arrays) -> list[DeviceStages]:
-    """Return the stages of each device."""
+    """Return the `DeviceStages` of each device."""
     return [DeviceStages(configuration, arrays, device) for device in range(configuration.placement.devices)]
 
 
 def by_stage(devices: list[DeviceStages], chosen: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the option of each stage, from those of each device's stages."""
+    """Return the options in the sequence of the stages, from the options of each device's stages."""
     pairs = [
         (int(stage), option)
         for device, options in zip(devices, chosen, strict=True)

@@ -1,4 +1,4 @@
-"""Candidates from tables, for placements whose devices take one stage, or two from sides that do not mix."""
+"""Candidates from tables, for placements whose devices have one stage, or one of each half of the stages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
 
-_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # over the mean work of the devices: the caps that are tried first
-_ROWS = 4096  # ways to go on, for which room is made at first
+_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, over the mean work of the devices
+_ROWS = 4096  # ways of a device for which there is room at first
 _SCRATCH = 24
-_MOST_LOOPED = 160  # layers; for more, the tables of all beginnings of the second half would take minutes
+_MOST_LOOPED = 160  # layers; for more, the tables for all starts of the second half would take minutes
 
 
 def kind_of(configuration: Configuration) -> int | None:
-    """Return how devices take their stages; None where no table is made for it, or for so many layers."""
+    """Return how devices take their stages, e.g. `LINE`; None if there is no table, or a too large one."""
     kind = _kind_of(configuration.placement)
     return None if kind == LOOPED and configuration.layers > _MOST_LOOPED else kind
 
@@ -36,20 +36,20 @@ def _kind_of(placement: Placement) -> int | None:
 
 
 def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
-    """Return the least that the fullest device lacks to hold one microbatch, in bytes."""
+    """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch."""
     arrays = configuration.arrays()
     tables = (_Table(configuration, arrays, kind, m, NEVER, BYTES) for m in _middles(configuration, kind))
     return min((table.bound for table in tables), default=NEVER)
 
 
 def _middles(configuration: Configuration, kind: int) -> range:
-    """Return the layers at which the second half of the stages may begin; any number where it has no say."""
+    """Return the layers at which the second half of the stages may begin; unless `LOOPED`, an unused 0."""
     devices = configuration.placement.devices
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
 class _Table:
-    """The least bounds of what is left to the last devices, for one beginning of the second half."""
+    """The least bound of every rest, where the second half of the stages begins at layer `middle`."""
 
     def __init__(
         self, configuration: Configuration, arrays: Arrays, kind: int, middle: int, cap: int, counted: int
@@ -74,7 +74,7 @@ class _Table:
         return int(self.least[0][self.start])
 
     def ways(self, device: int, x: int, y: int) -> Ints:
-        """Return what the next device can take, a row for each way; `expand` says what the columns are."""
+        """Return a row, as in `expand`, for each way in which `device` can take its stages from a rest."""
         p = self.configuration.placement.devices
         rest = (device, x, y, self.cap, self.least, self.total, self._scratch)
         number = expand(self.tables, self.kind, p, *rest, self._rows)
@@ -98,13 +98,13 @@ class _Beginning:
 
 
 class Tabled:
-    """Candidates from tables: a heap holds beginnings, each with the bound of its best end."""
+    """Candidates from tables: a heap holds beginnings, each with the least bound of its candidates."""
 
     def __init__(self, configuration: Configuration, kind: int) -> None:
         self.configuration, self.kind = configuration, kind
         mean = configuration.mean_work
         self._caps = iter([*(int(slack * mean) for slack in _SLACKS), NEVER])
-        self._cap = self._floor = 0  # candidates with a bound below the floor have been taken
+        self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []
         self._refill()
@@ -127,7 +127,7 @@ class Tabled:
         return found
 
     def _refill(self) -> None:
-        """Make the tables of the next cap where no candidate below the present one is left."""
+        """Make the tables of the next cap as soon as no candidate with a bound below the last cap is left."""
         while not self._heap:
             self._floor, cap = self._cap, next(self._caps, None)
             if cap is None:
@@ -150,7 +150,7 @@ class Tabled:
             self._push(max(bound, then), so_far + left, longer)
 
     def _candidate(self, beginning: _Beginning) -> Candidate:
-        """Return the candidate of what all devices have taken."""
+        """Return the candidate in which all devices have taken the stages of a beginning."""
         ways = beginning.ways
         cuts, options = [0, *(way[0] for way in ways)], [way[2] for way in ways]
         if self.kind == FOLDED:

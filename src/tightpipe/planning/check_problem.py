@@ -1,4 +1,4 @@
-"""What the parts of a planning problem have to keep together, before a search begins."""
+"""Checks that the parts of a planning problem agree with each other, before a search begins."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from .units import decimal
 def check_problem(problem: PlanningProblem) -> None:
     """Raise an error if a problem's parts contradict each other, or if its search space is empty.
 
-    Whether anything fits the memory is not asked here: that is an answer.
+    Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result of the
+    search.
 
     Raises
     ------
     InputError
-        If a bandwidth has no bytes to count, a number of chunks suits no placement, the model has fewer
-        layers than any placement has stages, or a placement cannot take the microbatches.
+        If the cluster gives a bandwidth but a layer lacks its output bytes, if no placement allows one of the
+        numbers of chunks, if no placement runs on the devices, if every placement has more stages than the
+        model can be cut into, or if a placement cannot take the microbatches.
     """
     _check_outputs(problem)
     allowed = _placements(problem)
@@ -34,10 +36,10 @@ def check_problem(problem: PlanningProblem) -> None:
 
 
 def most_stages(model: Model, recompute: bool) -> int:
-    """Return into how many stages a model can be cut at most, if F, B and W of each take a tick or more.
+    """Return the most stages into which a model can be cut if F, B and W of each must take a tick.
 
-    A stage that ends as early as it can leaves the most layers for the others. Where layers may be
-    recomputed, the B of a layer may take the time of its F as well.
+    A stage that ends as early as it can leaves the most layers for the others. If a layer may be recomputed,
+    its B can take the time of its F as well.
     """
     stages, sums = 0, (0, 0, 0)
     for layer in model.layers:
@@ -59,7 +61,7 @@ def _check_outputs(problem: PlanningProblem) -> None:
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:
-    """Return the placements of the search space, without numbers of chunks or devices that they refuse."""
+    """Return each placement of the search space with the numbers of devices and chunks that it allows."""
     found = []
     for name in problem.space.placements:
         for devices in problem.cluster.devices:
@@ -67,7 +69,7 @@ def _placements(problem: PlanningProblem) -> list[Placement]:
                 try:
                     found.append(Placement(name, devices, chunks))
                 except InputError:
-                    continue  # e.g. v has two chunks, whatever the others have
+                    continue  # e.g. v always has two chunks
     return found
 
 
@@ -91,7 +93,7 @@ def _say_too_few(problem: PlanningProblem, allowed: list[Placement], most: int) 
 
 
 def _check_microbatches(placement: Placement, microbatches: int) -> None:
-    """Raise the error of an instance of this size, if there is one, under the key of a model file."""
+    """Raise the error of `check_size`, if it raises one, with the key that a model file has."""
     try:
         check_size(placement, microbatches)
     except InputError as error:

@@ -18,7 +18,7 @@ class Network:
     Parameters
     ----------
     latency
-        Ticks that each message takes besides its bytes.
+        Ticks that each message takes in addition to the time of its bytes.
     bandwidth
         Bytes per tick, above 0.
     node_size
@@ -52,10 +52,10 @@ class Cluster:
         Bytes of each device, one number for all of them or one per device (then `devices` has one entry);
         None where memory does not matter.
     reserve
-        Bytes of each device that nothing of the plan may take, for the framework and for fragmentation.
+        Bytes of each device that a plan may not use, for the framework and for fragmentation.
     bytes_per_parameter
-        Static state (weights, gradients, optimizer) in bytes per parameter on each device that holds it.
-        Whoever reads a file has already divided what is sharded by the data-parallel size.
+        Static state (weights, gradients, optimizer) in bytes per parameter, on each device that holds the
+        parameter. State that data-parallel pipelines share is already divided by their number.
     comm
         Ticks of a message between two devices: one number, a matrix, or a `Network`.
     """
@@ -67,7 +67,7 @@ class Cluster:
     comm: int | Matrix | Network = 0
 
     def memory_of(self, devices: int) -> tuple[int, ...] | None:
-        """Return the bytes of each of `devices` devices, or None where memory does not matter."""
+        """Return the memory of each of `devices` devices in bytes, or None where memory does not matter."""
         given = self.memory
         if given is None:
             return None
@@ -84,10 +84,10 @@ class Cluster:
         return self.comm if isinstance(self.comm, int) else self.comm[sender][receiver]
 
     def static_bytes(self, parameters: int) -> int:
-        """Return the bytes of static state of so many parameters, rounded up."""
+        """Return the bytes of static state of a number of parameters, rounded up."""
         return -(-parameters * self.bytes_per_parameter // 1)
 
 
 def uniform_comm(comm: int | Sequence[Sequence[int]]) -> int | Matrix:
-    """Return a communication matrix as tuples, and a number as it is."""
+    """Return `comm` unchanged if it is a number, else the matrix as tuples."""
     return comm if isinstance(comm, int) else tuple(tuple(row) for row in comm)

@@ -44,7 +44,7 @@ def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
     Raises
     ------
     InputError
-        If it is neither, is empty, has an entry twice, or an entry is out of range.
+        If the value is neither, is an empty list, has an entry twice, or has one that is out of range.
     """
     if not is_list(value):
         return (check_int(key, value, 1, high),)
@@ -78,7 +78,7 @@ def _check_one_number(key: str, value: Any, devices: tuple[int, ...]) -> None:
 def _bytes_per_parameter(value: Any, data_parallel: int) -> Fraction:
     """Return the bytes of static state that each device holds per parameter.
 
-    A number is divided by the data-parallel size as a whole; of a table only the sharded part is.
+    A plain number is divided by `data_parallel` as a whole. Of a table only the entry `sharded` is divided.
     """
     key = "cluster.bytes_per_parameter"
     if not isinstance(value, dict):
@@ -138,7 +138,7 @@ def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> 
 def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
     """Return the table that `cluster_from_table` reads as this cluster.
 
-    Its bytes per parameter are those before the division by `data_parallel`.
+    The table has the bytes per parameter before they are divided by `data_parallel`.
     """
     devices, memory = cluster.devices, cluster.memory
     table: dict[str, Any] = {"devices": devices[0] if len(devices) == 1 else list(devices)}

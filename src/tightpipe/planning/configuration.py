@@ -1,4 +1,4 @@
-"""A configuration: a placement for a model, of which the cuts and the recomputed layers are still open."""
+"""A configuration: a placement for a model, without the cuts and without the recomputed layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .recompute_options import OptionSets, RecomputeOptions
 
 
 class Arrays(NamedTuple):
-    """The arrays from which partitions are bounded, and the options whose numbers they use."""
+    """The arrays from which partitions are bounded, and the recompute options that they number."""
 
     tables: Tables
     options: RecomputeOptions
@@ -27,7 +27,7 @@ class Configuration:
     Parameters
     ----------
     problem
-        What is asked.
+        The planning problem.
     placement
         The placement, with its devices and chunks.
     sets
@@ -45,7 +45,7 @@ class Configuration:
 
     @property
     def mean_work(self) -> float:
-        """Mean ticks that the devices work, without recomputation."""
+        """Mean work of a device for all microbatches in ticks, without recomputation."""
         return self.problem.batch.microbatches * sum(self.ticks) / self.placement.devices
 
     @cached_property
@@ -54,12 +54,12 @@ class Configuration:
         return [layer.forward + layer.backward + layer.weight for layer in self.problem.model.layers]
 
     def arrays(self, cap: int = NEVER) -> Arrays:
-        """Return the arrays for bounds below `cap`, without stages whose work alone is above it."""
+        """Return the arrays for bounds below `cap` ticks, without stages whose work alone exceeds `cap`."""
         options = self.sets.up_to(self._longest(cap))
         return Arrays(tables_of(self.problem, self.placement, options), options)
 
     def _longest(self, cap: int) -> int:
-        """Return the most layers that a stage can have, at least 1."""
+        """Return the most layers that a stage can have if its work is at most `cap` ticks, at least 1."""
         most = max(1, self.layers - self.placement.stages + 1)
         per_microbatch, longest, first, ticks = cap // self.problem.batch.microbatches, 1, 0, 0
         for end, last in enumerate(self.ticks, 1):

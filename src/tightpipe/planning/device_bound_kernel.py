@@ -1,4 +1,4 @@
-"""A bound of the cost by the stages of one device, whatever the stages of the other devices are."""
+"""A bound of the cost from the stages of one device, whatever the stages of the other devices are."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..kernels.compiled import compiled
 from .model_arrays import NO_LIMIT, Tables
 
 NEVER = 2**62
-"""A bound where there is no schedule."""
+"""The bound of stages for which there is no schedule."""
 
 
 @compiled
 def device_bound(
     tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, heap: Ints
 ) -> int:
-    """Return a bound of the cost by the stages of one device, `NEVER` where they do not fit.
+    """Return a bound of the cost, in ticks, from the stages of one device, `NEVER` if they do not fit.
 
     Parameters
     ----------
@@ -26,18 +26,17 @@ def device_bound(
     device
         The device.
     stage, begin, end, option
-        Its stages, ascending, with their first layers, the layers after them, and how they are recomputed.
+        The device's stages, ascending; for each the first layer, the layer after the last one, and the number
+        of the recompute option.
     heap
         Room for `8 * chunks` numbers.
 
     Notes
     -----
-    The bound is the largest of those by the arguments of `solver.bounds.formulas.ramps` and `chain`, of
-    `two_times` in the frame of device 0, and of memory times time. The stages of other devices count with the
-    ticks of their layers without recomputation, and messages with their shortest time, so that the bound
-    holds however the rest of the model is cut.
-
-    `memory_time` has the argument of memory times time.
+    The bound is the largest of four. Three follow from the arguments of `solver.bounds.formulas`: `ramps`,
+    `chain`, and `two_times` in the frame of device 0. The fourth is `memory_time`. The stages of other
+    devices count with the ticks of their layers without recomputation, and messages with their shortest time,
+    so that the bound holds however the rest of the model is cut.
     """
     n, limit = tables.microbatches, tables.room[device]
     work, held, extra = _load(tables, begin, end, option)
@@ -61,7 +60,7 @@ def device_bound(
 
 @compiled
 def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, int, int]:
-    """Return the ticks and the bytes of one microbatch on a device, and the ticks that recomputation adds.
+    """Return a microbatch's ticks and bytes on a device, and the ticks that recomputation adds to its B's.
 
     The ticks are `NEVER` where a stage has no F, B or W that takes time.
     """
@@ -123,7 +122,7 @@ def _held(tables: Tables, begin: int, end: int, option: int) -> int:
 
 @compiled
 def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int) -> int:
-    """Return a bound of the cost by the bytes times ticks that microbatches hold on a device.
+    """Return a bound of the cost, in ticks, from the bytes times ticks that microbatches hold on a device.
 
     Parameters
     ----------
@@ -134,17 +133,17 @@ def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
 
     Notes
     -----
-    A microbatch holds what its F takes on the device at least from the start of that F, over the F's and B's
-    of all later stages, until its B ends, and the part that W frees while W runs as well. The sum of these
-    products of bytes and ticks over stages and microbatches is the integral of the memory over the span of
-    the device, which is at most the cost.
+    A microbatch holds the bytes of its F from the start of that F until its B ends, which is not before the
+    F's and B's of all later stages have run in between. It holds the part that W frees also while W runs.
+    Over all stages and microbatches, these bytes times ticks sum to at most the integral of the memory over
+    the span of the device. The span is at most the cost.
 
     That integral falls short of `most` times the span at both ends. The first F's fill the memory: F's run
     one after another and take their bytes when they start, so t ticks after its first start the device holds
     at most one stage's bytes and r t bytes more, where r is the largest ratio of bytes to ticks of an F. The
-    area between that line and `most` is a triangle. In the same way the last B's and W's empty the memory,
-    each of which frees its bytes at its end. All F's take long enough to fill the memory at that rate and all
-    B's and W's to empty it, so that the two triangles lie apart in time.
+    area between that line and `most` is a triangle. In the same way the last B's and W's, each of which frees
+    its bytes at its end, empty the memory. All F's together last at least as long as filling the memory takes
+    at that rate, and all B's and W's as long as emptying it, so that the two triangles lie apart in time.
     """
     fills, empties, first, last = 0.0, 0.0, 0, 0
     for i in range(tables.chunks):
@@ -162,7 +161,7 @@ def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
 
 @compiled
 def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints) -> float:
-    """Return the least sum, over the stages of a device, of bytes held by one microbatch times ticks."""
+    """Return the least bytes times ticks that one microbatch holds, summed over the stages of a device."""
     layers, top = len(tables.forward) - 1, len(tables.hop) - 1
     summed, extra = 0.0, 0
     for i in range(tables.chunks - 1, -1, -1):
@@ -180,7 +179,7 @@ def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
 
 @compiled
 def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
-    """Return the bytes of a device that no activation may take: static state and what recomputation takes."""
+    """Return the bytes of a device that no activation may take: static state and transient bytes."""
     static, transient = 0, 0
     for i in range(tables.chunks):
         parameters = tables.parameters[end[i]] - tables.parameters[begin[i]]
@@ -193,7 +192,7 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
 def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> int:
     """Return how many bytes the device lacks to hold one microbatch of its stages, at least 0.
 
-    Where a stage has no F, B or W that takes time, it is no stage: the answer is `NEVER`.
+    The result is `NEVER` if a stage has no F, B or W that takes time.
     """
     needed = taken_apart(tables, begin, end, option)
     for i in range(tables.chunks):
@@ -217,7 +216,8 @@ def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: 
 def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
     """Return an upper bound on the ticks of B's and W's that are held together (see `most_held`).
 
-    Where a pending W is denser work than the B before it, the two steps of the concave hull are one.
+    A stage gives one step, B and W together. If W alone is more work per byte, it gives two: W, and then what
+    B adds. So the steps follow the concave hull of (memory, work).
     """
     steps = 0
     for i in range(tables.chunks):
@@ -238,7 +238,11 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
 
 @compiled
 def _most_work(heap: Ints, steps: int, count: int, limit: int) -> int:
-    """Return an upper bound on the work of `count` each of some steps (memory, work) within the limit."""
+    """Return an upper bound on the work, in ticks, that fits into `limit` bytes.
+
+    Each of the `steps` pairs (bytes, ticks) in `heap` may be taken up to `count` times, also in fractions.
+    The pairs in `heap` are used up.
+    """
     if limit >= NO_LIMIT:
         total = 0
         for i in range(steps):

@@ -1,4 +1,4 @@
-"""What the memory of a device is taken by in a plan: parameters, activations, recomputation, reserve."""
+"""The memory of a device in a plan, by use: static state, activations, recomputation, reserve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeviceMemory:
     transient
         What recomputation takes while a B runs, for the largest recomputed layer of the device.
     reserve
-        What nothing of the plan may take.
+        Memory that a plan may not use.
     limit
         The size of the memory; None where memory does not matter.
     """
@@ -45,7 +45,7 @@ def device_memories(
 ) -> tuple[DeviceMemory, ...]:
     """Return the memory of each device in a schedule of a candidate.
 
-    Activations are counted also where the cluster has no memory limit, and thus the instance no memory.
+    Activations are counted even if the cluster has no memory limit, in which case the instance has no memory.
     """
     stages, placement = numbers_of(problem, candidate), candidate.placement
     counting = replace(schedule.instance, memory=memory_of(problem, placement, stages))

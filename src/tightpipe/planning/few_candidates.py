@@ -1,4 +1,4 @@
-"""A few candidates of placements with too many partitions for a list, and of which no table is made."""
+"""A single candidate for placements without tables that have too many partitions for a list."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LONGEST = 2.0  # work of the longest stage that is looked at, over the mean wor
 
 
 class Unlisted:
-    """One candidate, whose cuts are improved until no cut can be moved by a layer to lower the bound.
+    """One candidate, whose cuts are improved until shifting no cut by one layer lowers the bound.
 
-    The bound of all candidates rests on the work alone. The device with the most work has some set of the
-    layers, and at least the mean work: the bound is the least sum of the ticks of any set of layers that is
-    at least the mean.
+    The bound of all candidates rests on the work alone. The device with the most work has some set of layers,
+    and at least the mean work of a device, or the work that `_crowded` gives. So the bound is the least work
+    of any set of layers that has at least that much.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -44,7 +44,7 @@ class Unlisted:
     def _improved(self, cuts: tuple[int, ...]) -> tuple[int, ...]:
         best, stages = self._bounds(cuts), self.configuration.placement.stages
         moves = list(product(range(1, stages), (-1, 1)))
-        without = 0  # moves since the last one that was better
+        without = 0  # shifts that were tried since the last better one
         for stage, step in cycle(moves):
             moved = (*cuts[:stage], cuts[stage] + step, *cuts[stage + 1 :])
             without += 1
@@ -55,7 +55,7 @@ class Unlisted:
         return cuts
 
     def _bounds(self, cuts: tuple[int, ...]) -> tuple[int, int]:
-        """Return the largest bound of a device and the sum of all, in ticks."""
+        """Return the largest bound of a device and the sum of the devices' bounds, in ticks."""
         ways = [device.ways(cuts) for device in self._devices]
         bounds = [found[0].bound if found else NEVER for found in ways]
         return max(bounds), sum(bounds)
@@ -73,7 +73,7 @@ def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
 
 
 def _least_sum(configuration: Configuration) -> int:
-    """Return n times the least ticks that the device with the most work can have for one microbatch."""
+    """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches."""
     devices = configuration.placement.devices
     layers = sorted(configuration.ticks, reverse=True)
     least = max(-(-sum(layers) // devices), _crowded(layers, devices))
@@ -85,6 +85,10 @@ def _least_sum(configuration: Configuration) -> int:
 
 
 def _crowded(layers: list[int], devices: int) -> int:
-    """Return a bound of the most ticks of a device: of k p + 1 layers, some of p devices has k + 1."""
+    """Return a lower bound on the ticks of the device with the most work, for one microbatch.
+
+    For every k, one of p devices has at least k + 1 of the k p + 1 longest layers, and so at least the ticks
+    of the k + 1 shortest of these.
+    """
     fewest = range((len(layers) - 1) // devices + 1)
     return max(sum(layers[k * devices - k : k * devices + 1]) for k in fewest)

@@ -1,4 +1,4 @@
-"""The tables ``[[layers]]`` of a model file, each of which stands for so many equal layers in a row."""
+"""The tables ``[[layers]]`` of a model file, each of which stands for `count` equal layers in a row."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _UNNAMED = "layer"
 
 
 def model_from_tables(tables: Any) -> Model:
-    """Return the model of a list of tables, with as many layers of each as its `count` says.
+    """Return the model of a list of tables, each of which gives `count` equal layers.
 
     Raises
     ------
     InputError
-        If the list is no list of layers; the message names key and value, e.g. ``layers[2].forward``.
+        If the tables do not describe layers; the message names key and value, e.g. ``layers[2].forward``.
     """
     if not is_list(tables) or not tables:
         raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
@@ -50,7 +50,7 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
 
 
 def tables_of(model: Model) -> list[dict[str, Any]]:
-    """Return the tables of a model; equal neighbours share one, and entries of 0 or None are left out."""
+    """Return the tables of a model; equal neighbours share a table, and entries of 0 or None are left out."""
     return [_table(layer, len(list(equal))) for layer, equal in groupby(model.layers)]
 
 

@@ -24,8 +24,8 @@ class Layer:
     activation
         Bytes that the forward pass of one microbatch leaves in memory.
     weight_activation
-        The part of them that the gradient of the weights needs, and frees at its end. The gradient of the
-        input frees the rest. At most `activation`.
+        The part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
+        the input frees the rest.
     input
         Bytes that stay in place of `activation` where the layer is recomputed; None if it never is.
     output

@@ -1,4 +1,4 @@
-"""What limits a plan: computation, warm-up and cool-down, messages or memory, and of which device."""
+"""What limits a plan: computation, warm-up and cool-down, messages or memory, and on which device."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Something that a step's time or a device's memory goes to, on the device where it is the most.
+    """One use of a step's time or of a device's memory, on the device where it is largest.
 
     Parameters
     ----------
     name
-        What it is, e.g. ``computation``.
+        Name of the use, e.g. ``computation``.
     device
         The device.
     amount
-        Ticks of a step, or bytes.
+        Ticks or bytes that the use takes.
     of
         The ticks of a whole step, or the size of the device's memory in bytes.
     """
@@ -79,4 +79,4 @@ _TIMES: dict[str, Callable[[DeviceTime], int]] = {
     ),
     "idle as memory is full": lambda device: device.by_reason[Reason.MEMORY],
 }
-"""What the time of a device may go to, with a function that returns its ticks."""
+"""The uses of a device's time, each with a function that returns its ticks."""

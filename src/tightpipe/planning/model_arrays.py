@@ -21,22 +21,22 @@ NO_LIMIT = 2**62
 class Tables(NamedTuple):
     """What the bound of a device's stages depends on, for L layers, S stages and p devices.
 
-    An *interval* is a run of consecutive layers, which may become a stage. `RecomputeOptions` says what its
-    options are, and how they are numbered.
+    An *interval* is a run of consecutive layers, which may become a stage. An *option* is one way to
+    recompute some of its layers. `RecomputeOptions` numbers the options of all intervals.
     """
 
-    forward: Ints  # (L + 1,) ticks of the F's of all layers before each one; the next ones likewise
+    forward: Ints  # (L + 1,) ticks of the F's of the first 0, 1, ..., L layers; the next five likewise
     backward: Ints  # (L + 1,)
     weight: Ints  # (L + 1,)
-    held: Ints  # (L + 1,) bytes that F takes
+    held: Ints  # (L + 1,) bytes that F takes, without recomputation
     freed: Ints  # (L + 1,) bytes of these that W frees
     parameters: Ints  # (L + 1,) number of parameters
-    first_option: Ints  # ((L + 1) ** 2 + 1,)
-    extra: Ints  # (options,) ticks by which B is longer
-    saved: Ints  # (options,) bytes that F takes less
-    transient: Ints  # (options,) bytes that B takes for a while
-    hop: Ints  # (S,) ticks of all messages from stage 0 to each stage, the shortest possible ones
-    back: Ints  # (S,) ticks of all messages from each stage back to stage 0
+    first_option: Ints  # ((L + 1) ** 2 + 1,) `RecomputeOptions.first`
+    extra: Ints  # (options,) ticks that recomputation adds to B
+    saved: Ints  # (options,) bytes by which F takes less
+    transient: Ints  # (options,) bytes that B takes only while it recomputes
+    hop: Ints  # (S,) ticks of all messages on the way from stage 0 to each stage, each the shortest possible
+    back: Ints  # (S,) ticks of all messages on the way from each stage back to stage 0, likewise
     room: Ints  # (p,) bytes of each device less the reserve, `NO_LIMIT` where memory does not matter
     static: float  # bytes of static state per parameter
     microbatches: int

@@ -1,4 +1,4 @@
-"""Model files are written: as TOML with a comment behind each key where it stands first, or as JSON."""
+"""Writers of model files: TOML, with a comment behind the first occurrence of each key, or JSON."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def model_text(data: Mapping[str, Any], head: str) -> str:
 
 
 def _entries(table: Mapping[str, Any], comments: dict[str, str]) -> list[str]:
-    """Return the lines of a table, and take the comments that they use."""
+    """Return the lines of a table, and remove the comments that they use, so that each occurs once."""
     lines = []
     for key, value in table.items():
         comment = comments.pop(key, "")
@@ -81,7 +81,7 @@ def _entries(table: Mapping[str, Any], comments: dict[str, str]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML has it; texts, numbers and lists are the same as in JSON."""
+    """Return a value in the syntax of TOML; texts, numbers and lists are the same as in JSON."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_value(entry)}" for key, entry in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)

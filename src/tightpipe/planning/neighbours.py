@@ -11,18 +11,19 @@ from .problem import PlanningProblem
 
 
 def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -> Iterator[Candidate]:
-    """Yield random neighbours of a candidate without end; none if it has none.
+    """Yield random neighbours of a candidate, endlessly; yield nothing if there are none.
 
-    To move some consecutive cuts by one layer takes a layer from one stage and gives one to another stage,
-    and the stages between keep their numbers of layers. Layers that were recomputed still are.
+    A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
+    a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
+    of layers. Layers that were recomputed still are.
     """
     again = {layer for layers in candidate.recomputed for layer in layers}
     layers = problem.model.layers
     able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
-    movable = 1 < len(candidate.stages) < len(layers)  # some stage has a layer to give, and one to give it to
+    movable = 1 < len(candidate.stages) < len(layers)  # a stage has a layer to spare, for another stage
     while able or movable:
         cuts, recomputed = candidate.cuts, again
-        if able and (not movable or random.random() < 0.5):  # as often as to move a layer
+        if able and (not movable or random.random() < 0.5):  # else a layer goes to another stage
             recomputed = again ^ {random.choice(able)}
         else:
             cuts = _moved(candidate.cuts, random)
@@ -44,14 +45,14 @@ def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """Return the cuts after some consecutive ones have moved; the same ones where a stage would be empty."""
+    """Return the cuts with some consecutive ones shifted by a layer, unchanged if a stage would be empty."""
     inner = range(1, len(cuts) - 1)
     first, last = sorted(random.choices(inner, k=2))
     return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
 
 
 def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return the cuts after those from `first` to `last` have moved; none where a stage would be empty."""
+    """Return the cuts with those at `first` to `last` shifted by `step`; () if a stage would be empty."""
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
     return moved if all(a < b for a, b in pairwise(moved)) else ()
 

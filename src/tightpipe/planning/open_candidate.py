@@ -1,4 +1,4 @@
-"""A candidate that the search has looked at: its best schedule, its bound, and how much it was worked on."""
+"""A candidate that the search has looked at: its best schedule, its bound, and its number of rounds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class OpenCandidate:
     candidate, instance
         The candidate, and the scheduling problem that it leaves open.
     bound, proof
-        No schedule of the instance costs less, in ticks; and what that rests on.
+        A lower bound, in ticks, of the cost of every schedule of the instance, and what the bound rests on.
     schedule, method
-        The cheapest schedule so far and the method that found it; None where none was found.
+        The cheapest schedule so far and the method that found it; None and '' where none was found.
     heuristic, heuristic_cost
         The heuristic whose schedule was the cheapest of all heuristics, and its cost in ticks.
     rounds
-        How often a solver has worked on the instance.
+        How many times a solver has worked on the instance.
     """
 
     candidate: Candidate
@@ -47,5 +47,5 @@ class OpenCandidate:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is left to find out."""
+        """Whether the cheapest schedule is proven optimal."""
         return self.cost is not None and self.bound >= self.cost

@@ -1,8 +1,8 @@
 """Bounds of all ways to give layers to devices, by dynamic programming over the devices.
 
-The bound of a device depends on nothing but where its own stages begin and end, and on which of their layers
-are recomputed. So the least bound of a placement, the largest one of a device made as small as possible, is
-found by letting one device after another take its stages from what is left.
+The bound of a device depends only on where its own stages begin and end, and on which of their layers are
+recomputed. The bound of a partition is the largest bound of a device. The least bound of all partitions is
+found by letting one device after another take its stages from the layers that are left.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ def fill(
     total: Ints,
     scratch: Ints,
 ) -> None:
-    """Find the least bound of what is left to the last devices, for each such rest.
+    """Find the least bound for each *rest*: the layers that are left for the devices without stages.
 
-    A *rest* is given by the number of devices that have their stages, and by two layers x and y. `LINE`: the
-    layers from x on are left, and y is 0. `FOLDED`: those from x up to, not including, y. `LOOPED`: those
-    from x up to `middle`, and from y on.
+    A rest is given by the number of devices that have their stages, and by two layers x and y. `LINE`: the
+    layers from x on are left, and y is 0. `FOLDED`: the layers from x to y - 1 are left. `LOOPED`: the layers
+    from x to `middle` - 1 and those from y on are left.
 
     Parameters
     ----------
     tables
         The configuration, with `chunks` 1 for `LINE` and else 2.
     kind, devices, middle
-        How the p devices take their stages; `middle` only counts for `LOOPED`.
+        How the p devices take their stages. `middle`, the first layer of the second half of the stages, only
+        counts for `LOOPED`.
     cap
         Bounds of `cap` and more need not be told apart: they become `NEVER`.
     counted
         `TICKS` or `BYTES`.
     least, total
-        Results of shape (p + 1, L + 1, L + 1): the least largest bound of the devices that are left, and how
-        uneven their stages are where it is reached. Of equal bounds, the one of the most even stages is
-        taken.
+        Results of shape (p + 1, L + 1, L + 1), for each rest: the largest bound of a device without stages,
+        as small as possible, and the `roughness` of the stages that reach it, summed. Of equal bounds, the
+        one with the most even stages is taken.
     scratch
-        Room for 24 numbers.
+        Space for 24 numbers.
     """
     layers = len(tables.forward) - 1
     _fill_end(kind, devices, layers, middle, least, total)
@@ -87,7 +88,7 @@ def _fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, to
 
 @compiled
 def _is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
-    """Return whether every stage of the devices before and of those that are left can have a layer."""
+    """Return whether x and y leave a layer for every stage of the devices before and of the others."""
     if kind == LINE:
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)
     if kind == FOLDED:
@@ -128,7 +129,11 @@ def _take(
     x: int,
     y: int,
 ) -> None:
-    """Try all stages that the next device can take from a rest, and keep the best."""
+    """Try all stages that `device` can take from the rest (x, y), and write the best to `least` and `total`.
+
+    The best stages are those with the least largest bound, and of these the most even ones. If no bound is
+    below `cap`, nothing is written.
+    """
     layers = len(tables.forward) - 1
     best, summed = cap, NEVER
     for new_x in range(x + 1, layers + 1):
@@ -166,14 +171,14 @@ def _next(kind: int, y: int, step: int) -> int:
 
 @compiled
 def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1: int, e1: int) -> bool:
-    """Return whether the work of two intervals, and so of longer ones, is above the best bound."""
+    """Return whether the work of two intervals, and so that of longer ones, is above the best bound."""
     ticks = tables.microbatches * (_work(tables, b0, e0) + _work(tables, b1, e1))
     return counted == TICKS and ticks > best
 
 
 @compiled
 def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: int, new_y: int) -> int:
-    """Return the sum of the squares of the works of one or two stages, in per cent of a mean stage."""
+    """Return how uneven one or two stages are: the sum of (work in per cent of a mean stage) squared."""
     stages = devices if kind == LINE else 2 * devices
     mean = _work(tables, 0, len(tables.forward) - 1) / stages
     first = int(100 * _work(tables, x, new_x) / mean)
@@ -185,7 +190,7 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
 def place(
     kind: int, device: int, devices: int, scratch: Ints, x: int, new_x: int, y: int, new_y: int
 ) -> None:
-    """Write the numbers, the first layers and the ends of the stages that a device takes to the scratch."""
+    """Write the stages that a device takes to the scratch: their numbers, first layers and ends."""
     scratch[0], scratch[2], scratch[4] = device, x, new_x
     if kind != LINE:
         scratch[1] = 2 * devices - 1 - device if kind == FOLDED else devices + device
@@ -198,7 +203,7 @@ def _cheapest(
 ) -> int:
     """Return the least bound of a device, over all ways to recompute, for its stages in the scratch.
 
-    Bounds above `best` need not be told apart, nor those of at most `enough`.
+    If the least bound is above `best`, or at most `enough`, another bound of that kind may be returned.
     """
     side = len(tables.forward)
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -244,9 +249,10 @@ def expand(
     Returns
     -------
     int
-        The number of ways, of which each has a row in `found`: the new x and y, both options, the bound of
-        this device and the least largest bound of the devices after it, how uneven its stages are and those
-        after them. Rows that do not fit into `found` are counted, too.
+        The number of ways. Each has a row in `found`: the new x and y, both recompute options, the bound of
+        this device, the least largest bound of the devices after it, how uneven its stages are (plus the
+        ticks of recomputation), and how uneven the stages after it are. Rows that do not fit into `found` are
+        counted, too.
     """
     layers, side, count = len(tables.forward) - 1, len(tables.forward), 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -278,7 +284,7 @@ def expand(
                                 found[count, 4], found[count, 5] = bound, then
                                 again = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
                                 rough = roughness(tables, kind, devices, x, new_x, y, new_y)
-                                found[count, 6] = rough + again  # of equal ones, the least recomputation
+                                found[count, 6] = rough + again  # equal ones: least recomputation
                                 found[count, 7] = total[device + 1, new_x, new_y]
                             count += 1
                         if kind == LINE:

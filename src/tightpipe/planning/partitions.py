@@ -21,10 +21,10 @@ class Partitions(Protocol):
 
     @property
     def bound(self) -> int:
-        """No candidate that is still to come can cost fewer ticks; `NEVER` if none is to come."""
+        """A lower bound, in ticks, of all candidates still to come; `NEVER` if there are none."""
 
     def take(self) -> Candidate | None:
-        """Return the next candidate, or None if none is known although there may be some."""
+        """Return the next candidate; None if none is left, or if the others are too many to look at."""
 
 
 def partitions_of(configuration: Configuration) -> Partitions:
@@ -44,10 +44,10 @@ def _partitions(configuration: Configuration) -> int:
 
 
 def least_excess(configuration: Configuration) -> int:
-    """Return the least that the fullest device lacks to hold one microbatch, in bytes.
+    """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    Where there are too many partitions to look at all of them, some are left out. The answer is then no
-    proof.
+    The result is `NEVER` if no partition gives every stage an F, a B and a W that take time. If there are too
+    many partitions to look at all of them, some are left out. Fewer bytes may then be possible.
     """
     kind, placement = kind_of(configuration), configuration.placement
     if placement.stages > configuration.layers:

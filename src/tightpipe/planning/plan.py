@@ -1,4 +1,4 @@
-"""A plan: what `tightpipe.plan` answers."""
+"""A plan: the result of `tightpipe.plan`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ class Plan:
     Parameters
     ----------
     problem
-        What was asked.
+        The planning problem.
     status
-        `optimal` if the cost equals the bound; `infeasible` if it is proven that nothing in the search space
-        fits the memory; `unknown` if time ended before any schedule was found.
+        `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
+        is proven that nothing in the search space fits the memory; `unknown` if no schedule was found.
     candidate, schedule
-        The best plan, or None where none was found. The schedule has passed the validator.
+        The best candidate and its schedule; None where none was found. The schedule has passed the validator.
     method
         The method that found the schedule.
     bound
-        No plan in the search space has a step that costs fewer ticks; None where nothing fits.
+        A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
+        nothing is proven.
     proof
         What the bound rests on; None where there is no bound.
     seconds
@@ -86,13 +87,13 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost, the largest share that another plan could save; None without a plan."""
+        """(cost - bound) / cost, the most that another plan could save; None without a plan or a bound."""
         found = self.cost
         return None if found is None or self.bound is None else (found - self.bound) / found
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...] | None:
-        """The memory of each device by what takes it; None without a plan."""
+        """The memory of each device, by use; None without a plan."""
         if self.schedule is None or self.candidate is None:
             return None
         return device_memories(self.problem, self.candidate, self.schedule)
@@ -104,13 +105,13 @@ class Plan:
 
     @property
     def microbatches_per_second(self) -> float | None:
-        """Microbatches of all data-parallel pipelines per second, one tick being a microsecond; or None."""
+        """Microbatches per second of all data-parallel pipelines, at 1 us per tick; None without a plan."""
         batch, ticks = self.problem.batch, self.cost
         return None if ticks is None else batch.microbatches * batch.data_parallel * 1e6 / ticks
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens of all data-parallel pipelines per second; None if a microbatch's tokens are not known."""
+        """Tokens per second of all data-parallel pipelines; None without a plan or `Batch.tokens`."""
         rate, tokens = self.microbatches_per_second, self.problem.batch.tokens
         return None if rate is None or tokens is None else rate * tokens
 

@@ -1,4 +1,4 @@
-"""What the figures of several plans draw, and how: step times of alternatives, and frontiers."""
+"""Figures of several plans: the step times of alternatives, and frontiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MS = 1000  # ticks of a millisecond
 
 
 def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
-    """Draw the step times of the best and of the uniform split of each family, with its bound."""
+    """Draw the step times of each family's best and uniform split, with the bound of the family."""
     points = [
         _point(
             f"{question.family.method} {question.family.placement}",
@@ -60,7 +60,7 @@ def _least_milliseconds(plan: Plan) -> float | None:
 
 
 def _rate(plan: Plan, ticks: int | None) -> float | None:
-    """Return the throughput of all pipelines per second if a step takes so many ticks."""
+    """Return tokens, or else microbatches, of all pipelines per second if a step takes `ticks`."""
     batch = plan.problem.batch
     amount = batch.microbatches * batch.data_parallel * (batch.tokens or 1)
     return None if ticks is None else amount * 1e6 / ticks

@@ -1,8 +1,8 @@
-"""Plans are written to JSON files and read from them; what is read has been computed anew.
+"""Plan files in JSON, whose figures are computed anew when a file is read.
 
 A plan file holds the problem, the plan (where the model is cut, what is recomputed, the schedule) and the
-figures of the plan. Whoever loads it gets the figures that follow from the problem and the plan, and an error
-if the file says others. Only who found it, and what was proven, has to be believed: `method`, `bound`,
+figures of the plan. `load_plan` computes the figures from the problem and the plan, and raises an error if
+the file has other ones. Only how the plan was found and what was proven is taken on trust: `method`, `bound`,
 `proof`, `seconds`, `considered`, `log` and `reason`.
 """
 
@@ -67,13 +67,13 @@ def save_plan(plan: Plan, path: str | Path) -> None:
 
 
 def load_plan(path: str | Path) -> Plan:
-    """Return the plan of a file, after all that can be computed has been computed anew and compared.
+    """Return the plan of a file, after its figures have been computed anew and compared with the file.
 
     Raises
     ------
     InputError
         If the file cannot be read or is no plan, its candidate is not in the search space of its problem, its
-        schedule is not the candidate's or breaks a rule, or a figure is not that of the plan.
+        schedule is not the candidate's or breaks a rule, or a figure is not the plan's.
     """
     data = read_json(path)
     try:
@@ -89,8 +89,8 @@ def load_plan(path: str | Path) -> Plan:
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return the figures of a plan as plain data, without the problem and the schedule.
 
-    Those of which a plan is needed are None where there is none. Times are in ticks, which are microseconds,
-    memory is in bytes, and the gap, the bubble rate and the imbalance are shares.
+    Figures that need a schedule are None if the plan has none. Times are in ticks, which are microseconds,
+    memory is in bytes, and the gap, the bubble rate and the imbalance are fractions.
     """
     schedule, memory = plan.schedule, plan.memory
     return {
@@ -155,7 +155,7 @@ def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedu
 
 
 def _check_figures(plan: Plan, data: dict[str, Any]) -> None:
-    """Raise an error if the file has another figure than the plan, or a bound that cannot be one."""
+    """Raise an error if the file has another figure than the plan, or a bound above the cost."""
     if plan.cost is not None and plan.bound is not None and plan.bound > plan.cost:
         raise InputError(f"must be at most the cost, {plan.cost}", key="bound", value=plan.bound)
     status = Status.OPTIMAL if plan.cost == plan.bound else Status.FEASIBLE

@@ -1,8 +1,8 @@
 """A folder keeps each plan of a comparison in a file of its own, as soon as it is found.
 
-The same question asked again takes the plans that are there, so that what was interrupted goes on where it
-stopped. All plans of a folder were found under the same conditions, which it keeps beside them. Where no plan
-was found there is no file, and the search is made again.
+A comparison that is run again reuses the plans already in its folder, so an interrupted one continues where
+it stopped. All plans of a folder were found under the same conditions, which are in a file beside them. A
+search that found no plan leaves no file, and is made again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class PlanFolder:
     Raises
     ------
     InputError
-        If the folder cannot be made or written, its plans were found under other conditions, or the path is
-        that of standard output.
+        If the folder cannot be made or written, its plans were found under other conditions, or the path
+        stands for standard output.
     """
 
     def __init__(self, path: str | Path, allowance: Allowance) -> None:
@@ -54,7 +54,7 @@ class PlanFolder:
         self._agree(_conditions(allowance))
 
     def _agree(self, conditions: dict[str, object]) -> None:
-        """Write the conditions into a new folder, or check that they are those of its plans."""
+        """Write the conditions into a new folder, or check that an old folder has the same ones."""
         file = self.path / _CONDITIONS
         if not file.exists():
             write_text(file, json.dumps(conditions) + "\n")
@@ -67,11 +67,11 @@ class PlanFolder:
                 raise InputError(rule, key=key, value=value, source=str(file))
 
     def file(self, name: str) -> Path:
-        """Return the file of the plan of this name."""
+        """Return the path of the file that keeps the plan of this name."""
         return self.path / f"{name}.json"
 
     def get(self, name: str, problem: PlanningProblem) -> Plan | None:
-        """Return the plan that is kept under a name; None if there is none, or one of another problem.
+        """Return the plan that is kept under a name; None if there is no plan, or a plan of another problem.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class PlanFolder:
         return found if found.problem == problem else None
 
     def put(self, name: str, plan: Plan) -> None:
-        """Keep a plan under a name, in place of an earlier one; do nothing if there is no schedule."""
+        """Keep a plan under a name, in place of an earlier one; do nothing if it has no schedule."""
         if plan.schedule is not None:
             with held_back():
                 save_plan(plan, self.file(name))
@@ -107,10 +107,11 @@ def kept_plan(
     name
         Name of the plan in the folder.
     problem
-        What was asked.
+        The planning problem; a plan of another problem is not taken.
     find
         Function that finds the plan. If a signal ends it early, its plan is not kept, and the exception of
-        the signal is raised. An `InputError` of it says why there is no plan.
+        the signal is raised. If it raises an `InputError`, the result is a plan without a schedule, with the
+        error as its reason.
     """
     there = None if folder is None else folder.get(name, problem)
     if there is not None:

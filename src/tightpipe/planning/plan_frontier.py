@@ -27,7 +27,7 @@ class Point:
     Parameters
     ----------
     name
-        Its place on the axis, e.g. ``60 GB``.
+        The value on the axis, e.g. ``60 GB``.
     problem
         The planning problem with this value.
     """
@@ -37,7 +37,7 @@ class Point:
 
 
 def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
-    """Return a point for each memory of a device, the smallest first.
+    """Return a point for each size of a device's memory, the smallest first.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
 def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]:
     """Return a point for each number of devices of a pipeline, the smallest first.
 
-    The number of GPUs stays the same, which is that of the devices times the data-parallel size: half as many
-    devices are twice as many pipelines, of which each takes half of the microbatches.
+    The number of GPUs, devices times data-parallel size, stays the same. So with half as many devices per
+    pipeline there are twice as many pipelines, and each of them takes half as many microbatches.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]
     Raises
     ------
     InputError
-        If a number does not divide that of the GPUs or stands twice, the microbatches cannot be shared evenly
-        between the pipelines, or the content is no planning problem with these devices.
+        If a count does not divide the number of GPUs or stands twice, the microbatches cannot be shared
+        evenly between the pipelines, or the content is no planning problem with these devices.
     """
     asked = problem_from_dict(data)
     numbers = [check_int("devices", int(c) if c.isdecimal() else c, 1) for c in counts]
@@ -102,7 +102,7 @@ def _on_devices(data: Mapping[str, Any], asked: PlanningProblem, devices: int) -
 
 
 def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
-    """Return the problem of a point; an error says at which point the file does not fit."""
+    """Return the problem of a point; an error names the point at which the content is not valid."""
     try:
         return problem_from_dict(data)
     except InputError as error:
@@ -133,13 +133,14 @@ def frontier(
     points
         The points.
     allowance
-        What the search for each point may take.
+        Time limit, threads and seed of the search for each point.
     folder
         Where the plans are kept, and taken from if they are there.
     begin
-        Function that is called with the name of each point, and returns what is told of its progress.
+        Function that is called with the name of each point, and returns the function that the search tells
+        of its progress.
     growing
-        Whether the plans of a point are also plans of the next one, as those of less memory are.
+        Whether every plan of a point is also a plan of the next point, as when the memory grows.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
     rows = []
     for point, plan in found:
         row = plan_row(point.name, plan)
-        # the place comes last as well, because a row without a plan has no number of devices
+        # the place comes last again: in a row without a plan, `row` has None for the number of devices
         place, pipelines = {axis: point.name}, {"pipelines": plan.problem.batch.data_parallel}
         rows.append({**place, **pipelines, **row, **place})
     return rows

@@ -1,9 +1,9 @@
-"""Best-first search over all candidates: what may be cheapest is looked at first, ever more closely.
+"""Best-first search over all candidates: those with the least bound are examined first, with growing effort.
 
 Every configuration yields its candidates in ascending order of a bound, and every candidate that was looked
-at has a bound of its own, which solvers raise. The least of these bounds is a bound of all plans. Whoever has
-it is what the search works on to prove; it takes turns with the candidate that has the cheapest schedule, on
-which the search works to find a better one.
+at has a bound of its own, which solvers raise. The least of these bounds is a bound of all plans. To raise
+it, the search works on the configuration or candidate that has it. In between, to find a better plan, it
+works on a candidate with a cheap schedule, and tries neighbours of the cheapest one by heuristics.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .problem import PlanningProblem
 from .recomputing_candidates import seeds
 
 _SEARCH = "best"  # the method that works on a candidate after the heuristics
-_FIRST_SLICE = 0.01  # of the time limit; each further round of a candidate gets twice as long
+_FIRST_SLICE = 0.01  # of the time limit: the first round of a candidate; each further one is twice as long
 _SHORTEST_SLICE = 0.2  # seconds
 _UNLIMITED_SLICE = 5.0  # seconds, where there is no time limit
-_VARYING = 0.5  # of the time that solvers took, for neighbours
-_CHANGE = 0.004  # of the cost; each round makes a candidate so much less attractive
-_MOST_NEIGHBOURS = 200  # of one plan in a turn; where there are few of them, they repeat
+_VARYING = 0.5  # of the time that solvers have just taken: the time for neighbours
+_CHANGE = 0.004  # of its cost, added per round when `_improve` compares candidates
+_MOST_NEIGHBOURS = 200  # of one candidate at a time; where there are fewer of them, they repeat
 
 
 class Search:
@@ -50,7 +50,7 @@ class Search:
     Parameters
     ----------
     problem
-        What is asked.
+        The planning problem.
     sources
         The candidates of each configuration.
     budget
@@ -63,12 +63,12 @@ class Search:
         self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
     ) -> None:
         self.problem, self.sources, self.budget, self._progress = problem, list(sources), budget, progress
-        self.ended: list[Partitions] = []  # they have no further candidate, but their bound holds
+        self.ended: list[Partitions] = []  # without a further candidate; their bounds still count
         self.open: list[OpenCandidate] = []
         self._seen: set[Candidate] = set()
         self._random = Random(budget.seed)
         self.best: OpenCandidate | None = None
-        self._climber: OpenCandidate | None = None  # whose schedule by heuristics is the cheapest
+        self._climber: OpenCandidate | None = None  # has the cheapest schedule by heuristics
         self.considered = 0
         self.log: list[LogEntry] = []
         self.proofs = {Proof.FORMULA}
@@ -86,7 +86,7 @@ class Search:
         return max(self.proofs, key=list(Proof).index)
 
     def run(self) -> str:
-        """Search until the best plan is proven best or time is up; return why a signal ended it, or ''."""
+        """Search until the best plan is proven best or time is up; return the reason of a signal, or ''."""
         self._look_at_each()
         went_on = True
         while went_on and not (self.reason or self.closed or self.budget.left <= 0):
@@ -98,7 +98,7 @@ class Search:
 
     @property
     def closed(self) -> bool:
-        """Whether no plan can be cheaper than the best one, or none is left that has a schedule."""
+        """Whether no plan can be cheaper than the best one, or no candidate is left and there is no plan."""
         self._note()
         return self.bound >= (NEVER if self.best is None else cost(self._schedule))
 
@@ -109,7 +109,7 @@ class Search:
         return self.best.schedule
 
     def _look_at_each(self) -> None:
-        """Look at one candidate of each configuration, the least bound first, and then at their seeds."""
+        """Schedule one candidate of each configuration, the least bound first, and then their `seeds`."""
         first = [self._look_at(source) for source in sorted(self.sources, key=lambda source: source.bound)]
         for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
             for seed in seeds(self.problem, found.candidate):
@@ -134,7 +134,7 @@ class Search:
         self._seen.add(candidate)
         try:
             instance = instance_of(self.problem, candidate)
-        except InputError:  # bounds of many partitions are computed with rounded numbers
+        except InputError:  # it does not fit: partitions are bounded with rounded numbers
             return None
         if instance.infeasibility() is not None:
             return None
@@ -143,11 +143,11 @@ class Search:
         return OpenCandidate(candidate, instance, max(bound, formula.value), formula.proof)
 
     def _is_beaten(self, bound: int) -> bool:
-        """Return whether nothing with this bound, in ticks, can be cheaper than the best plan."""
+        """Return whether a candidate with this bound, in ticks, cannot be cheaper than the best plan."""
         return self.best is not None and bound >= cost(self._schedule)
 
     def _offer(self, found: OpenCandidate) -> None:
-        """Make a candidate the best plan if it is cheaper, and drop those that it beats."""
+        """Make a candidate the best plan if it is cheaper, and drop the candidates that it beats."""
         if self._climber is None or found.heuristic_cost < self._climber.heuristic_cost:
             self._climber = found
         if found.cost is not None and (self.best is None or found.cost < cost(self._schedule)):
@@ -155,7 +155,7 @@ class Search:
             self.open = [other for other in self.open if not self._is_beaten(other.bound)]
 
     def _prove(self) -> bool:
-        """Look closer at whatever may be cheapest; return False if nothing is left to look at."""
+        """Work on the configuration or candidate with the least bound; return False if none is left."""
         source = min(self.sources, key=lambda source: source.bound, default=None)
         most = min(self.open, key=lambda found: (found.bound, found.rounds), default=None)
         if (
@@ -171,7 +171,7 @@ class Search:
         return True
 
     def _precedes(self, found: OpenCandidate | None, bound: int) -> bool:
-        """Return whether a solver should work on a candidate before another one with this bound is taken."""
+        """Return whether a solver should work on `found` before a candidate with this bound is taken."""
         return self._searches and found is not None and found.bound <= bound
 
     def _improve(self) -> bool:
@@ -224,7 +224,7 @@ class Search:
                 found.schedule, found.method = schedule, heuristic
 
     def _work_on(self, found: OpenCandidate) -> None:
-        """Let the method `best` work on a candidate for a while, by effort where there is no deadline."""
+        """Let the method `best` work on a candidate; its slice is counted as effort if no deadline is set."""
         seconds = self._slice * 2**found.rounds
         found.rounds += 1
         run = find_method(_SEARCH).load()

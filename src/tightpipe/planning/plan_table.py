@@ -12,7 +12,7 @@ from ..experiments.latex_table import LatexTable
 from .plan import Plan
 
 Row = dict[str, Any]
-"""What is known of one plan, by column; None where nothing is."""
+"""The values of one plan by column; None where a value is not known."""
 
 _DASH = "-"
 
@@ -60,7 +60,7 @@ def _reason(plan: Plan) -> str | None:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """Return rows, of which there is at least one, as the content of a CSV file."""
+    """Return one row or more as the content of a CSV file."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -87,10 +87,10 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "imbalance": ("imbalance", _percent),
     "memory_share": ("memory used", _percent),
 }
-"""Heads and formats of the columns that people read as something else than their text."""
+"""Head and format of each column that tables for people show under another name or in another form."""
 _LEFT_OUT = ("name", "status", "reason")
 _LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
-"""Columns that are flush left."""
+"""Columns that are aligned to the left."""
 
 
 def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

@@ -1,4 +1,4 @@
-"""A plan is shown as some lines about all of it, and a table with one row per device."""
+"""A plan as text: some lines about the whole plan, and a table with one row per device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_summary(plan: Plan) -> dict[str, object]:
-    """Return the figures of the lines above the table, in their sequence; None where one is unknown."""
+    """Return the figures for the lines above the table, in sequence; None where a figure is not known."""
     return {
         "status": status_text(plan.status, plan.proof),
         **_shape(plan),
@@ -54,7 +54,7 @@ def plan_summary(plan: Plan) -> dict[str, object]:
 
 
 def _shape(plan: Plan) -> dict[str, object]:
-    """Return the lines that say what was chosen."""
+    """Return the figures of the chosen candidate; empty if there is none."""
     if plan.candidate is None:
         return {}
     placement, again = plan.candidate.placement, sum(map(len, plan.candidate.recomputed))
@@ -98,7 +98,7 @@ def _fullest(memory: tuple[DeviceMemory, ...] | None) -> str | None:
 
 
 def _unit(memory: tuple[DeviceMemory, ...]) -> tuple[str, int]:
-    """Return the largest unit, with its bytes, of which the largest number has at least one."""
+    """Return the largest unit, with its size in bytes, that is no larger than the largest number shown."""
     largest = max(max(device.peak, device.limit or 0) for device in memory)
     return next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
 

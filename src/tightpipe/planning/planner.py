@@ -35,9 +35,9 @@ def plan(
     problem
         The model, the cluster, the batch, and the plans among which to choose.
     time_limit
-        Wall seconds for the search; None to go on until the best plan is proven best. Then, with one worker,
-        the same seed gives the same plan in every run. The time counts from when all loops are compiled,
-        which takes minutes once per user.
+        Wall seconds for the search; None to go on until the best plan is proven best. Without a limit and
+        with one worker, the same seed gives the same plan in every run. The time starts when all loops have
+        been compiled, which takes minutes, once per user.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed
@@ -48,8 +48,8 @@ def plan(
     Returns
     -------
     Plan
-        The best plan that was found, and a bound that no plan in the search space is below. Ctrl-C ends the
-        search, and the best plan so far is returned, with `reason` "interrupted".
+        The best plan that was found, with a lower bound on the cost of every plan in the search space. Ctrl-C
+        ends the search, and the best plan so far is returned, with `reason` "interrupted".
 
     Raises
     ------

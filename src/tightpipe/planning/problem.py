@@ -43,16 +43,16 @@ class SearchSpace:
     placements
         Names of placements.
     chunks
-        Stages per device to choose from; None takes the usual number of each placement. A placement that
-        does not allow a number leaves it out.
+        Stages per device to choose from; None takes the usual number of each placement. A number that a
+        placement does not allow is left out for that placement.
     recompute
         Whether layers that have an `input` may be recomputed.
     objective
-        What a step costs.
+        The definition of the cost of a step.
     methods
-        Names of the methods that may schedule a candidate; None for all heuristics and `best`. Without `best`
-        among them, heuristics alone schedule, on the partition that is best for them. The bound is one of all
-        schedules in either case.
+        Names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
+        not among them, only heuristics schedule, and the search looks for the partition that suits them best.
+        In either case the bound holds for the schedules of all methods.
     """
 
     placements: tuple[str, ...] = USUAL_PLACEMENTS
@@ -64,7 +64,7 @@ class SearchSpace:
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
-    """What `tightpipe.plan` is asked."""
+    """The input of `tightpipe.plan`: a model, a cluster, a batch, and the plans among which to choose."""
 
     model: Model
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""Model files: what `tightpipe plan` is asked, as TOML or JSON.
+"""Model files: planning problems, the input of `tightpipe plan`, as TOML or JSON.
 
 A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have ``[search]``. The page
 docs/plan.md explains every key.
@@ -33,7 +33,7 @@ def load_problem(path: str | Path) -> PlanningProblem:
     Raises
     ------
     InputError
-        If the file cannot be read or is no model file; one line names file, key, value and what is right.
+        If the file cannot be read or is no model file; one line names file, key, value and the rule.
     """
     try:
         data = read_data(path)
@@ -49,7 +49,7 @@ def problem_from_dict(data: Any) -> PlanningProblem:
     Raises
     ------
     InputError
-        If the content is no planning problem; the message names key, value and what is right.
+        If the content is no planning problem; the message names key, value and the rule.
     """
     check_keys(data, ("layers", "cluster", "batch"), ("search",))
     batch = _batch(data["batch"])
@@ -64,9 +64,10 @@ def problem_from_dict(data: Any) -> PlanningProblem:
 
 
 def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
-    """Return the content of a model file, of which `problem_from_dict` makes the same problem.
+    """Return the content of a model file, from which `problem_from_dict` makes the same problem.
 
-    Fractions, e.g. a bandwidth of 1/3 bytes per tick, are written as decimal numbers of 17 digits.
+    Only a fraction that no decimal number equals, e.g. a bandwidth of 1/3 bytes per tick, is rounded to 17
+    digits.
     """
     space = problem.space
     chunks = {} if space.chunks is None else {"chunks": list(space.chunks)}
@@ -98,7 +99,7 @@ def _batch(table: Any) -> Batch:
 
 
 def _microbatches(numbers: dict[str, int], at_once: int) -> int:
-    """Return the microbatches of one pipeline, where all pipelines together take `at_once` rows at a time."""
+    """Return the microbatches of one pipeline; one microbatch of every pipeline is `at_once` sequences."""
     if "global_batch" not in numbers:
         if "microbatches" not in numbers:
             raise InputError("missing key 'microbatches' in batch; or give global_batch and microbatch_size")

@@ -13,7 +13,13 @@ from ..core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The shape of a decoder-only transformer; the head of ``models.toml`` says what the numbers mean."""
+    """The shape of a decoder-only transformer.
+
+    `layers` is the number of blocks, `ffn` the inner size of a feed-forward network, which has three matrices
+    if it is `gated` and else two. `sequence` is the number of tokens in a training sequence. In a mixture of
+    experts, the first `dense_layers` blocks have one such network. Each other block has `experts` networks of
+    inner size `expert_ffn`, of which a token visits `active_experts`, and `shared_experts` that all visit.
+    """
 
     name: str
     layers: int
@@ -37,13 +43,13 @@ class ModelShape:
         return self.hidden * self.head_size * 2 * (self.heads + self.kv_heads)
 
     def network_parameters(self, size: int) -> int:
-        """Return the parameters of a feed-forward network of this inner size."""
+        """Return the number of parameters of a feed-forward network of inner size `size`."""
         return (3 if self.gated else 2) * self.hidden * size
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What a data sheet says of a GPU.
+    """The numbers of a GPU that its data sheet gives.
 
     Parameters
     ----------
@@ -52,9 +58,9 @@ class Gpu:
     flops
         Dense bfloat16 floating-point operations per second.
     memory_bandwidth
-        Bytes per second to and from its own memory.
+        Bytes per second to and from the GPU's own memory.
     memory
-        Size of that memory with its unit.
+        Size of the GPU's own memory with a unit, e.g. ``80 GB``.
     node_bandwidth, bandwidth
         Bytes per second in one direction to another GPU of the same node, and to one of another node.
     """

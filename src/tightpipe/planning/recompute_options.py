@@ -16,9 +16,9 @@ _MOST = 4096  # ways for one stage
 
 
 class Way(NamedTuple):
-    """Which layers of a stage are recomputed, and what that does.
+    """A way to recompute: which layers of a stage are recomputed, and the effect.
 
-    B is longer by `extra` ticks and takes `transient` bytes for a while; F takes `saved` bytes less.
+    B is longer by `extra` ticks, and takes `transient` bytes while it recomputes. F takes `saved` bytes less.
     """
 
     extra: int
@@ -31,21 +31,21 @@ _PLAIN = Way(0, 0, 0, ())
 
 
 class OptionSets:
-    """The ways to recompute the layers of intervals up to any length, each set of which is made once."""
+    """The `RecomputeOptions` of a problem for each greatest length of intervals, each made only once."""
 
     def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem
         self._known: dict[int, RecomputeOptions] = {}
 
     def up_to(self, longest: int) -> RecomputeOptions:
-        """Return the ways of all intervals of at most so many layers."""
+        """Return the ways to recompute for all intervals of at most `longest` layers."""
         if longest not in self._known:
             self._known[longest] = RecomputeOptions(self.problem, longest)
         return self._known[longest]
 
 
 class RecomputeOptions:
-    """The ways of every interval of layers, numbered one interval after another.
+    """The ways to recompute for every interval of consecutive layers, numbered one interval after another.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class RecomputeOptions:
         The ways of the layers `i` to `j - 1` of L have the numbers from `first[i * (L + 1) + j]` up to, not
         including, the next entry.
     extra, saved, transient, layers
-        Of each way, what `Way` says.
+        The fields of `Way`, for each way.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _column(ways: list[Way], key: str) -> Ints:
 
 
 def _longer(problem: PlanningProblem, shorter: list[Way], index: int) -> list[Way]:
-    """Return the ways of an interval to which one more layer comes at its end."""
+    """Return the ways of an interval that ends with layer `index`, from the ways of it without this layer."""
     layer = problem.model.layers[index]
     if not (problem.space.recompute and layer.recomputable):
         return shorter
@@ -113,13 +113,13 @@ def _again(way: Way, layer: Layer, index: int) -> Way:
 
 
 def _efficient(ways: list[Way]) -> list[Way]:
-    """Return the ways of which none is worse than another one.
+    """Return the ways without those that are worse than another one.
 
-    Worse is a way that takes no fewer ticks, saves no more bytes and takes no fewer bytes for a while. Every
-    schedule of it is one of the other way as well, with less memory and shorter B's.
+    A way is worse than another if it adds no fewer ticks, saves no more bytes and has no smaller transient.
+    Every schedule of the worse way is also one of the other, which needs no more memory and no longer B's.
     """
     kept: list[Way] = []
-    most = -1  # bytes that a way kept so far saves
+    most = -1  # the most bytes that a way kept so far saves
     for way in sorted(ways, key=lambda way: (way.extra, -way.saved, way.transient)):
         worse = (other.saved >= way.saved and other.transient <= way.transient for other in kept)
         if way.saved > most or not any(worse):

@@ -13,7 +13,7 @@ _SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
 def seeds(problem: PlanningProblem, candidate: Candidate) -> Iterator[Candidate]:
-    """Yield candidates with equal cuts: a share of each stage recomputed, or all of the first stages.
+    """Yield candidates with the given cuts: a share of each stage recomputed, or all of the first stages.
 
     The first stages hold the activations of a microbatch longest, so that to recompute them saves most.
     """

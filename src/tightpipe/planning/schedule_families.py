@@ -65,7 +65,7 @@ def families_of(problem: PlanningProblem) -> Iterator[Family]:
 def _chunks(problem: PlanningProblem, placement: str) -> tuple[int, ...] | None:
     """Return the numbers of chunks that the search space allows the placement; None for its usual number.
 
-    Several consecutive stages on one device of `linear` would only be one stage in parts.
+    More chunks do not help `linear`: consecutive stages on one device would only be one stage in parts.
     """
     if placement == "linear":
         return None

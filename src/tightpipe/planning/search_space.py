@@ -10,7 +10,7 @@ from .recompute_options import OptionSets
 
 
 def configurations_of(problem: PlanningProblem) -> list[Configuration]:
-    """Return the configurations of the search space, each with its arrays.
+    """Return the configurations of the search space.
 
     Raises
     ------
@@ -22,7 +22,7 @@ def configurations_of(problem: PlanningProblem) -> list[Configuration]:
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:
-    """Return the placements of the search space, without those whose stages lie as those of another one."""
+    """Return the placements of the search space; of several with equal routes, the first one only."""
     space, found = problem.space, dict[tuple[Route, ...], Placement]()
     refused = ""
     for name in space.placements:

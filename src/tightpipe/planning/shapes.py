@@ -1,15 +1,15 @@
-"""What the layers of a transformer cost, from its shape and a GPU's data sheet: a FLOP and bandwidth model.
+"""The costs of a transformer's layers, from its shape and a GPU's data sheet: a FLOP and bandwidth model.
 
 A microbatch has `b` sequences of `s` tokens, together `T = b s` tokens. The model has hidden size `h`, `a`
 heads and `k` heads of keys and values of size `d`, feed-forward networks of size `f` with `m` matrices (3 if
 gated, else 2) and a vocabulary of `V`. A device stands for `t` GPUs, which share each layer by tensor and
-sequence parallelism; all numbers are those of one of its GPUs, so everything is divided by `t`. The
-communication among them is not counted: it lowers the utilisation.
+sequence parallelism. All numbers are those of one of the GPUs, so everything is divided by `t`. The
+communication among the `t` GPUs is not counted; it has to be covered by a lower utilisation.
 
 **Parameters.** A block's attention has `2 h d (a + k)` and a feed-forward network `m h f`; norms have `2 h`.
-A mixture has such a network per expert, and a router of `h` parameters per expert. Embedding and head have
-`V h` each, also where the published model ties them, because first and last device hold a copy each. Biases
-are left out.
+A mixture of experts has such a network per expert, and a router of `h` parameters per expert. Embedding and
+head have `V h` each, also where the published model ties them, because first and last device hold a copy
+each. Biases are left out.
 
 **Time of computation**, in FLOPs over `flops * utilisation`. A linear map takes two FLOPs per parameter and
 token in F, as many in B (gradient of its input) and as many in W (gradient of its weights). A token takes
@@ -17,13 +17,14 @@ the parameters of the experts that it visits; all experts are equally busy. The 
 and of scores with values take `4 b s^2 a d` FLOPs, half of which is left by the causal mask, hence `2 b s^2
 a d` in F and twice as many in B; they have no weights and thus no W. Those are the FLOPs that are counted
 for models (Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
-What a kernel computes again, as FlashAttention does with the scores in B, is not counted: it lowers the
-utilisation.
+What a kernel computes again, as FlashAttention does with the scores in B, is not counted; it has to be
+covered by a lower utilisation.
 
-**Time of memory**, in bytes over the memory bandwidth, is added to it, because element-wise operations do
-not overlap with products. F writes the activation and reads as many bytes; B reads it, and writes as many
-bytes of gradients. The embedding copies a row of `2 h` bytes per token in F. It has no B, and in W it reads
-that many bytes of gradients and adds them to sums of 32 bits, `2 h + 8 h` bytes per token.
+**Time of memory**, in bytes over the memory bandwidth, is added to the time of computation, because
+element-wise operations do not overlap with products. F writes the activation and reads as many bytes; B
+reads it, and writes as many bytes of gradients. The embedding copies a row of `2 h` bytes per token in F. It
+has no B, and in W it reads that many bytes of gradients and adds them to sums of 32 bits, `2 h + 8 h` bytes
+per token.
 
 **Activation**, bytes of 16-bit numbers per token after Korthikanti et al., arXiv:2205.05198, section 4, with
 flash attention (no term in `s^2`) and without dropout masks: norms `4 h`, inputs of the maps to queries,
@@ -31,14 +32,14 @@ keys and values and of the feed-forward network `4 h`, queries, keys and values 
 attention `2 d a`, feed-forward network `2 (m - 1) f` behind the first maps and `2 f` before the last one.
 For `a d = k d = h`, `f = 4 h` and `m = 2` that is the paper's `34 s b h` less `2 s b h` of masks. Each
 expert that a token visits holds its own input of `2 h` and its own inner state. The head holds the input of
-its norm and of its map, `4 h`, and its logits in 32 bits, `4 V`. The embedding holds its output no longer
-than the first block does: nothing.
+its norm and of its map, `4 h`, and its logits in 32 bits, `4 V`. The embedding holds nothing: its output
+counts in the first block, as that block's input.
 
-**What W needs of it** are the inputs of the linear maps: `2 h`, `2 d a`, `2 h` per network and `2 f`. B
-frees the rest, as autograd does. A runtime that puts W off also keeps the gradients of the maps' outputs
-until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h` wait for W. With `gradients_kept`
-these count as well; they are at least as large as what B frees, so B then frees nothing, and recomputation
-saves nothing.
+**What W needs of the activation** are the inputs of the linear maps: `2 h`, `2 d a`, `2 h` per network and
+`2 f`. B frees the rest, as autograd does. A runtime that puts W off also keeps the gradients of the maps'
+outputs until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h` wait for W. With
+`gradients_kept` these gradients count as well; they are at least as large as what B frees, so B then frees
+nothing, and recomputation saves nothing.
 
 **Static state** in mixed precision is 18 bytes per parameter: 2 of weights and 4 of gradients on each
 pipeline, and 12 of the optimizer (32-bit weights and two moments of Adam), which all data-parallel pipelines
@@ -61,10 +62,10 @@ from .public_models import Gpu, ModelShape
 MICROSECOND = 10**6
 """Ticks per second: one tick of a model file that is made here is a microsecond."""
 STATE = {"replicated": 6, "sharded": 12}
-"""Bytes of static state per parameter that each pipeline holds, and that all pipelines share."""
+"""Bytes of static state per parameter: those that each pipeline holds, and those that all share."""
 STATE_OF_FLOAT32 = {"replicated": 8, "sharded": 8}
-"""The same in single precision: weights and gradients of 4 bytes each, and two moments of Adam."""
-_LATENCY = 10  # microseconds that a message takes besides its bytes
+"""The same bytes in single precision: weights and gradients of 4 bytes each, and two moments of Adam."""
+_LATENCY = 10  # microseconds that a message takes in addition to the time of its bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Training:
     Parameters
     ----------
     gpu
-        What runs it.
+        The GPU that runs the model.
     utilisation
         Share of the GPU's FLOP/s that large matrix products reach, above 0 and at most 1.
     microbatch_size
@@ -116,7 +117,10 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """The feed-forward part of a block: networks of inner size `size`, of which a token visits `active`."""
+    """The feed-forward part of a block: `total` networks of inner size `size`.
+
+    A token visits `active` of them. A router chooses among `routed` of them; 0 means that there is no router.
+    """
 
     size: int
     total: int = 1
@@ -183,7 +187,7 @@ def _head(shape: ModelShape, training: Training) -> Layer:
     linear = 2 * tokens * parameters
     flops, kept = (linear, linear, linear), (held, tokens * 2 * shape.hidden)
     layer = _layer("head", shape, training, flops=flops, kept=kept, parameters=parameters)
-    return replace(layer, input=None, output=None)  # frameworks recompute blocks alone
+    return replace(layer, input=None, output=None)  # frameworks recompute only blocks
 
 
 def _layer(
@@ -195,7 +199,7 @@ def _layer(
     kept: tuple[int, int],
     parameters: int,
 ) -> Layer:
-    """Return a layer from the FLOPs of F, B and W and the bytes that F adds and that W needs."""
+    """Return a layer, from the FLOPs of F, B and W, and from the bytes that F adds and those that W needs."""
     activation, needed = kept
     moved = 2 * activation / training.gpu.memory_bandwidth
     speed = training.gpu.flops * training.utilisation
@@ -246,7 +250,7 @@ def model_file(
     microbatches
         Microbatches per step of each pipeline.
     reserve
-        Memory of each GPU that nothing may take: bytes, or a text such as ``4 GB``.
+        Memory of each GPU that a plan may not use: bytes, or a text such as ``4 GB``.
     node_size
         Number of consecutive devices of a node; None if all are in one.
     recompute
@@ -272,7 +276,7 @@ def model_file(
 
 
 def _links(gpu: Gpu, node_size: int | None) -> dict[str, int]:
-    """Return the entries of a cluster whose devices are joined as the data sheet of their GPUs says."""
+    """Return the entries of ``[cluster]`` for the links that the data sheet of a GPU gives."""
     near, far = (round(speed / MICROSECOND) for speed in (gpu.node_bandwidth, gpu.bandwidth))
     if node_size is None:
         return {"latency": _LATENCY, "bandwidth": near}

@@ -7,6 +7,7 @@ baseline against which a plan is measured.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 from time import perf_counter
 
@@ -27,9 +28,9 @@ from .schedule_families import Family
 def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     """Return the plan of a family with the uniform split.
 
-    Of several numbers of devices or chunks, it is the fastest. If layers may be recomputed, it recomputes the
-    same number of blocks on every stage, the first ones, and as few as the memory allows. The plan has no
-    bound, since nothing else was looked at.
+    Of several numbers of devices or chunks, the fastest plan is returned. If layers may be recomputed, the
+    plan recomputes the first blocks of every stage, the same number on each, and as few as the memory allows.
+    The plan has no bound, since no other split was looked at.
 
     Raises
     ------
@@ -38,20 +39,30 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     """
     begun = perf_counter()
     sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
-    answers = [_on(family, *size, allowance) for size in sizes]
+    searched: list[Candidate] = []
+    answers = [_on(family, *size, allowance, searched) for size in sizes]
     plans = [answer for answer in answers if isinstance(answer, Plan)]
+    seconds, considered = perf_counter() - begun, len(searched)
     if plans:
-        return min(plans, key=lambda plan: plan.cost or 0)
-    seconds, reason = perf_counter() - begun, str(answers[-1])
-    return no_plan(family.problem, reason, status=Status.UNKNOWN, seconds=seconds)
+        best = min(plans, key=lambda plan: plan.cost or 0)
+        return replace(best, seconds=seconds, considered=considered)
+    reason = str(answers[-1])
+    return no_plan(family.problem, reason, status=Status.UNKNOWN, seconds=seconds, considered=considered)
 
 
-def _on(family: Family, devices: int, chunks: int | None, allowance: Allowance) -> Plan | str:
-    """Return the plan on so many devices, or why there is none even with all the recomputation."""
+def _on(
+    family: Family, devices: int, chunks: int | None, allowance: Allowance, searched: list[Candidate]
+) -> Plan | str:
+    """Return the plan on `devices` devices, or why there is none even if every block is recomputed.
+
+    The candidates for which a schedule is searched for are added to `searched`.
+    """
     reason = ""
     try:
         for candidate in uniform_candidates(family.problem, Placement(family.placement, devices, chunks)):
             reason = _lack(family.problem, candidate)
+            if not reason:
+                searched.append(candidate)
             result = None if reason else _solved(family, candidate, allowance)
             if result is not None and result.schedule is not None:
                 return _plan(family, candidate, result)
@@ -62,7 +73,7 @@ def _on(family: Family, devices: int, chunks: int | None, allowance: Allowance) 
 
 
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
-    """Yield the uniform split with none, one, two and so on of the blocks of each stage recomputed.
+    """Yield the uniform split with 0, 1, 2, ... blocks of each stage recomputed, its first ones.
 
     Raises
     ------
@@ -97,13 +108,13 @@ def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
 
 
 def _blocks(model: Model) -> range:
-    """Return the indices of the blocks; of a model that has none by its names, those of all layers."""
+    """Return the indices of the blocks; of all layers if each is an embedding or a head."""
     inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
     return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
 
 
 def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
-    """Return which device lacks how many bytes to hold one microbatch; empty if none does."""
+    """Return in words which device lacks most bytes to hold one microbatch; empty if none lacks any."""
     stages, placement = numbers_of(problem, candidate), candidate.placement
     sizes = problem.cluster.memory_of(placement.devices)
     if sizes is None:
@@ -124,7 +135,7 @@ def _solved(family: Family, candidate: Candidate, allowance: Allowance) -> Resul
         workers=allowance.workers,
         seed=allowance.seed,
     )
-    raise_again(result.reason)  # what a signal ended early is no answer
+    raise_again(result.reason)  # a solve that a signal ended early gives no plan
     return result
 
 

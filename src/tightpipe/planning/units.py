@@ -26,7 +26,7 @@ def parse_bytes(key: str, value: Any, low: int = 0) -> int:
     Raises
     ------
     InputError
-        If it is neither, has another unit, or is below `low`; the message names `key`.
+        If the value is neither, has another unit, or is below `low`; the message names `key`.
     """
     if not isinstance(value, str):
         return check_int(key, value, low)
@@ -49,7 +49,7 @@ def check_ticks(key: str, value: Any) -> int:
     Raises
     ------
     InputError
-        If it is not; for a number that is not whole, the message says what it rounds to.
+        If it is not; for a number that is not whole, the message gives the nearest whole number.
     """
     value = plain(value)
     if isinstance(value, float) and math.isfinite(value):
@@ -63,12 +63,12 @@ def exact(key: str, value: Any) -> Fraction:
     Raises
     ------
     InputError
-        If it is no finite number, is negative or exceeds `LARGEST`; the message names `key`.
+        If the value is no finite number, is negative or exceeds `LARGEST`; the message names `key`.
     """
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError("must be a number", key=key, value=value)
-    if not 0 <= value <= LARGEST:  # as NaN is not, either
+    if not 0 <= value <= LARGEST:  # NaN is not in this range either
         raise InputError(f"must be from 0 to {LARGEST}", key=key, value=value)
     return Fraction(repr(value))
 
@@ -79,7 +79,7 @@ def exact_positive(key: str, value: Any) -> Fraction:
     Raises
     ------
     InputError
-        If it is no finite number above 0 and up to `LARGEST`; the message names `key`.
+        If the value is no finite number above 0 and up to `LARGEST`; the message names `key`.
     """
     number = exact(key, value)
     if number == 0:
@@ -88,5 +88,5 @@ def exact_positive(key: str, value: Any) -> Fraction:
 
 
 def decimal(number: Fraction) -> int | float:
-    """Return a fraction as a file has it: an integer where it is whole, else the nearest decimal number."""
+    """Return a fraction in the form for a file: an integer if it is whole, else the nearest float."""
     return int(number) if number.denominator == 1 else float(number)

@@ -1,7 +1,7 @@
 """What a change of the problem would give: more memory, more chunks, faster links, one layer elsewhere.
 
-Each question is answered by a short search for a plan of the changed problem. So there are two numbers: no
-plan of the changed problem is faster than the bound, and the plan that was found takes so long.
+Each question is answered by a short search for a plan of the changed problem. So an answer has two numbers:
+a lower bound on the cost of every plan of the changed problem, and the cost of the plan that was found.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class WhatIf:
     cost
         Ticks of a step in the plan that was found; None where none was found.
     saved
-        Ticks that a step takes less than in the plan as it is; negative where the found plan is slower.
+        Ticks that a step takes less than in the unchanged plan, negative where it takes more; None where no
+        plan was found.
     reason
         Why there is no answer; empty where there is one.
     """
@@ -69,16 +70,17 @@ _Bounded = tuple[int, int, Instance]  # a bound in ticks, a number that breaks t
 
 
 def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) -> Iterator[WhatIf]:
-    """Yield what each change of a plan's problem would give, as soon as it is found; first, no change.
+    """Yield an answer for the unchanged plan, and then for each change, as soon as it is found.
 
     Parameters
     ----------
     now
         A plan with a schedule.
     allowance
-        What the search for each answer may take.
+        Time limit, threads and seed of the search for each answer.
     begin
-        Function that is called with each change, and returns what is told of the search's progress.
+        Function that is called with each change in words, and returns the function that the search tells of
+        its progress.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
 
 
 def _planned(now: Plan, changed: PlanningProblem, allowance: Allowance, progress: Progress) -> WhatIf:
-    """Return what a short search finds for a changed problem, or the plan as it is where that is better."""
+    """Return what a short search finds for a changed problem, or the plan `now` if that is cheaper there."""
     found = plan(
         changed,
         time_limit=allowance.time_limit,
@@ -123,7 +125,7 @@ def _more_memory(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
 
 
 def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
-    """Ask for the next larger number of chunks; more chunks of `linear` are a `loop`, and of `v` a `wave`."""
+    """Plan with the next larger number of chunks; `linear` then becomes a `loop`, and `v` a `wave`."""
     placement = _candidate(now).placement
     name = {"linear": "loop", "v": "wave"}.get(placement.name, placement.name)
     chunks = _next_chunks(name, placement)
@@ -167,7 +169,7 @@ def _with_half_comm(cluster: Cluster) -> Cluster:
 
 
 def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
-    """Look at every plan with one layer on another stage: heuristics for all, and `best` for the best one."""
+    """Schedule the plans with one layer on another stage by heuristics, and the cheapest by `best`, too."""
     budget = allowance.begin()
     moved = _bounded(now, budget)
     if not moved:
@@ -187,7 +189,7 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
 
 
 def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
-    """Return the cheapest schedule of the heuristics for any instance, those of small bounds first."""
+    """Return the cheapest schedule by heuristics of any instance; instances with small bounds come first."""
     best: Schedule | None = None
     for bound, _, instance in moved:
         if budget.left <= 0 or (best is not None and bound >= cost(best)):

@@ -14,7 +14,7 @@ from .plan_text import layer_names
 from .problem import PlanningProblem
 from .search_space import configurations_of
 
-_MOST_TIMES = 4  # as many devices are tried as help
+_MOST_TIMES = 4  # up to this many times as many devices are tried
 
 
 def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration]) -> str:
@@ -32,7 +32,7 @@ def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuratio
 
 
 def _which_device(configuration: Configuration, excess: int) -> str:
-    """Return which device that is, and its layers, in a partition that lacks as little as possible."""
+    """Return in words the fullest device and its layers, in a partition that lacks only `excess` bytes."""
     problem, placement = configuration.problem, configuration.placement
     candidate = partitions_of(replace(configuration, problem=_with_more_memory(problem, excess))).take()
     if candidate is None:  # too many partitions to look at all of them
@@ -56,7 +56,7 @@ def _with_more_memory(problem: PlanningProblem, size: int) -> PlanningProblem:
 
 
 def _help(problem: PlanningProblem) -> Iterator[str]:
-    """Yield what else would let a plan fit: recomputation, or more devices."""
+    """Yield in words what would let a plan fit: recomputation, or more devices."""
     if not problem.space.recompute and any(layer.recomputable for layer in problem.model.layers):
         lacking = _excess(replace(problem, space=replace(problem.space, recompute=True)))
         yield 'with recompute = "blocks" ' + ("it fits" if lacking == 0 else f"it lacks {lacking} bytes")

@@ -15,7 +15,7 @@ from .program import Program
 def check_program(program: Program) -> None:
     """Raise an error if a part of the program is missing or misplaced.
 
-    Whether the sequence of its parts leads to a deadlock is found by `replay`.
+    Deadlocks are not found here, but by `replay`.
 
     Raises
     ------

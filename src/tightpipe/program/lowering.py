@@ -21,7 +21,7 @@ from .program import Program
 
 _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
 _COMPUTES = {kind: NodeType[kind.name] for kind in OpKind}
-_CARRIES = {  # the two ends of a message that carries the result of an F, or of a B or BW
+_CARRIES = {  # (end of a message, whether it carries the result of an F and not of a B or BW) -> type
     ("SEND", True): NodeType.SEND_FORWARD,
     ("RECV", True): NodeType.RECV_FORWARD,
     ("SEND", False): NodeType.SEND_BACKWARD,
@@ -70,14 +70,15 @@ def lower(
     device is a subsequence of that one sequence, the two ends of a message stand next to each other, and
     whatever a node waits for stands before it. So the first node that has not run can always run: all nodes
     before it on its device have run, and so have all nodes before the other end on the device of its peer.
-    Batches only begin nodes sooner. In the order `early-receives`, a receive is moved before the computation
-    during which its message is sent. In the proof, that computation moves behind the message; no node up to
-    there needs its result, because the computation does not end earlier.
+    In a batch, nodes only begin sooner. In the order `early-receives`, a receive is moved before the
+    computation during which its message is sent. In the proof, that computation moves behind the message. No
+    node up to there needs the result of the computation, which ends no earlier than the message is sent.
 
     In the order `published`, the two ends of a post-validation message stand at the two times at which their
     devices validate. Between these times, the receiver may have to send to a device that is still busy
     sending to it, so such programs deadlock where sends wait for their receives. They do not deadlock where
-    sends return at once, because each node waits only for nodes of an earlier time, or before it at the same.
+    sends return at once, because each node waits only for nodes of an earlier time, or for nodes that stand
+    before it at the same time.
     """
     try:
         order = MessageOrder(order)

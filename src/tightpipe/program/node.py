@@ -12,7 +12,7 @@ from ..core.placement import Placement
 
 
 class NodeType(StrEnum):
-    """What a node does; the names are those of the zero-bubble runtimes, which have no `WAIT`, however."""
+    """The kinds of nodes, with the names of the zero-bubble runtimes; only the `WAIT`s do not exist there."""
 
     F = "F"
     B = "B"
@@ -33,7 +33,7 @@ class NodeType(StrEnum):
     is_compute: bool  #: whether the node is an operation of the order
 
     def __new__(cls, value: str) -> NodeType:
-        """Split the value into its parts only once, because every step of a replay needs them."""
+        """Make a member and split its name once into the parts that every step of a replay needs."""
         member = str.__new__(cls, value)
         member._value_ = value
         prefix, _, rest = value.partition("_")
@@ -73,7 +73,8 @@ class Node:
     peer
         The other device of a communication; None for other nodes.
     rollback
-        Whether a receive is repeated when post-validation fails, because its message was sent before it.
+        Whether a receive is repeated when post-validation fails, because its message was sent before the
+        sender validated.
     joined
         Whether a compute node runs together with the next node, as in DualPipe.
     """

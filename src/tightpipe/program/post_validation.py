@@ -12,14 +12,14 @@ from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from .node import Node, NodeType, chunks
 
-Ranked = tuple[int, Node]  # rank among the validation nodes of all devices at the same time
+Ranked = tuple[int, Node]  # (rank, node): nodes of equal time, on all devices, are sorted by rank
 
 
 def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]]:
     """Return for each device the nodes that receive the norm, send it on and validate, with their ranks.
 
-    A device receives the norm when the next device sends it. With `published`, it receives the norm only when
-    it validates itself, which is at the same time or later.
+    The receive on a device has the time at which the next device sends the norm. With `published`, it has the
+    time at which the device itself validates, which is the same or later.
     """
     times = _times(schedule)
     return [_of_device(schedule.instance, device, times, published) for device in range(len(times))]
@@ -28,9 +28,10 @@ def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]
 def _times(schedule: Schedule) -> list[int]:
     """Return when each device validates, in ticks.
 
-    Device d of p validates one communication time before the F of microbatch 2(p - 1 - d) at its first stage,
-    or before the last F there if an iteration has fewer microbatches. It is then still in its warm-up,
-    and computes while the norm arrives. It never validates before the device that sends it the norm.
+    Device d of p validates one communication time before the F of microbatch 2(p - 1 - d) at the device's
+    first stage on route 0, or of the route's last microbatch in the first iteration if that comes before. The
+    device is then still in its warm-up, and computes while the norm arrives. If the next device, which sends
+    the norm, validates later than that, the device validates at the same time as the next one.
     """
     instance = schedule.instance
     starts = {
@@ -57,7 +58,7 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return the communication time from the next device, in ticks; for the last one, to the one before."""
+    """Return the ticks of a message from the next device; for the last device, to the previous one."""
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0
@@ -74,7 +75,7 @@ def _of_device(instance: Instance, device: int, times: list[int], published: boo
 
     if device < last:
         sender = _first_stage(instance, device + 1)
-        # Unless published, both ends of a message have the time and rank of its sender, so that they meet.
+        # Unless `published`, a receive has the time and rank of its send, so that both stand together.
         at, received = (rank, time) if published else (rank - 2, times[device + 1])
         add(at, NodeType.RECV_POST_VALIDATION, sender, received, device + 1)
     if device:

@@ -33,7 +33,7 @@ def load_program(path: str | Path) -> Program:
     Raises
     ------
     InputError
-        If the file is not that of a complete program; the message names the wrong entry or what is missing.
+        If the file does not hold a complete program; the message names the wrong entry or the missing part.
     """
     data = read_json(path)
     try:

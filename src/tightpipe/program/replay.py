@@ -1,7 +1,7 @@
-"""A replay runs a program node by node, which finds its deadlocks and its times with all waits.
+"""A replay runs a program node by node and finds its deadlocks, and the times of its nodes with all waits.
 
-It does not use `simulate`: the program alone determines what happens when, so that the replay and the
-simulator check each other.
+The replay does not use `simulate`: the program alone determines when each node runs, so that the replay and
+the simulator check each other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Replay:
         The program that was replayed.
     start, end
         For each device, one time per node: when the node began, and when the device went on to the next
-        node. An operation begins when it has its input.
+        node. An operation begins once its input is there; communication begins when the device reaches it.
     """
 
     program: Program
@@ -80,7 +80,8 @@ def replay(
     program
         The program to run.
     semantics
-        What sends and receives wait for. If a receive has a separate wait, that wait blocks in its place.
+        What sends and receives wait for. If a receive has a wait node of its own, the wait blocks and the
+        receive does not.
     fuse
         Whether neighbouring sends and receives of a device are issued as one batch, which ends when the last
         of them ends.
@@ -98,9 +99,10 @@ def replay(
     Raises
     ------
     DeadlockError
-        If devices wait for each other; the message names those in the circle.
+        If devices wait for each other; the message names those devices.
     InputError
-        If the program is incomplete, or an operation stands before its input on its own device.
+        If the program is incomplete, an operation stands before its input or the receive of its input, or
+        `semantics` or `link_occupancy` has a wrong value.
     """
     try:
         semantics = Semantics(semantics)
@@ -138,7 +140,7 @@ class _Machine:
         self.end: list[list[int]] = [[] for _ in devices]
 
     def run(self) -> None:
-        """Let each device run until it has to wait, and again whenever a peer has sent or can receive."""
+        """Run each device until it has to wait, and again whenever a peer has begun a send or a receive."""
         awake = deque(range(len(self.steps)))
         while awake:
             device = awake.popleft()
@@ -151,9 +153,9 @@ class _Machine:
         return Replay(self.program, tuple(map(tuple, self.start)), tuple(map(tuple, self.end)))
 
     def _advance(self, device: int, awake: deque[int]) -> bool:
-        """Begin and end the current step of a device as far as possible; return whether it has ended.
+        """Begin and, if possible, end the current step of a device; return whether the step has ended.
 
-        Peers of messages that the step begins are appended to `awake`.
+        The peers of the sends and receives in a step that begins are appended to `awake`.
         """
         step = self.steps[device][self.head[device]]
         if self.began[device] is None:
@@ -193,7 +195,7 @@ class _Machine:
         self._meet(message)
 
     def _meet(self, message: Message) -> None:
-        """Set the time at which the message arrives, once all that it depends on has happened."""
+        """Set when a message arrives, once it is sent and, unless buffered, its receive is issued."""
         if message not in self.sent or message in self.arrival:
             return
         departs = self.sent[message]
@@ -206,7 +208,7 @@ class _Machine:
         self.arrival[message] = departs + self.program.instance.comm(message.sender, message.receiver)
 
     def _take_link(self, message: Message, ready: int) -> int:
-        """Return when the message departs, in ticks; a link carries messages as they become ready."""
+        """Return when a message that is ready at tick `ready` departs, and keep its link busy from then."""
         link = (message.sender, message.receiver)
         departs = max(ready, self.link_free.get(link, 0))
         self.link_free[link] = departs + self.occupancy
@@ -227,7 +229,7 @@ class _Machine:
     def _describe_deadlock(self) -> str:
         """Return a sentence on the devices that wait for each other in a circle.
 
-        From a stuck device, the loop goes on to the device that it waits for, until one repeats.
+        The loop goes from a stuck device to the device that it waits for, until a device repeats.
         """
         stuck = [d for d, steps in enumerate(self.steps) if self.head[d] < len(steps)]
         device, seen = stuck[0], [stuck[0]]

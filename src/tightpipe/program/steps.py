@@ -36,12 +36,13 @@ class Step:
 
 
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
-    """Return the nodes of a device grouped into steps; with `fuse`, messages that are neighbours form one.
+    """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
 
     Raises
     ------
     InputError
-        If an operation stands before its input or before the receive of its input.
+        If an operation stands before the one whose result it needs on its own device, or before the receive
+        of its input.
     """
     available: set[object] = set()  # operations that have run and messages whose receive is issued
     steps = []

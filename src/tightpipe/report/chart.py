@@ -22,7 +22,7 @@ Typed = tuple[str, NDArray[Any]]
 
 
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
-    """Return the figures and tables of a schedule, and its operations and idle times as arrays.
+    """Return the numbers and tables of a schedule as data for JSON, and operations and idle times as arrays.
 
     Starts and sources are stored as differences, which mostly repeat and therefore compress well.
     """
@@ -49,7 +49,10 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
 
 
 def _operations(found: Explanation) -> dict[str, Typed]:
-    """Return the arrays with one entry per operation; `Arrivals` describes the input of an operation."""
+    """Return the arrays with one number per operation, and ``critical``, the rows of the critical path.
+
+    `Arrivals` describes the input of an operation.
+    """
     schedule = found.schedule
     kind, stage, microbatch = schedule.order.operations.T
     inputs = arrivals(schedule)
@@ -78,7 +81,10 @@ def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
 
 
 def _idle(found: Explanation) -> dict[str, Typed]:
-    """Return the arrays with one entry per idle interval, sorted by device."""
+    """Return the arrays with one number per idle interval, sorted by device.
+
+    ``idleOffsets`` has the number of each device's first interval, and at its end the number of intervals.
+    """
     reasons, phases = list(Reason), list(Phase)
     first = np.cumsum([0, *np.bincount([i.device for i in found.idle], minlength=len(found.devices))])
     named = {f"idle{key.capitalize()}": key for key in ("next", "awaits", "ready", "frees")}

@@ -19,8 +19,8 @@ _NEVER = (  # these identify a row, repeat another column, or stand in the page'
 class Column:
     """A column of the table.
 
-    `key` is its key in the values of an entry, and `kind` says how its values are written: as a text, a
-    number or a rate.
+    `key` is the key of its values in `Entry.values`. `kind` is ``text``, ``number`` or ``rate``: how the page
+    writes the values.
     """
 
     key: str
@@ -29,7 +29,7 @@ class Column:
 
 
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
-    """Return the columns in which entries differ, and name and text of each column that is constant."""
+    """Return the columns in which entries differ, and title and text of each column that is constant."""
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []
     same: list[tuple[str, str]] = []
@@ -43,7 +43,7 @@ def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[st
 
 
 def _text(key: str, value: Value) -> str:
-    """Return a value as the table of the page would show it; its rates are percentages (`format.js`)."""
+    """Return a value as the page's script `format.js` writes it in the table; a rate becomes a percentage."""
     if isinstance(value, float):
         return f"{100 * value:.2f} %" if key in _RATES else f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

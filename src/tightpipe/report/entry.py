@@ -22,11 +22,11 @@ class Entry:
     label
         Name of the schedule on the page.
     schedule
-        A valid schedule, or None if there is none.
+        A valid schedule; None if no schedule was found.
     method
-        Name of the method that made the schedule, or None if it is unknown.
+        Name of the method that made the schedule; None if the method is unknown.
     bound
-        A proven lower bound of the cost in ticks, or None.
+        A proven lower bound of the cost in ticks; None if no bound is known.
     problem
         Name of the problem that the schedule solves. Charts of one problem are drawn beneath each other for
         comparison; charts without a problem (empty) are all drawn together.

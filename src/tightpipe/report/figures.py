@@ -18,7 +18,7 @@ class Figure:
 
 
 def load_figures(folder: Path) -> tuple[Figure, ...]:
-    """Return the PNG and SVG pictures of a folder, sorted by name; of two with one name, only the PNG."""
+    """Return the PNG and SVG pictures of a folder, sorted by name; if a name has both, only the PNG."""
     chosen = {path.stem: path for suffix in (".svg", ".png") for path in sorted(folder.glob(f"*{suffix}"))}
     return tuple(Figure(_title(stem), _data_uri(chosen[stem])) for stem in sorted(chosen))
 

@@ -28,14 +28,14 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
     report
         Content of the page; its schedules must be valid.
     relax
-        Whether to compute the costs under weaker constraints, for which heuristics have to run.
+        Whether to run heuristics under weaker constraints, to show the costs that these would allow.
     finished
         Function that is called with each entry after its schedule has been explained.
     """
     columns, same = split_columns(report.entries)
     charts: list[dict[str, Any]] = []
     blobs: list[str] = []
-    places: dict[int, int] = {}  # from the number of an entry to that of its chart
+    places: dict[int, int] = {}  # the number of an entry's chart, by the number of the entry
     for number, entry in enumerate(report.entries):
         if entry.schedule is not None:
             numbers, blob = chart(entry, _explain(entry, relax))

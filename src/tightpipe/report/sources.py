@@ -74,7 +74,7 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
 
 
 def _conditions(folder: Path) -> str:
-    """Return a line on what computed a study: machine, engine and versions; empty if its folder has none."""
+    """Return a line with machine, engine and versions of a study; empty without ``environment.json``."""
     path = folder / "environment.json"
     if not path.exists():
         return ""

@@ -16,7 +16,7 @@ _MICRO = 1e6
 
 
 class Span(NamedTuple):
-    """The time in which an operation computed, without its waits, in seconds of the machine's clock."""
+    """The interval in which an operation computed, without its waits, in seconds of the machine's clock."""
 
     operation: Operation
     start: float
@@ -43,7 +43,7 @@ class Measured:
         return {kind: mean(values) for kind, values in sorted(times.items())}
 
     def typical(self, kind: OpKind, stage: int) -> int | None:
-        """Return the median duration of a kind at a stage in microseconds, at least 1; None if none ran."""
+        """Return the median microseconds of operations of a kind at a stage, at least 1; None if none ran."""
         times = [
             span.end - span.start
             for spans in self.devices
@@ -71,19 +71,19 @@ class RunReport:
     Parameters
     ----------
     schedule
-        The schedule that was to be run, with the costs that it was made for.
+        The schedule that was to be run, with the costs for which it was made.
     order
-        The order that was run: that of the schedule, possibly with fused backwards.
+        The order that the devices were given: the schedule's order, possibly with fused backwards.
     loss, reference_loss
         Mean loss over the microbatches, in the pipeline and in one process that runs the whole model.
     gradient_difference
-        Largest absolute difference between an entry of a gradient and that of the single process.
+        Largest absolute difference between an entry of a gradient and the same entry in the single process.
     largest_gradient
         Largest absolute entry of a gradient in the single process.
     measured
         The measured times of the operations.
     cores
-        How many cores the processes of all devices share; None if each has a GPU.
+        Number of cores that the processes of all devices share; None if each process has a GPU.
     """
 
     schedule: Schedule
@@ -112,11 +112,11 @@ class RunReport:
 
     @property
     def shares_cores(self) -> bool:
-        """Whether devices wait for a free core, so that times say little."""
+        """Whether there are fewer cores than devices, so that measured times include waits for a core."""
         return self.cores is not None and self.cores < self.schedule.instance.devices
 
     def ratios(self) -> dict[str, dict[int, float]]:
-        """Return for each kind that ran and each stage the predicted over the median measured duration."""
+        """Return, by kind that ran and stage, the scheduled duration divided by the median measured one."""
         instance = self.schedule.instance
         found = {
             kind.name: {
@@ -131,7 +131,8 @@ class RunReport:
     def with_measured_costs(self) -> Schedule:
         """Return the schedule that the simulator predicts from the measured durations.
 
-        Communication takes no time in it, so its real time is part of the difference from the measured span.
+        Communication takes no time in this schedule, so the real time of communication is part of the
+        difference between its span and the measured span.
         """
         return simulate(_measured_instance(self.schedule.instance, self.measured), _apart(self.order))
 

@@ -12,7 +12,7 @@ from ..core.errors import RunError
 
 _WORKER = Path(__file__).with_name("worker.py")
 _POLL_SECONDS = 0.05
-_TAIL = 2000  # so many characters of a failed process's output are shown
+_TAIL = 2000  # an error shows at most this number of characters from the end of a process's output
 
 
 def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
@@ -21,7 +21,8 @@ def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
     Raises
     ------
     RunError
-        If a process fails, or some do not end within `timeout` seconds. All processes are ended then.
+        If a process fails, or some do not end within `timeout` seconds. In both cases, all processes that
+        still run are killed.
     """
     processes = [_start(folder, rank) for rank in range(ranks)]
     try:

@@ -1,7 +1,7 @@
 """The stages of a transformer, or its single layers, are profiled with PyTorch.
 
 On a machine on which only PyTorch is installed, run `stage_costs.py`, and read its table with `read_table`.
-That script has the description of what is measured.
+The docstring of that script describes the measurements.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .torch_needed import require_torch
 
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_STEPS = 20
-"""After so many steps a measurement ends, whether or not all medians are known."""
+"""Default of the largest number of training steps, after which a measurement ends in any case."""
 TOLERANCE = 0.02
-"""The share of a median time to which it is measured: half its 95 % confidence interval."""
+"""Default precision: half the 95 % confidence interval of a median time, as a share of the median."""
 _SCRIPT = Path(__file__).with_name("stage_costs.py")
 _WARNING = "warning: "
 
@@ -44,7 +44,8 @@ class TransformerShape:
     dtype
         Type of all numbers, one of `DTYPES`.
     ffn
-        Size of the feed-forward networks: one, or one for each layer. Empty means four times the hidden size.
+        Sizes of the feed-forward networks: one for all layers, or one for each layer. Empty means four times
+        the hidden size.
     """
 
     layers: int
@@ -95,12 +96,15 @@ def profile_stages(
     device
         `cpu` or `cuda`; None takes GPUs if there are any.
     fused
-        Whether the backwards are fused, for schedules in which all are: B and W are half of one each.
+        Whether to measure fused backwards, for schedules in which all backwards are fused. B and W each get
+        half the time of a fused backward.
     repeats
-        Largest number of training steps, at least 1. Fewer are made if all medians are known before.
+        Largest number of measured training steps, at least 1. Fewer steps are run if all medians are known
+        to `tolerance` before.
     tolerance
-        Share of the median time of an operation to which it is to be known, above 0. The profile has a
-        warning that names the operations for which it was not reached.
+        Precision at which the median time of an operation counts as known: half the 95 % confidence interval,
+        as a share of that median, or of the mean time of all operations where that is longer; above 0. A
+        warning of the profile names the operations whose median is not known.
 
     Raises
     ------
@@ -126,11 +130,11 @@ class MeasuredLayers(NamedTuple):
     Attributes
     ----------
     layers
-        The tables ``[[layers]]`` of a model file, in ticks of a microsecond.
+        The tables ``[[layers]]`` of a model file, with times in ticks of a microsecond.
     comm
-        Ticks of a message.
+        Duration of a message in ticks; 0 with one device.
     warnings
-        Sentences about what is not known to the tolerance.
+        Sentences that name the operations whose median time is not known to the tolerance.
     """
 
     layers: list[dict[str, Any]]
@@ -148,7 +152,7 @@ def profile_layers(
     repeats: int = MOST_STEPS,
     tolerance: float = TOLERANCE,
 ) -> MeasuredLayers:
-    """Measure embedding, layers and head of a transformer, each apart.
+    """Measure embedding, layers and head of a transformer, each as a stage of its own.
 
     Parameters
     ----------
@@ -180,7 +184,7 @@ def _effort(repeats: int, tolerance: float) -> dict[str, list[float]]:
 
 
 class _Said(NamedTuple):
-    """The output of the script, and the warnings among its errors."""
+    """The standard output of the script, and the warnings in its standard error."""
 
     out: str
     warnings: tuple[str, ...]
@@ -189,7 +193,7 @@ class _Said(NamedTuple):
 def _run_script(
     shape: TransformerShape, device: str | None, options: dict[str, list[Any]], fused: bool
 ) -> _Said:
-    """Return what the script says that measures a transformer."""
+    """Run `stage_costs.py` with the given options, and return its output and its warnings."""
     require_torch("profiling")
     numbers = {name: [getattr(shape, name)] for name in shape.__slots__ if name != "ffn"}
     given = numbers | options | {"ffn": list(shape.ffn), "device": [] if device is None else [device]}

@@ -1,4 +1,4 @@
-"""Profiles are read from files that training has written: traces of PyTorch, logs of zero-bubble runs."""
+"""Readers of profiles from files that training has written: traces of PyTorch, logs of zero-bubble runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
     Durations come from the ranges ``PP:<action>``. A range includes the wait for its receive, so the shortest
-    one of all microbatches counts. Traces contain neither communication times nor memory. Communication takes
-    `comm` microseconds, or 0 if that is None, and the warnings of the profile say what was not measured.
+    range over all microbatches counts. Traces contain neither communication times nor memory. In the profile,
+    communication takes `comm` microseconds, or 0 if `comm` is None, and memory is None. The warnings of the
+    profile name the quantities that were not measured.
 
     Raises
     ------
@@ -82,9 +83,9 @@ def _range(event: dict[str, Any]) -> tuple[str, float]:
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
     """Return the profile of the last record ``Performing ILP with`` in a log of the zero-bubble runtime.
 
-    The values of the record are tuples with one entry per device, which is a number, or a list with one
+    A value of the record is a tuple with one entry per device, and an entry is a number or a list with one
     number per chunk. Times are in microseconds. Memory is in MB in the log and in KiB in the profile.
-    `placement` says which stages the chunks are; None means linear for one chunk and V for two chunks.
+    `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def _last_record(text: str) -> dict[str, Any]:
 
 
 def _value(record: str, name: str) -> Any:
-    """Return the Python literal after ``name=``, which ends before the next name or with its line."""
+    """Return the Python literal after ``name=``, which ends before the next name or unindented line."""
     match = re.search(
         rf"(?:^|[\s,]){name}=(.*?)(?=,\s*(?:{'|'.join(_ILP_NAMES)})=|\n\S|\n*\Z)", record, re.DOTALL
     )

@@ -17,7 +17,7 @@ KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]
 _LARGEST = 1e12
 _DIGITS = 9
-_ROUNDING = 1e-6  # share of the memory of F by which decimal numbers may miss the sum of 0
+_ROUNDING = 1e-6  # F, B and W may miss the sum 0 by this share of F's memory, because of rounding
 _NO_COMM = "communication was not measured: comm is 0, as if messages took no time"
 _NO_MEMORY = "memory was not measured: memory is null, as if a device could hold any number of microbatches"
 
@@ -35,12 +35,13 @@ class Profile:
     comm
         Duration of a message in ticks.
     memory
-        What F, B and W add to the memory at each stage, below 0 for what they free; None if memory was not
-        measured.
+        Changes of the memory by F, B and W at each stage, negative where memory is freed; None if memory was
+        not measured.
     limits
         Memory limit of each device; None if the profile has no limits.
     warnings
-        One sentence for each quantity that was not measured, which says what is assumed instead.
+        Sentences about quantities that were not measured, with the value assumed instead, or that were not
+        measured precisely.
     """
 
     forward: tuple[int, ...]
@@ -69,7 +70,7 @@ class Profile:
         microbatches, placement, objective
             See `Instance`.
         limit
-            Memory limit, a number or one number per device; None takes that of the profile.
+            Memory limit, a number or one number per device; None takes the limits of the profile.
 
         Raises
         ------
@@ -177,14 +178,15 @@ def check_time(value: float, key: str) -> float:
 
 
 def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
-    """Return the profile of the smallest times, with a warning for each quantity that was not measured.
+    """Return the profile with the smallest time of each operation, and warnings about missing quantities.
 
     Parameters
     ----------
     samples
         Measured times of each stage and kind, in microseconds.
     memory
-        What F adds and B and W free at each stage, in one unit; empty if memory was not measured.
+        Change of the memory by each stage and kind, positive for F and negative for B and W, in any one unit;
+        empty if memory was not measured.
     comm
         Time of a message in microseconds; None if it was not measured.
 
@@ -192,7 +194,7 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
     ------
     InputError
         If a stage and kind has no time, or only some of them have memory; the message lists the missing ones.
-        Also if at some stage F, B and W do not sum to 0, or B or W adds memory.
+        Also if at some stage the changes do not sum to 0, F frees memory, or B or W adds memory.
     """
     last = max((stage for stage, _ in samples), default=0)
     stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)
@@ -221,7 +223,7 @@ def _check_present(what: str, wanted: list[tuple[int, str]], found: Iterable[tup
 
 
 def _held(stage: int, deltas: Sequence[float]) -> tuple[int, int, int]:
-    """Return the memory deltas of F, B and W at a stage as integers that sum to 0; W takes the rounding."""
+    """Return the memory deltas of F, B and W at a stage, rounded so that they sum to 0: W is the rest."""
     forward, backward, weight = deltas
     if forward < 0 or backward > 0 or weight > 0:
         rule = "F must be at least 0, B and W at most 0: they free what F adds"

@@ -43,11 +43,12 @@ class RunModel:
     sequence, heads
         Tokens per row and number of attention heads, for a transformer only.
     ffn
-        Size of a transformer's feed-forward networks: one, or one for each layer of the whole model. Empty
-        means four times the hidden size.
+        Sizes of a transformer's feed-forward networks: one for all, or one for each layer of the whole model.
+        Empty means four times the hidden size.
     vocabulary
-        Number of tokens that a transformer knows. With it, the first stage begins with the embedding, the
-        last one ends with the head, and the loss is cross entropy; None has neither of them.
+        Number of tokens that a transformer knows. With a number, the first stage begins with the embedding,
+        the last stage ends with the head, and the loss is the cross entropy. With None, there is no embedding
+        and no head, and the loss is the mean squared error.
     dtype
         Type of all numbers, one of `DTYPES`.
     seed
@@ -84,12 +85,12 @@ class RunModel:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="width", value=self.width)
 
     def parts(self, stages: int) -> list[list[str | int]]:
-        """Return the layers of each stage, in the words of a job: see `torch_modules.py`.
+        """Return the layers of each stage, written as `torch_modules.py` describes it for jobs.
 
         Raises
         ------
         InputError
-            If there is neither one size of feed-forward networks nor one for each layer.
+            If `ffn` has neither one size nor one for each layer, and is not empty.
         """
         count = stages * self.layers
         if len(self.ffn) not in (0, 1, count):
@@ -125,13 +126,13 @@ def run_schedule(
     merge
         Whether each B is fused with the W that follows it directly, as in the export.
     steps
-        Number of training steps, at least 1. The first one warms up if there are others, of which the one
-        with the median time is reported.
+        Number of training steps, at least 1. If there are several, the first one only warms up, and the one
+        with the median time among the others is reported.
     timeout
         Seconds after which the processes are ended.
     trace
         Folder, made if it does not exist, into which PyTorch's profiler writes one trace per process,
-        ``rank0.json.gz`` and so on, of all steps but the first; None records nothing.
+        ``rank0.json.gz`` and so on, of all steps but the warm-up; None records nothing.
     device
         `cpu`, where the processes share the cores and send messages with gloo, or `cuda`, where each has a
         GPU and sends messages with NCCL.
@@ -219,7 +220,7 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
 
 
 def _typical(steps: list[Measured]) -> Measured:
-    """Return the step whose time is the median of all but the first; of two in the middle the faster one."""
+    """Return the step with the median time of all but the first; of two middle steps, the faster one."""
     warm = sorted(steps[1:] or steps, key=lambda step: step.largest_span)
     return warm[(len(warm) - 1) // 2]
 

@@ -2,13 +2,13 @@
 
 ``python -P stage_costs.py --layers 8 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
 prints a table ``stage,kind,time,memory`` (microseconds, bytes), which `tightpipe.runtime.read_table`
-reads. With ``--vocabulary 32000`` in place of ``--stages``, it measures each layer apart, embedding and head
-included, and prints them as JSON: the `layers` of a model file, and `comm`, the time of a message. It needs
-the files beside it, and nothing else but PyTorch.
+reads. With ``--vocabulary 32000`` in place of ``--stages``, the script measures embedding, layers and head
+each as a stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the microseconds of a
+message. The script needs the files beside it, and nothing else but PyTorch.
 
 The costs are those of a run: one process per device trains the stages in the schedule runtime of PyTorch,
-so that all devices compute at once. The steps are repeated until the median of every operation is known to
-a tolerance.
+so that all devices compute at once. Training steps are repeated until the median time of every operation is
+known to a tolerance, or ``--repeats`` steps are done.
 """
 
 from __future__ import annotations
@@ -37,18 +37,20 @@ from torch_pipeline import Pipeline, Spans
 
 HEADER = "stage,kind,time,memory"
 _MICRO = 1e6
-_SURE = 0.98  # half of 1.96, which many standard deviations of a coin's heads hold 95 % of all counts
+_SURE = 0.98  # 1.96 / 2: of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
 
 Times = dict[tuple[str, int], list[float]]
 """The measured durations of each kind of operation at each stage, in seconds."""
 
 
 def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> str:
-    """Return an order in which every device has work, as the text that PyTorch reads.
+    """Return the order that is measured, in which all devices work at once, as the text that PyTorch reads.
 
-    Microbatch m is at stage s in time step 2m + s on its way forward, and in 2m + 2S - 1 - s on its way back,
-    where S is the number of stages; each W follows its B, or is fused with it. With one stage per device,
-    this is 1F1B. All operations are parts of one sequence in time, so that no device waits for ever.
+    `route` has the device of each stage. Let S be the number of stages, and time pass in equal steps: the F
+    of microbatch m at stage s is in time step 2m + s, and its B in time step 2m + 2S - 1 - s. Each W follows
+    its B, or is fused with it. With one stage per device, this is 1F1B. Every operation waits only for
+    operations of earlier time steps or for its own B, and each device runs its operations in the sequence of
+    time steps, so there is no deadlock.
     """
     last = 2 * len(route) - 1
     rows: list[list[tuple[int, list[str]]]] = [[] for _ in range(max(route) + 1)]
@@ -61,7 +63,10 @@ def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> st
 
 
 def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> None:
-    """Train the stages of one device until all medians are known, and write the operations of each step."""
+    """Train the stages of one device until all medians are known, and write the spans of each step.
+
+    At most `options.repeats` steps are measured.
+    """
     join(options.device, folder, rank, job["devices"])
     pipeline = Pipeline(job, folder / "schedule.csv", rank)
     for _ in range(options.warmup):
@@ -80,7 +85,7 @@ def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> Non
 
 
 def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
-    """Return the operations of each device in each step."""
+    """Run the processes of a job, and return the spans of each device in each measured step."""
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
     with tempfile.TemporaryDirectory() as name:
@@ -91,7 +96,7 @@ def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
 
 
 def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
-    """Return how long the operations of each kind and stage took."""
+    """Return the durations of the operations of each kind and stage, in seconds."""
     times: Times = {}
     for steps in devices:
         for kind, stage, _, start, end in (span for spans in steps for span in spans):
@@ -100,10 +105,10 @@ def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
 
 
 def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
-    """Return the operations of which the median is not known to the tolerance.
+    """Return the kinds and stages whose median time is not known to the tolerance, in words.
 
-    The 95 % confidence interval of the median must reach from it to both sides by at most this share of the
-    median, or of the mean time of all operations where that is longer.
+    A median is known if half the width of its 95 % confidence interval is at most `tolerance` times the
+    median, or times the mean duration of all operations where that mean is longer.
     """
     times = times_of(devices)
     usual = fmean(time for values in times.values() for time in values)
@@ -115,7 +120,7 @@ def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
 
 
 def _uncertainty(values: list[float]) -> float:
-    """Return half the width of the 95 % confidence interval of the median, from the ranks of the values."""
+    """Return half the width of the 95 % confidence interval of the median, between two of the values."""
     ordered, middle = sorted(values), len(values) / 2
     reach = _SURE * sqrt(len(values))
     low, high = max(0, int(middle - reach)), min(len(values) - 1, ceil(middle + reach))
@@ -123,17 +128,18 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median microseconds of an operation over these stages; a fused BW is half B and half W."""
+    """Return the median microseconds of a kind over these stages; B and W are each half of a fused BW."""
     fused = [time / 2 for stage in stages for time in times.get(("BW", stage), [])]
     of_kind = [time for stage in stages for time in times.get((kind, stage), [])]
     return median(of_kind or fused) * _MICRO
 
 
 def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
-    """Return the median time in seconds from the end of an operation to the next one's start elsewhere.
+    """Return the median seconds of a message.
 
-    Only operations count whose device had nothing else to do when the one before ended: they start when the
-    message has arrived.
+    The time of a message is counted from the end of the operation that sends it to the start of the operation
+    on another device that needs it. Only messages count whose receiver was idle when they were sent, so that
+    its operation starts as soon as the message arrives.
     """
     return median(delay for step in zip(*devices, strict=True) for delay in _delays(job["route"], step))
 
@@ -150,7 +156,7 @@ def _delays(route: Sequence[int], step: Sequence[Spans]) -> Iterator[float]:
 
 
 def job_of(options: argparse.Namespace, parts: list[list[str | int]], route: list[int]) -> Job:
-    """Return the job of training these stages on these devices."""
+    """Return the job that trains a model; `parts` has the layers of each stage, `route` its device."""
     devices = max(route) + 1
     return {
         "parts": parts,
@@ -198,8 +204,8 @@ def table(options: argparse.Namespace) -> str:
 def layers_apart(options: argparse.Namespace) -> str:
     """Measure embedding, layers and head, each as a stage of its own, and return them as JSON.
 
-    Every device has one layer of each size, so that all of them have work; the first one also has the
-    embedding, and the last one the head.
+    Every device has one layer of each size, so that all devices have work. The first device also has the
+    embedding, and the last device the head.
     """
     known = sorted(set(sizes(options)))
     blocks: list[list[str | int]] = [[size] for _ in range(options.devices) for size in known]
@@ -228,10 +234,10 @@ def layers_apart(options: argparse.Namespace) -> str:
 
 
 def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
-    """Return ticks, bytes and parameters of the layer that each of these stages is.
+    """Return ticks, bytes and parameters of one layer; each of `stages` consists of a copy of this layer.
 
-    On a GPU a layer that sends its output is measured with both its input and its output. The next layer
-    counts the output as its input, so it is not counted here.
+    On a GPU, the measured memory of a layer that sends its output has both input and output. The output is
+    subtracted here, because it counts as the input of the next layer.
     """
     forward, backward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "B", "W"))
     stage = stage_of(job, stages[0])
@@ -249,7 +255,7 @@ def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
 
 
 def warn(steps: Sequence[Sequence[Spans]], options: argparse.Namespace) -> None:
-    """Name on stderr the operations whose median is not known to the tolerance after all steps."""
+    """Print a warning with the operations whose median is not known to the tolerance after all steps."""
     names = unsure(steps, options.tolerance)
     if names:
         print(
@@ -267,7 +273,7 @@ def _message(options: argparse.Namespace) -> int:
 
 
 _NUMBERS = ("layers", "hidden", "heads", "sequence", "microbatch", "repeats", "warmup")
-_KINDS = ("stages", "vocabulary")  # one of them says what is measured
+_KINDS = ("stages", "vocabulary")  # one of them must be given: measure stages, or layers one by one
 _DEFAULTS = {"repeats": 20, "warmup": 2}
 _USUAL_DEVICES = 2
 
@@ -295,7 +301,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace) -> str:
-    """Return a sentence that says what is wrong with the options; it is empty if nothing is wrong."""
+    """Complete the options, and return an error message; it is empty if they are right."""
     for name in _NUMBERS:
         if getattr(options, name) < (name != "warmup"):
             return f"{name} = {getattr(options, name)}: must be at least 1"
@@ -314,7 +320,7 @@ def check(options: argparse.Namespace) -> str:
 
 
 def check_devices(options: argparse.Namespace) -> str:
-    """Choose devices and route where none are given; return a sentence that says what is wrong with them."""
+    """Choose devices and route where they are not given; return an error message, empty if all is right."""
     options.devices = options.devices or (
         max(options.route) + 1 if options.route else _usual_devices(options)
     )

@@ -1,7 +1,8 @@
-"""What differs between the CPU and GPUs: the device of a process, its process group and its clock.
+"""The parts of a run that differ between CPU and GPUs: device, process group and clock of a process.
 
-On GPUs, operations only start when Python calls them, so that their times are those of events that the GPU
-itself records. The scripts of this folder import this file where nothing but PyTorch is installed.
+On a GPU, a call from Python only queues an operation, so its times are taken from events that the GPU itself
+records. The scripts of this folder import this file also where only PyTorch is installed, so it imports
+nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch.distributed as dist
 
 
 def device_of(kind: str, rank: int) -> torch.device:
-    """Return the device of a process: the CPU, which all share, or the GPU with the number of its rank."""
+    """Return the device of a process: the CPU, which all processes share, or the GPU numbered `rank`."""
     return torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
 
 
@@ -38,7 +39,7 @@ def join(kind: str, folder: Path, rank: int, devices: int) -> None:
 
 
 def too_few_gpus(kind: str, devices: int) -> str:
-    """Return a sentence that says how many GPUs there are; it is empty if there are enough."""
+    """Return an error message if PyTorch finds fewer GPUs than `devices`; empty if enough, or on the CPU."""
     found = torch.cuda.device_count() if kind == "cuda" else devices
     if found >= devices:
         return ""
@@ -48,7 +49,7 @@ def too_few_gpus(kind: str, devices: int) -> str:
 
 
 class Clock(Protocol):
-    """Marks moments while operations run, and says afterwards when they were."""
+    """A clock that marks moments while operations run, and tells their times afterwards."""
 
     def begin(self) -> None:
         """Begin to measure; marks are made after this."""
@@ -60,11 +61,11 @@ class Clock(Protocol):
         """Wait until all marked moments have passed."""
 
     def seconds(self, mark: Any) -> float:
-        """Return a passed moment in seconds of the machine's clock, which all processes share."""
+        """Return the time of a mark, once it has passed, in seconds of the clock that all processes share."""
 
 
 class HostClock:
-    """The clock of the CPU, whose operations have ended when Python goes on."""
+    """The clock for the CPU, where an operation has ended when its call returns."""
 
     def begin(self) -> None:
         """Do nothing: the clock always runs."""
@@ -74,22 +75,22 @@ class HostClock:
         return time.perf_counter()
 
     def settle(self) -> None:
-        """Do nothing: the moments have passed."""
+        """Do nothing: all marked moments have passed."""
 
     def seconds(self, mark: float) -> float:
-        """Return the moment."""
+        """Return the mark itself, which is already in seconds."""
         return mark
 
 
 class GpuClock:
-    """The clock of the present GPU, whose marks are events between its operations.
+    """The clock for PyTorch's current GPU, whose marks are events between the GPU's operations.
 
     Parameters
     ----------
     event
-        Makes an event; None takes the timed events of PyTorch.
+        Function that makes an event; None takes the timed events of PyTorch.
     wait
-        Waits until the GPU has ended all its work; None takes `torch.cuda.synchronize`.
+        Function that waits until the GPU has ended all its work; None takes `torch.cuda.synchronize`.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class GpuClock:
         self.settle = wait or torch.cuda.synchronize
 
     def begin(self) -> None:
-        """Record the event from which the others are counted, at a known time of the machine's clock."""
+        """Record a first event at a known time of the machine's clock; other marks are counted from there."""
         self.settle()
         self._first, self._began = self.mark(), time.perf_counter()
 
@@ -110,7 +111,7 @@ class GpuClock:
         return event
 
     def seconds(self, mark: Any) -> float:
-        """Return when the GPU recorded the event."""
+        """Return when the GPU recorded the event, in seconds of the machine's clock."""
         passed: float = self._first.elapsed_time(mark)
         return self._began + passed / 1000
 

@@ -1,8 +1,9 @@
-"""How many bytes a stage holds between F, B and W.
+"""The bytes that a microbatch holds at a stage from F to B, and from B to W.
 
 B and W are split as torch.distributed.pipelining splits them. On a GPU, memory is measured. On the CPU it is
 counted: F keeps the tensors that autograd saves, and B frees them except for the inputs of linear maps,
-which W needs. The scripts of this folder import this file where nothing but PyTorch is installed.
+which W needs. The scripts of this folder import this file also where only PyTorch is installed, so it imports
+nothing else but files beside it.
 """
 
 from __future__ import annotations
@@ -24,33 +25,33 @@ class Stage:
         self.job, self.module = job | {"microbatches": 1}, build_stage(job, index, device)
 
     def enter(self) -> Tensor:
-        """Return what the stage before sends."""
+        """Return an input like those from the previous stage: a hidden state that needs a gradient."""
         return self.output().requires_grad_()
 
     def output(self) -> Tensor:
-        """Return a hidden state of one microbatch."""
+        """Return a random hidden state of one microbatch, as large as the output of a stage."""
         return data(self.job | {"vocabulary": None}, self.device)[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what F computes."""
+        """Run F and return its output."""
         out: Tensor = self.module(x)
         return out
 
     def backward(self, x: Tensor, out: Tensor) -> Callable[[], Any]:
-        """Run B, and return what runs W."""
+        """Run B, and return a function that runs W."""
         grad = torch.ones_like(out)
         _, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
         return lambda: stage_backward_weight(self.module.parameters(), groups)
 
     def held(self) -> tuple[int, int]:
-        """Return how many bytes a microbatch holds from F to B, and how many of these W needs."""
+        """Return how many bytes a microbatch holds from F to B, and how many of them it holds until W."""
         if self.device.type != "cuda":
             return self.saved_bytes()
         self.measured_bytes()  # the first run also allocates the gradients of the parameters
         return self.measured_bytes()
 
     def measured_bytes(self) -> tuple[int, int]:
-        """Return both numbers as the allocator of the GPU counts them."""
+        """Return the two numbers of `held`, as the allocator of the GPU counts them."""
         before = torch.cuda.memory_allocated(self.device)
         x = self.enter()
         out = self.forward(x)
@@ -62,7 +63,7 @@ class Stage:
         return after_forward, min(after_backward, after_forward)
 
     def saved_bytes(self) -> tuple[int, int]:
-        """Return how many bytes autograd saves during F, and how many of these are inputs of linear maps."""
+        """Return how many bytes autograd saves during F, and how many of them are inputs of linear maps."""
         saved: dict[int, int] = {}
         linear: dict[int, int] = {}
         own = {p.untyped_storage().data_ptr() for p in self.module.parameters()}
@@ -87,14 +88,14 @@ class Stage:
 
 
 class FirstStage(Stage):
-    """The first stage: no gradient leaves it, so that B does nothing in PyTorch and frees no memory."""
+    """The first stage, which sends no gradient: in PyTorch its B does nothing and frees no memory."""
 
     def enter(self) -> Tensor:
-        """Return a microbatch of the data."""
+        """Return the input of the model for one microbatch."""
         return data(self.job, self.device)[0]
 
     def backward(self, x: Tensor, out: Tensor) -> Callable[[], Any]:
-        """Return what runs W."""
+        """Return a function that runs the whole backward as W; B does nothing."""
         grad = torch.ones_like(out)
         return lambda: out.backward(grad)
 
@@ -108,13 +109,13 @@ class LastStage(Stage):
     """The last stage, which ends with the loss."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the loss of what the stage computes."""
+        """Run F and return the loss of its output."""
         _, target = data(self.job, self.device)
         return loss_of(self.job)(super().forward(x), target)
 
 
 def stage_of(job: Job, index: int) -> Stage:
-    """Return a stage of a job, apart from the pipeline."""
+    """Return stage `index` of a job as a `FirstStage`, `LastStage` or `Stage`, to run outside a pipeline."""
     if index == 0:
         return FirstStage(job, index)
     return (LastStage if index == len(job["parts"]) - 1 else Stage)(job, index)

@@ -1,8 +1,9 @@
 """The models of runs and profiles: the modules of each stage, their data, and the loss.
 
-Each stage of a job is a list of layers: ``"embedding"`` and ``"head"`` of a vocabulary, ``"residual"`` of an
-MLP, and a number for a layer of a transformer whose feed-forward network has that size. The scripts of this
-folder import this file where nothing but PyTorch is installed.
+Each stage of a job is a list of layers. An entry is ``"embedding"`` or ``"head"`` (of a vocabulary),
+``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward network has that
+size. The scripts of this folder import this file also where only PyTorch is installed, so it imports nothing
+else.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Head(nn.Module):
         self.norm, self.logits = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a number for each token of the text and each one of the vocabulary."""
+        """Return the logits: for each token of the text, one number per token of the vocabulary."""
         out: Tensor = self.logits(self.norm(x))
         return out
 
@@ -91,9 +92,9 @@ def build_layer(job: Job, layer: str | int) -> nn.Module:
 
 
 def data(job: Job, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the inputs and the targets of all microbatches, which are always the same.
+    """Return the inputs and the targets of all microbatches, which are the same in every process and step.
 
-    They are texts if the model has a vocabulary, and otherwise hidden states.
+    Both are texts (token numbers) if the model has a vocabulary, and otherwise hidden states.
     """
     torch.manual_seed(job["seed"])
     rows = job["microbatches"] * job["batch"]
@@ -109,9 +110,10 @@ def data(job: Job, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def loss_of(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the loss of a microbatch, by its output and its target, as its share of the mean over all.
+    """Return the function that computes the loss of a microbatch from its output and its target.
 
-    It is the cross entropy of a text, and otherwise the mean squared error.
+    The loss is the cross entropy if the model has a vocabulary, and otherwise the mean squared error. It is
+    divided by the number of microbatches, so that the losses of all microbatches sum to their mean.
     """
     share = 1 / job["microbatches"]
 

@@ -1,4 +1,4 @@
-"""PyTorch is an optional extra; functions that need it raise an error that says how to install it."""
+"""Checks for PyTorch, which is an optional extra, for enough GPUs, and for a version that runs pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require_torch(purpose: str) -> None:
     Raises
     ------
     InputError
-        If PyTorch is missing; the message says what needs it (`purpose`) and how to install it.
+        If PyTorch is missing; the message says that `purpose` needs PyTorch, and how to install it.
     """
     if not torch_installed():
         raise InputError(
@@ -35,7 +35,7 @@ def require_gpus(devices: int) -> None:
     Raises
     ------
     InputError
-        If there are fewer; the message says how many.
+        If there are fewer GPUs than `devices`; the message says how many there are.
     """
     from .torch_machine import too_few_gpus  # only here, as PyTorch takes seconds
 
@@ -50,7 +50,7 @@ def require_pairs() -> None:
     Raises
     ------
     InputError
-        If it is older than 2.9.
+        If PyTorch is older than 2.9.
     """
     found = version("torch")
     if tuple(map(int, found.split(".")[:2])) < (2, 9):

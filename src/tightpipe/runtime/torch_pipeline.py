@@ -1,7 +1,8 @@
 """The stages of one device in PyTorch's schedule runtime, trained and timed step by step.
 
-Runs and profiles both train with this, so that a profile measures what a run does. The scripts of this
-folder import this file where nothing but PyTorch is installed.
+Runs and profiles both train with the class `Pipeline`, so that a profile measures the operations of a run.
+The scripts of this folder import this file also where only PyTorch is installed, so it imports nothing else
+but files beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Spans = list[tuple[str, int, int, float, float]]
 
 
 class Step(NamedTuple):
-    """A training step on one device: its operations, and the losses of the last stage if it is here."""
+    """A training step on one device: its operations, and its losses if the device has the last stage."""
 
     spans: Spans
     losses: list[float]
@@ -40,7 +41,7 @@ class Pipeline:
     order
         File with the order of all devices, as PyTorch reads it.
     rank
-        Number of the process, which is that of its device.
+        Number of the process, which equals the number of its device.
     """
 
     def __init__(self, job: Job, order: Path, rank: int) -> None:
@@ -48,7 +49,7 @@ class Pipeline:
         self._device, self._clock = device_of(job["device"], rank), clock_of(job["device"])
         self.modules = {index: build_stage(job, index, self._device) for index in self._held}
         stages = [PipelineStage(m, i, len(job["parts"]), self._device) for i, m in self.modules.items()]
-        # the loss is a share of the mean already: PyTorch 2.8 scales no gradients of split backwards
+        # `loss_of` has divided by the microbatches: PyTorch 2.8 scales no gradients of split backwards
         self._schedule = _PipelineScheduleRuntime(
             stages, job["microbatches"], loss_fn=loss_of(job), scale_grads=False
         )
@@ -61,7 +62,7 @@ class Pipeline:
         self._count_loss()
 
     def step(self) -> Step:
-        """Train for one step, in which the gradients are computed anew, and wait until all has ended."""
+        """Train for one step, which begins without gradients, and wait until all operations have ended."""
         self._marks.clear()
         for module in self.modules.values():
             module.zero_grad()
@@ -83,9 +84,9 @@ class Pipeline:
             self._schedule.step(*args)
 
     def _watch(self, stage: Any) -> None:
-        """Let the methods of a stage that compute note their times; these include no waits for messages.
+        """Wrap the methods of a stage that compute, so that they mark their times without waits for messages.
 
-        In a trace of the profiler the same times are ranges ``tightpipe <operation>``.
+        In a trace of the profiler, the same times are ranges ``tightpipe <operation>``.
         """
 
         def timed(method: Callable[..., Any], kind: Callable[[dict[str, Any]], str]) -> Callable[..., Any]:
@@ -111,9 +112,9 @@ class Pipeline:
         stage.backward_weight_one_chunk = timed(stage.backward_weight_one_chunk, lambda _: "W")
 
     def _count_loss(self) -> None:
-        """Let the loss belong to the F of the last stage, after which the runtime computes it.
+        """Count the loss, which the runtime computes after an F of the last stage, as part of that F.
 
-        Its range in a trace, which was left open, ends with the loss too.
+        The F's range in a trace is left open until then, so that it ends after the loss too.
         """
         compute = self._schedule._maybe_compute_loss
 

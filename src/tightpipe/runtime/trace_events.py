@@ -1,8 +1,8 @@
 """The events of a Chrome trace are read one after another, so that gigabytes of them take little memory.
 
-A trace is a list of events, or an object whose key ``traceEvents`` has that list. Traces of PyTorch may have
-numbers that JSON lacks, such as NaN; the decoder of the standard library takes them, while the libraries that
-read JSON piece by piece refuse them.
+A trace is a list of events, or an object with this list under the key ``traceEvents``. Traces of PyTorch may
+have numbers that JSON lacks, such as NaN. The decoder of the standard library accepts them, while libraries
+that read JSON piece by piece refuse them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..core.files import STANDARD, read_bytes
 
 EVENTS = "traceEvents"
 _CHUNK = 1 << 20  # characters that are read at a time
-_LONGEST = 1 << 24  # characters of one event; more are taken for damage
-_PACKED = b"\x1f\x8b"  # the first bytes of what gzip has compressed
+_LONGEST = 1 << 24  # characters of one event; a longer event counts as damage
+_PACKED = b"\x1f\x8b"  # the first bytes of a file that gzip has compressed
 _SPACE = re.compile(r"\s*")
 _NO_TRACE = "not a Chrome trace, or truncated"
 _TOO_MUCH = "not a Chrome trace: nested too deeply, or with a number of thousands of digits"
 
 
 def trace_entries(path: str | Path) -> Iterator[tuple[str, Any]]:
-    """Yield what a Chrome trace holds, in the sequence of the file; it may be compressed by gzip.
+    """Yield the entries of a Chrome trace in the sequence of the file, which may be compressed by gzip.
 
     Yields
     ------
@@ -58,7 +58,7 @@ def trace_entries(path: str | Path) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[TextIO]:
-    """Open a trace as text; names in a trace may have bytes that are no UTF-8, which are replaced."""
+    """Open a trace as text, with a replacement character for bytes that are not UTF-8, as in some names."""
     with BytesIO(read_bytes(path)) if path == STANDARD else open(path, "rb") as plain:
         packed = plain.read(len(_PACKED)) == _PACKED
         plain.seek(0)
@@ -67,7 +67,7 @@ def _opened(path: str | Path) -> Iterator[TextIO]:
 
 
 class _Text:
-    """A text that is read as far as it is needed, and forgotten when it is decoded."""
+    """A JSON text of which pieces are read when they are needed and dropped when they are decoded."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._text, self._at = stream, "", 0
@@ -75,7 +75,7 @@ class _Text:
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
-        """Return the next character that is no space; empty at the end of the text."""
+        """Return the next character that is no white space; the empty string at the end of the text."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
@@ -85,13 +85,13 @@ class _Text:
                 return ""
 
     def take(self, character: str) -> bool:
-        """Go past the next character if it is this one; return whether it is."""
+        """Go past the next character that is no white space if it is `character`; return whether it was."""
         there = self.peek() == character
         self._at += there
         return there
 
     def value(self) -> Any:
-        """Return the next value of JSON, and go past it."""
+        """Return the next JSON value, and go past it."""
         self.peek()
         while True:
             try:
@@ -104,12 +104,12 @@ class _Text:
             except ValueError:
                 raise InputError(_TOO_MUCH) from None
             if end == len(self._text) and self._read_on():
-                continue  # a number may go on behind what was read
+                continue  # a number may continue behind the piece that was read
             self._at = end
             return value
 
     def _read_on(self) -> bool:
-        """Read some more; return False at the end of the text."""
+        """Read the next piece of the text, and drop the decoded part; return False at the end of the text."""
         self._forgotten += self._at
         self._text, self._at = self._text[self._at :], 0
         if len(self._text) > _LONGEST:

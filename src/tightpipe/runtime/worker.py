@@ -1,8 +1,8 @@
-"""The script of one process of a run; it imports nothing but PyTorch, so that it starts fast.
+"""The script of one process of a run; besides the files beside it, it imports only PyTorch, to start fast.
 
 ``python -P worker.py JOB RANK`` runs one device of the job. JOB is a folder with ``job.json`` and
-``schedule.csv``, into which each process writes its results. Afterwards, rank 0 runs the whole model by
-itself, microbatch after microbatch, and compares its gradients with those of all devices.
+``schedule.csv``, into which each process writes its results. Afterwards, the process of rank 0 runs the whole
+model by itself, microbatch after microbatch, and compares the gradients with those of all devices.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(folder: Path, rank: int) -> None:
 
 
 def run_device(folder: Path, job: Job, rank: int) -> dict[str, Any]:
-    """Train the stages of a device; return the spans of each step, and the losses of the last one."""
+    """Train the stages of a device; return the spans of each step, and the losses of the last step."""
     pipeline = Pipeline(job, folder / "schedule.csv", rank)
     warm_up = min(1, job["steps"] - 1)
     steps = [pipeline.step() for _ in range(warm_up)]
@@ -67,7 +67,8 @@ def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
     Returns
     -------
     dict
-        The loss, the largest difference of a gradient's entry, and the largest entry.
+        The loss of the whole model, the largest absolute difference between an entry of a device's gradient
+        and the same entry in the whole model, and the largest absolute entry in the whole model.
     """
     device = device_of(job["device"], 0)
     modules = [build_stage(job, index, device) for index in range(len(job["parts"]))]

@@ -1,4 +1,4 @@
-"""Median costs: what a tool sees of an instance that takes one number of each kind."""
+"""Median costs of an instance, for tools that take only one number for each kind of cost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _KINDS = ("forward", "backward", "weight")
 
 
 def with_median_costs(instance: Instance) -> Instance:
-    """Return the instance with one number of each cost.
+    """Return the instance with one number for each kind of cost.
 
     Every stage takes the median duration of its kind, every message the median time between neighbouring
     devices, and every device has the smallest memory limit of any. Where stages have unequal activations,
-    limits stay as they are, since the smallest need not hold an activation of every stage.
+    limits stay as they are, since the smallest limit might be too small for the activation of some stage.
     """
     times = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}
     neighbours = [instance.comm(device, device + 1) for device in range(instance.devices - 1)]

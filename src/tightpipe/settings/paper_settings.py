@@ -59,7 +59,7 @@ class Setting:
         objective: Objective | str = Objective.DEVICE_SPAN,
         placement: str = "v",
     ) -> Instance:
-        """Return the setting as an instance.
+        """Return the setting as an instance, with the memory limit that `memory` has for `m_offset`.
 
         A device holds the same layers in every placement: two stages with the times of the setting, or one
         stage with twice these times and activations, within the same memory.
@@ -88,7 +88,7 @@ class Setting:
 
 @cache
 def load_settings() -> dict[str, Setting]:
-    """Return all 24 settings by name, in the sequence of the table."""
+    """Return all 24 settings by name, in the sequence of the data file."""
     text = files(__package__).joinpath("zero_bubble_v.toml").read_text(encoding="utf-8")
     rows = [Setting(**row) for row in tomllib.loads(text)["setting"]]
     return {row.name: row for row in rows}

@@ -15,7 +15,13 @@ _PER_CENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Realistic:
-    """One entry of ``realistic.toml``; the head of that file says what the numbers mean."""
+    """One entry of ``realistic.toml``: the costs of an instance on the V placement.
+
+    `forward`, `backward` and `weight` are the times of an ordinary stage, in ticks of 10 microseconds;
+    `first` and `last` are the times of the first and of the last stage in per cent of these. A message takes
+    `comm` ticks within a node of `node_size` devices, and `node_comm` ticks between nodes. `activations` is
+    the number of F's that a device can hold, one number or one per device.
+    """
 
     name: str
     devices: int

@@ -1,6 +1,6 @@
 """The searches for lower bounds, in the sequence in which they run.
 
-Each search refutes one cost after another: it proves that no schedule costs so little.
+Each search refutes one cost after another: it proves that no schedule has this cost or a lower one.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from .starts import warm_starts
 def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | None = None) -> Bound:
     """Return the best known lower bound of an instance's cost: no schedule of the instance costs less.
 
-    Formulas give the first bounds. Within the time limit, searches then prove that costs below that of the
-    best heuristic schedule are impossible.
+    Formulas give the first bounds. Within the time limit, searches then try to prove that costs below the
+    cost of the best heuristic schedule are impossible.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | N
 def bounds_within(instance: Instance, allowance: Allowance, progress: Progress = ignore) -> Iterator[Bound]:
     """Yield the bounds of an instance: first those by formula, then each better one that a search finds.
 
-    The searches try to refute costs below that of the best heuristic schedule. They run only on instances
+    The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
     that the exact models cover.
 
     Raises

@@ -20,7 +20,7 @@ _loaded: set[str] = set()
 
 
 def ensure_compiled() -> None:
-    """Compile all inner loops unless the cache has them, and load those of the modules that are in use.
+    """Compile all inner loops unless the cache has them, and load those of the modules that are imported.
 
     Whatever is timed must come after this call. Of several processes that find the cache empty at the same
     time, the first compiles and the others wait for it.

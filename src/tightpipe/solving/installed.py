@@ -1,4 +1,4 @@
-"""Heuristics from outside: installed packages announce them as entry points, or a name says where one is.
+"""Heuristics from outside: installed packages declare them as entry points, or names locate them.
 
 A package's pyproject.toml lists them by name::
 
@@ -10,7 +10,7 @@ packages are imported only when all heuristics are needed, for a list or as warm
 a name that is not one of tightpipe's own. If a heuristic cannot be loaded, a warning says so, and it alone is
 left out.
 
-The name ``my_file:my_function`` needs no package: it is that of a function in a module that can be imported, or
+The name ``my_file:my_function`` needs no package: it names a function in a module that can be imported or
 that lies in the working directory.
 """
 
@@ -56,7 +56,7 @@ class Installed:
         exception that tightpipe does not know.
     code
         Hash of the file that defines its function, or of the package's version if there is no such file.
-        With it, results can be told from those of an earlier version of the function.
+        It distinguishes the results of different versions of the function.
     """
 
     heuristic: Heuristic
@@ -66,7 +66,7 @@ class Installed:
 @cache
 def installed_heuristics() -> dict[str, Installed]:
     """Return the heuristics of installed packages by name, and warn of those that cannot be used."""
-    from importlib.metadata import entry_points  # is slow, and most commands need no list of methods
+    from importlib.metadata import entry_points  # imported late: slow, and rarely needed
 
     found: dict[str, Installed] = {}
     for entry in entry_points(group=GROUP):
@@ -87,7 +87,7 @@ def heuristic_at(path: str) -> Installed:
     InputError
         If there is no such module or function, or it is not a heuristic.
     """
-    from importlib.metadata import EntryPoint  # is slow, as above
+    from importlib.metadata import EntryPoint  # imported late, as above
 
     here = str(Path.cwd())
     if here not in sys.path:
@@ -120,7 +120,7 @@ def _load(entry: EntryPoint) -> Installed:
 
 
 def _explained(make: _Make, name: str) -> _Make:
-    """Return the function with unknown exceptions as `HeuristicError`, which a command shows in one line."""
+    """Return a function that runs `make` and turns unknown exceptions into a one-line `HeuristicError`."""
 
     @wraps(make)
     def explained(instance: Instance) -> Order:
@@ -139,7 +139,7 @@ def _said(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, InputError):
         return text
-    passed = (__file__, "importlib")  # frames that only lead to the package's own code
+    passed = (__file__, "importlib")  # files of frames that only lead to the heuristic's code
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if not any(p in f.filename for p in passed)
     ]

@@ -59,7 +59,7 @@ def all_methods() -> dict[str, Method]:
 def find_method(method: str | OwnHeuristic) -> Method:
     """Return the method of this name, or the method that runs the given function or `Heuristic`.
 
-    A name such as ``my_file:my_function`` is that of a function in a module, which is imported.
+    A name such as ``my_file:my_function`` names a function in a module, and imports the module.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def find_method(method: str | OwnHeuristic) -> Method:
 def is_heuristic(name: str) -> bool:
     """Return whether this is the name of a heuristic, tightpipe's own or an installed one.
 
-    No module is imported because of a name such as ``module:function``, which may come from a file.
+    A name such as ``module:function`` may come from a file, so the module is not imported.
     """
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"
@@ -238,4 +238,4 @@ _VARIANTS: dict[str, Method] = {
     "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
     "milp:cbc": replace(METHODS["milp"], name="milp:cbc", load=partial(_load_milp, "cbc")),
 }
-"""Other formulations and backends of methods. They serve comparisons: found by name, but not listed."""
+"""Other formulations and backends of methods, for comparisons; `find_method` knows them, no list does."""

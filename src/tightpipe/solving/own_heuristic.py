@@ -38,7 +38,7 @@ def as_heuristic(given: OwnHeuristic, *, key: str, source: str = "") -> Heuristi
         return given
     if not callable(given):
         raise InputError("must be a function Instance -> Order", key=key, value=given)
-    # iterations without a flush are one order, so that the function is given all of them at once
+    # without a flush all iterations form one order, so the function is given them at once
     return Heuristic(
         name=name_of(given),
         make=given,

@@ -1,4 +1,4 @@
-"""Schedules that stand noise: `solve_robust` minimises a measure of the cost in random samples."""
+"""Schedules that are good under noise: `solve_robust` minimises a measure of the cost in random samples."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .methods import find_method
 from .starts import WarmStart, requested_starts
 
 MOST_SAMPLES = 4096
-_FRESH = 1000  # samples by which the schedule is judged in the end
-_CHOOSING = 1000  # other samples, by which the annealed schedule has to beat those that were known
-_PLAIN = 0.4  # of the time, for the search for a schedule of least cost without noise
+_FRESH = 1000  # samples in which the schedule found is judged at the end
+_CHOOSING = 1000  # other samples, in which the annealed schedule has to beat those known before
+_PLAIN = 0.4  # share of the time for the search for least cost without noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,10 @@ class Judged:
     cost
         Its cost without noise, in ticks.
     searched
-        Figures of its costs in the samples by which orders were chosen. They flatter the chosen order.
+        Figures of its costs in the samples by which orders were chosen. They are too favourable to the chosen
+        order, which was fitted to these samples.
     fresh
-        Figures of its costs in 1,000 samples by which nothing was chosen.
+        Figures of its costs in 1,000 samples that played no part in the choice of a schedule.
     """
 
     schedule: Schedule
@@ -55,16 +56,16 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class RobustResult:
-    """What `solve_robust` has found.
+    """The answer of `solve_robust`.
 
     Parameters
     ----------
     measure
-        What was minimised.
+        The measure that was minimised.
     robust
         The schedule found.
     plain
-        The best schedule without noise that the same solve has found, beside it.
+        The schedule of least cost without noise that the same solve has found, for comparison.
     bound
         A proven lower bound of the cost without noise, in ticks. Nothing is proven about costs under noise.
     samples
@@ -72,7 +73,7 @@ class RobustResult:
     seconds
         Wall seconds.
     reason
-        Why a signal ended the search early; empty if none did.
+        If a signal ended the search early, `interrupted` or `terminated`; else empty.
     """
 
     measure: Measure
@@ -103,36 +104,38 @@ def solve_robust(
 ) -> RobustResult:
     """Search for a schedule with the least mean or 95th percentile of its cost under noise.
 
-    The method `improve` first searches for the least cost without noise. Of its schedule and the warm starts,
-    the one with the least measure is then annealed: each move is judged by the same random samples. As the
-    annealed order also fits the accidents of these samples, 1,000 others decide whether it, or one of the
-    schedules known before, is returned; and 1,000 fresh ones say what that is worth. Memory limits and
-    precedences hold throughout; they do not depend on durations.
+    The method `improve` first searches for the least cost without noise. Annealing then starts from its
+    schedule or a warm start, whichever has the least measure in random samples, and judges every move by
+    these same samples. So the annealed order is fitted to them, and 1,000 other samples decide whether the
+    annealed schedule or one of those known before is returned. Another 1,000 fresh samples, which decide
+    nothing, measure what the returned schedule is worth. Memory limits and precedences hold throughout; they
+    do not depend on durations.
 
     Parameters
     ----------
     instance
-        The problem, which has to be one that `improve` takes.
+        The problem; it must be one that the method `improve` takes.
     measure
         `mean` or `p95`.
     models
         At least one model of noise.
     samples
-        Number of samples that are searched, 1 to 4096. More take longer to judge a move by.
+        Number of samples by which the search judges moves, 1 to 4096. With more samples a move takes longer.
     time_limit
-        Wall seconds; None for numbers of moves that depend on the size of the instance.
+        Wall seconds. None for no limit; the number of moves then depends on the size of the instance.
     workers, seed, warm_start, progress
-        As for `tightpipe.solve`. The samples follow from the seed too.
+        As for `tightpipe.solve`. The seed also determines the samples.
 
     Returns
     -------
     RobustResult
-        The schedule, with its figures in the samples searched and in fresh ones.
+        The schedule, with figures of its costs in the samples searched and in fresh ones.
 
     Raises
     ------
     InputError
-        If an option is out of range, if a model does not fit the instance, or if `improve` does not take it.
+        If an option is out of range, if a model does not fit the instance, or if `improve` does not take the
+        instance.
     InfeasibleError
         If the instance has no schedule at all.
     """
@@ -203,7 +206,7 @@ def _further(seed: int, step: int) -> int:
 def _judge(
     schedules: Sequence[Schedule], models: Sequence[NoiseModel], samples: int, seed: int, workers: int
 ) -> list[Judged]:
-    """Return schedules with their figures in the samples searched and in fresh ones."""
+    """Return each schedule with figures of its costs in the samples searched and in fresh ones."""
     searched = run_noisy(schedules, models, samples=samples, seed=seed, workers=workers)
     fresh = run_noisy(schedules, models, samples=_FRESH, seed=_further(seed, 2), workers=workers)
     return [

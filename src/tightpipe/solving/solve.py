@@ -14,7 +14,7 @@ from .methods import Method, Run, all_methods, find_method
 from .own_heuristic import OwnHeuristic, name_of
 from .starts import WarmStart
 
-_COUNTING = ("best", "block", "cpsat", "improve")  # methods that count their effort
+_COUNTING = ("best", "block", "cpsat", "improve")  # methods that take `effort`, because they count their work
 
 
 def solve(
@@ -51,15 +51,16 @@ def solve(
     warm_start
         Schedule from which a method that searches starts: a schedule of the instance, the name of a
         heuristic, a function as for `method`, "best" for the best of all heuristics that fit the instance,
-        or None to start from none.
+        or None for no start.
     backend
         Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
         Resident memory in GB at which `cpsat` and `milp` end with the best schedule so far; None for no cap.
     effort
-        Seconds of work of one thread on a usual machine, in place of `time_limit`, for the methods `best`,
-        `block`, `cpsat` and `improve`. They are counted and not measured: with one worker the result is the
-        same in every run. How long that takes depends on the machine.
+        A deterministic limit that replaces `time_limit`, for the methods `best`, `block`, `cpsat` and
+        `improve`. The work done is counted and converted to seconds of one thread on a usual machine; the
+        clock is not read. So with one worker every run gives the same result, though its wall time depends
+        on the machine.
     progress
         Function that is called with a log entry for each new incumbent (best schedule so far) or bound.
     display
@@ -92,7 +93,7 @@ def solve(
 def _fitting_run(instance: Instance, chosen: Method, backend: str | None, warm_start: WarmStart) -> Run:
     """Return the function that runs the method, after a check that it fits the instance and the options.
 
-    The method's code and all compiled loops are loaded, so that the caller's clock does not pay for it.
+    The method's code and all compiled loops are loaded here, before the caller starts the clock.
     """
     _refuse_contradictions(chosen, backend, warm_start)
     if instance.placement.name not in chosen.placements:

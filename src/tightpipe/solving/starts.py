@@ -32,7 +32,7 @@ def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
-    """Return, by name, the heuristics that can schedule the instance's placement, with installed ones."""
+    """Return, by name, the heuristics for the instance's placement, including installed ones."""
     installed = {name: found.heuristic for name, found in installed_heuristics().items()}
     known = {**HEURISTICS, **installed}
     return {name: h for name, h in known.items() if instance.placement.name in h.placements}
@@ -99,7 +99,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic) -> Schedule:
     Raises
     ------
     NoScheduleError, InfeasibleError
-        If the heuristic has no schedule for the instance, or there is none at all.
+        If the heuristic finds no schedule for the instance, or if the instance has no schedule at all.
     HeuristicError
         If the heuristic is not tightpipe's own, and what it returned is no order or an invalid one.
     """

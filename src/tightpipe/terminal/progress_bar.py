@@ -22,7 +22,7 @@ def _state(entry: LogEntry) -> str:
 
 
 class _Bar:
-    """A progress bar on stderr; if stderr is no terminal, only a plain line for each finished step."""
+    """A progress bar on stderr; if stderr is no terminal, only a line for each finished piece of work."""
 
     def __init__(self, total: int, seconds: float | None) -> None:
         self._total, self._done, self._seconds = total, 0, seconds
@@ -49,13 +49,13 @@ class _Bar:
         self._progress.stop()
 
     def begin(self, name: str) -> Watcher:
-        """Show a new step by name; return a callback that shows the step's incumbent and bound."""
+        """Show the next piece of work by name; return a callback that shows its incumbent and bound."""
         self._name, self._last = name, LogEntry(0.0, None, None)
         self._refresh()
         return self._watch
 
     def finish(self, text: str, seconds_left: float | None) -> None:
-        """Count the current step as done, write `text` about it, and show the seconds that are left."""
+        """Count the current piece of work as done, write `text` about it, and show the seconds left."""
         self._done += 1
         self._seconds, self._begin = seconds_left, time.monotonic()
         self._console.print(
@@ -80,10 +80,10 @@ class _Bar:
 
 @contextmanager
 def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show the progress of `total` steps on stderr until the block of the `with` statement ends.
+    """Show the progress of `total` pieces of work on stderr until the block of the `with` statement ends.
 
-    Yields a bar, whose `begin` and `finish` are called for each step. The steps are expected to take at most
-    `seconds` together; None means that this is unknown.
+    Yields a bar, whose `begin` and `finish` are called for each piece. All pieces are expected to take at
+    most `seconds` together; None means that this time is unknown.
     """
     with _Bar(total, seconds) as bar:
         yield bar

@@ -30,20 +30,20 @@ def uneven_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def memory_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method at each memory limit, counted in p activations of one stage.
+    """Return the bubble rate of each method at each memory limit, in multiples of p activations of a stage.
 
     Raises
     ------
     InputError
         If a limit is neither a multiple of p nor the smallest.
     """
-    return _frontier(rows, _memory_factor, looser=operator.ge)
+    return _frontier(rows, _memory_factor, looser=operator.ge, apart="comm")
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """Return the points of `memory_points`, each with whether its schedule is proven optimal.
 
-    The bound that proves it may be that of another method.
+    The bound that proves this may come from another method or from a looser limit.
 
     Raises
     ------
@@ -51,7 +51,11 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
         If a limit is neither a multiple of p nor the smallest.
     """
     return [
-        {**point, "panel": _size(row, rows), "optimal": _reaches(point["bubble_rate"], point["bound_rate"])}
+        {
+            **point,
+            "panel": _panel(_size(row, rows), row, rows, "comm"),
+            "optimal": _reaches(point["bubble_rate"], point["bound_rate"]),
+        }
         for point, row in zip(memory_points(rows), rows, strict=True)
     ]
 
@@ -64,7 +68,7 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
     InputError
         If a communication time is not a multiple of the forward time.
     """
-    return _frontier(rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
+    return _frontier(rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le, apart="memory")
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:
@@ -84,7 +88,10 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def scaling_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the seconds that each solve took to each of `TARGETS`, or was given if it missed the target."""
+    """Return, for each solve and each gap in `TARGETS`, the seconds until the solve reached that gap.
+
+    If it never did, they are the seconds that it was given.
+    """
     return [
         {
             "panel": f"{row.method}, n = {_per_device(row)}",
@@ -107,7 +114,7 @@ def method_name(row: Row) -> str:
 
 
 def bound_rate(row: Row) -> float:
-    """Return the bubble rate that no schedule undercuts by the row's own bound; 0 if the row has none."""
+    """Return the smallest bubble rate that the row's own bound allows; 0 if the row has no bound."""
     if row.bound is None or row.work is None:
         return 0.0
     return max(0, row.bound - row.work) / row.bound
@@ -125,6 +132,12 @@ def _size(row: Row, rows: Sequence[Row]) -> str:
     return (f"{row.problem}, " if several else "") + f"{row.p} devices, {row.n} microbatches"
 
 
+def _panel(name: str, row: Row, rows: Sequence[Row], apart: str) -> str:
+    """Return the name of a panel, with the row's value in the column `apart` if rows differ there."""
+    several = len({getattr(other, apart) for other in rows}) > 1
+    return f"{name}, {apart} {getattr(row, apart)}" if several else name
+
+
 def _reaches(rate: float | None, bound: float) -> bool:
     return rate is not None and rate <= bound + _EQUAL
 
@@ -135,19 +148,24 @@ def _rated(row: Row, **names: str) -> Point:
 
 
 def _frontier(
-    rows: Sequence[Row], x: Callable[[Row], float], looser: Callable[[float, float], bool]
+    rows: Sequence[Row], x: Callable[[Row], float], looser: Callable[[float, float], bool], apart: str
 ) -> list[Point]:
-    """Return a point per row. Its bound is the best at this or a looser constraint, which holds here too."""
+    """Return a point per row, with the best bound of all rows at the same or a looser constraint.
+
+    A bound under a looser constraint also holds under a tighter one. `x` returns a row's place on the axis of
+    the constraint, and `looser(a, b)` whether the constraint at a is the same as at b or looser. Rows that
+    differ in the column `apart` belong to different panels and share no bounds.
+    """
     return [
         {
-            "panel": _problem(row, rows),
+            "panel": _panel(_problem(row, rows), row, rows, apart),
             "x": x(row),
             "method": method_name(row),
             "bubble_rate": row.bubble_rate,
             "bound_rate": max(
                 bound_rate(other)
                 for other in rows
-                if _but_for_the_axis(other) == _but_for_the_axis(row) and looser(x(other), x(row))
+                if _frontier_of(other, apart) == _frontier_of(row, apart) and looser(x(other), x(row))
             ),
             "engine": row.engine,
         }
@@ -155,9 +173,9 @@ def _frontier(
     ]
 
 
-def _but_for_the_axis(row: Row) -> tuple[object, ...]:
-    """Return the values in which rows of one frontier agree; they differ in the axis of the figure."""
-    return row.problem, row.p, row.n, row.placement, row.objective, row.uneven
+def _frontier_of(row: Row, apart: str) -> tuple[object, ...]:
+    """Return the values that the rows of one frontier share, whatever their method and place on the axis."""
+    return row.problem, row.p, row.n, row.placement, row.objective, row.uneven, getattr(row, apart)
 
 
 def _memory_factor(row: Row) -> float:
@@ -178,7 +196,10 @@ def _per_device(row: Row) -> str:
 
 
 def _end(row: Row) -> float:
-    """Return the seconds that a solve was given: one that gave up early would not have reached more."""
+    """Return a solve's time limit, or its seconds if it took longer.
+
+    A solve that gave up early would not have reached more targets in the rest of its time.
+    """
     return max(row.seconds or 0.0, row.time_limit or 0.0)
 
 

@@ -63,4 +63,4 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:
     frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
-    return frame.convert_dtypes()  # a column of integers in which some are missing would become one of floats
+    return frame.convert_dtypes()  # else a column of integers with missing values would be one of floats

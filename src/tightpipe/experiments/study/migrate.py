@@ -16,7 +16,7 @@ from .load import ROWS, STORE
 
 
 def migrated_rows(folder: Path, tasks: Sequence[Task]) -> list[Row]:
-    """Bring a study's store to this version, without a solve, and return its rows.
+    """Bring a study's store to this version, without running a solve, and return its rows.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def migrated_rows(folder: Path, tasks: Sequence[Task]) -> list[Row]:
 
 
 def _row(cells: Mapping[str, str], task: Task | None) -> Row:
-    """Return the row of these cells; columns that they lack have the task's values, or are empty."""
+    """Return the row of `cells`; columns that `cells` lacks get the task's values, or are empty."""
     filled = dict.fromkeys(COLUMNS, "") | ({} if task is None else _of_the_instance(task)) | dict(cells)
     return row_from_text(filled)
 

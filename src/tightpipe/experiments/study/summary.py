@@ -73,11 +73,11 @@ def _imbalance(row: Row) -> str:
 
 
 _NOTES: dict[str, Callable[[Row], str]] = {"memory of 1F1B": _share, "imbalance": _imbalance}
-"""Columns beside the axes. A column is shown if the function returns a text for any row."""
+"""Columns beside the axes. A column is shown if its function returns a text for any row."""
 
 
 def _note(write: Callable[[Row], str], here: Sequence[Row]) -> str:
-    """Return the different texts of the rows of a line, whose placements may differ."""
+    """Return the distinct texts that `write` returns for the rows of a line, whose placements may differ."""
     return ", ".join(dict.fromkeys(write(row) or _DASH for row in here))
 
 
@@ -100,7 +100,11 @@ def _method(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Return the methods' bubble rates, that of the best bound, its proof, and the best cost's gap to it."""
+    """Return the cells of a table line: rates, best bound as a bubble rate, its proof, and the gap to it.
+
+    Each method has its bubble rate. The proof is left out if no row has one. The gap is from the cheapest
+    cost to the best bound.
+    """
     by_method = {_method(row, rows): row for row in here}
     rates = [_rate(by_method.get(method)) for method in methods]
     same = [row for row in here if row.placement == here[0].placement]  # a bound holds for one placement

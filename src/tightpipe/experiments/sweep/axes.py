@@ -63,7 +63,7 @@ def parse_uneven(value: Any) -> Change:
 
 
 def parse_comm(value: Any) -> Change:
-    """Read a communication time: ticks, ``0.25f`` (of the mean F), ``2x`` (twice its own) or ``own``."""
+    """Read a communication time: ticks, ``0.25f`` of the mean F, ``2x`` of the instance's own, or ``own``."""
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):
@@ -78,8 +78,8 @@ def parse_memory(value: Any) -> Change:
     """Read a memory limit: in the instance's unit, ``2p``, ``0.5x``, ``smallest``, ``none`` or ``own``.
 
     ``2p`` is 2 p forward activations of one stage, p being the number of devices; `limits_of_activations`
-    says how much memory that is. ``0.5x`` is half the instance's own limit, ``smallest`` the smallest limit
-    at which there is a schedule.
+    converts them to the instance's unit. ``0.5x`` is half the instance's own limit, ``smallest`` the smallest
+    limit at which there is a schedule.
     """
     if value == OWN:
         return UNCHANGED
@@ -97,7 +97,7 @@ def parse_memory(value: Any) -> Change:
 
 
 def memory_of_activations(label: str, factor: Fraction) -> Change:
-    """Return the change to a limit of `factor` times p forward activations, their number rounded down."""
+    """Return the change to a limit of `factor` times p forward activations, rounded down to whole ones."""
 
     def limited(instance: Instance) -> Instance:
         activations = math.floor(factor * instance.devices)
@@ -107,7 +107,7 @@ def memory_of_activations(label: str, factor: Fraction) -> Change:
 
 
 def parse_objective(value: Any) -> Change:
-    """Read an objective: ``device_span``, ``makespan``, or ``own``, which of a setting is device_span."""
+    """Read an objective: ``device_span``, ``makespan``, or ``own`` (device_span for a setting)."""
     if value == OWN:
         return UNCHANGED
     if value not in list(Objective):

@@ -2,8 +2,8 @@
 
 Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values": ...,
 "schedule": ..., "cpu_seconds": ..., "ready": ...}``. After a heuristic the process is ready for another task,
-because starting Python and loading compiled loops takes much longer than most heuristics. Any other method
-may leave threads and memory behind, so the process ends after it.
+because starting Python and loading compiled loops takes much longer than most heuristics. A solver may leave
+threads and memory behind, so the process ends after any other method.
 Standard input stays open while the parent lives; when it closes, this process ends itself and all
 that it has started, so that a killed sweep leaves nothing behind.
 """
@@ -52,7 +52,7 @@ _RESULTS = (
 
 
 def main() -> None:
-    """Run the tasks of standard input, up to the first that is no heuristic."""
+    """Run the tasks of standard input, up to the first one that runs a solver."""
     tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
     with _answers() as answers:
@@ -80,21 +80,21 @@ def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:
 
 
 def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
-    """Run a task, tell what comes of it, and return whether the process is ready for another one."""
+    """Run a task, write its trace and its result with `tell`, and return whether another task may follow."""
     _refuse_other_engine(data)
     _load(data["method"])
     before = _cpu_seconds()
     result = _run(data, lambda entry: tell(trace=_entry(entry)))
     spent = _cpu_seconds() - before
-    raise_again(result.reason)  # what a signal ended early, sent to this process alone, is no result
-    # what is shown other costs than the true ones is judged by a solver
+    raise_again(result.reason)  # a solve that a signal to this process ended early has no result
+    # the schedule of a method that is shown other costs than the true ones is judged by a solver
     ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
     tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent, ready=ready)
     return ready
 
 
 def _refuse_other_engine(data: dict[str, Any]) -> None:
-    """Raise an InputError if the task is that of another engine, by whose name its row would be wrong.
+    """Raise an InputError if the task names another engine, because its row would then name the wrong one.
 
     The sources may have been edited since the sweep began, or this may be another machine.
     """
@@ -104,7 +104,7 @@ def _refuse_other_engine(data: dict[str, Any]) -> None:
 
 
 def _load(method: str) -> None:
-    """Load a method and its compiled loops, so that their loading is no part of the solve."""
+    """Load a method and its compiled loops, so that the time of the solve does not include their loading."""
     find_method(method).load()
     ensure_compiled()
 
@@ -115,7 +115,7 @@ def _cpu_seconds() -> float:
 
 
 def _answers() -> IO[str]:
-    """Return standard output, for answers alone: what solvers print goes to standard error from now on."""
+    """Return standard output for the answers alone, and send other output to standard error from now on."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers

@@ -1,7 +1,7 @@
 """An executor runs the solves of a sweep: on this machine, on a Dask cluster, or in jobs of Slurm.
 
-It consists of an executor, as in `concurrent.futures`, and the number of solves that run at once. On other
-machines, Dask sends the solves to its workers and starts them again where a worker is lost.
+An `Executor` submits solves to a thread pool of this machine or to Dask, and tells how many solves run at
+once. On other machines, Dask sends the solves to its workers, and starts a solve again if its worker is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ ExecutorContext = Callable[[Limits], AbstractContextManager[Executor]]
 
 
 def local_executor(at_once: int | None) -> ExecutorContext:
-    """Return an executor on this machine that runs `at_once` solves; None: as many as fit its cores."""
+    """Return a function that starts an executor on this machine.
+
+    The executor runs `at_once` solves at a time; None means as many as fit the cores.
+    """
 
     @contextmanager
     def start(limits: Limits) -> Iterator[Executor]:
@@ -63,12 +66,15 @@ def solves_that_fit(threads: int) -> int:
 
 
 def dask_executor(scheduler: str) -> ExecutorContext:
-    """Return an executor on the workers of a running Dask scheduler, one solve per thread of a worker.
+    """Return a function that starts an executor on the workers of a running Dask scheduler.
+
+    Each thread of a worker runs one solve at a time.
 
     Raises
     ------
     InputError
-        If Dask is not installed, or when the executor starts and nothing answers at the address.
+        If Dask is not installed. The function that is returned raises it if no scheduler answers at the
+        address `scheduler`.
     """
     distributed = _needed("distributed")
 
@@ -86,7 +92,7 @@ def dask_executor(scheduler: str) -> ExecutorContext:
 
 
 def slurm_executor(jobs: int, options: Mapping[str, Any]) -> ExecutorContext:
-    """Return an executor on Dask workers in jobs of Slurm.
+    """Return a function that starts an executor on Dask workers in jobs of Slurm.
 
     Parameters
     ----------
@@ -99,7 +105,8 @@ def slurm_executor(jobs: int, options: Mapping[str, Any]) -> ExecutorContext:
     Raises
     ------
     InputError
-        If dask-jobqueue is not installed, or an option is not known.
+        If dask-jobqueue is not installed. The function that is returned raises it if an option is not
+        known.
     """
     jobqueue, distributed = _needed("dask_jobqueue"), _needed("distributed")
 
@@ -108,7 +115,7 @@ def slurm_executor(jobs: int, options: Mapping[str, Any]) -> ExecutorContext:
         try:
             cores = options.get("cores", 1)
             usual = {"cores": cores, "processes": 1, "job_cpu": cores * limits.threads}
-            # any free port: the usual one is taken where another sweep runs, and Dask would warn of that
+            # any free port: another sweep may have taken the usual one, of which Dask would warn
             usual["scheduler_options"] = {"dashboard_address": ":0"}
             cluster = jobqueue.SLURMCluster(**{**usual, **options})
         except (TypeError, ValueError) as error:

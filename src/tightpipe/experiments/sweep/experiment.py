@@ -15,29 +15,29 @@ _GRACE = 60.0  # seconds that a solve gets beyond 1.2 times its time limit befor
 
 
 class FigureKind(StrEnum):
-    """What the figure of a study shows."""
+    """The kinds of figures that a study can have."""
 
     SETTINGS = "settings"  #: bubble rates of the methods on each problem
     MEMORY = "memory"  #: bubble rates against the memory limit
-    FRONTIER = "frontier"  #: the same for each number of devices, with the band in which the optimum lies
+    FRONTIER = "frontier"  #: as `MEMORY`, per size of the problem, with the band in which the optimum lies
     COMM = "comm"  #: bubble rates against the communication time
     UNEVEN = "uneven"  #: bubble rates for each way in which stages are unlike
     ANYTIME = "anytime"  #: gaps over time
-    SCALING = "scaling"  #: times to a gap against the number of devices
+    SCALING = "scaling"  #: seconds until a gap is reached, against the number of devices
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a grid's instances are made from: a published setting or an instance file.
+    """The source of instances of a grid: a published setting or an instance file.
 
     Parameters
     ----------
     name
-        Its name in the rows.
+        The problem's name in the rows.
     placement
         The placement of the instance file; None for a setting, which does not prescribe one.
     make
-        Returns the instance in a placement.
+        Function that returns the instance in the placement of a given name.
     """
 
     name: str
@@ -61,14 +61,14 @@ class Experiment:
     threads
         Number of threads of each solve.
     memory_cap
-        GiB of memory at which a solve is killed; None for its share of the machine's memory.
+        GiB of memory at which a solve is killed; None for a share of the machine's memory, see `Limits`.
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
     keep_equal_costs
         The median costs of some instances are equal to their true costs. True keeps both solves of such an
         instance, so that every problem has the same rows; False keeps only the one with the true costs.
     figure
-        What the figure shows; None for no figure.
+        Kind of the figure; None for no figure.
     slurm
         Options of `dask_jobqueue.SLURMCluster`.
     """
@@ -107,5 +107,5 @@ def conditions(allowance: Allowance) -> dict[str, Any]:
 
 
 def usual_hard_limit(time_limit: float) -> float:
-    """Return the seconds after which a solve is killed that should have ended after `time_limit` seconds."""
+    """Return the seconds after which a solve with this time limit, in seconds, is killed."""
     return time_limit * 1.2 + _GRACE

@@ -36,12 +36,12 @@ def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
 
 
 def combine(experiment: Experiment) -> list[Task]:
-    """Return the tasks of an experiment, as `plan` does for one that is read from a file.
+    """Return the tasks of an experiment, which need not come from a file.
 
     Raises
     ------
     InputError
-        As in `plan`, but the message names the axis and no line.
+        As in `tasks_of`, but the message names the axis and no line.
     """
     return list({task.row.key: task for task in _combine(experiment)}.values())
 
@@ -60,7 +60,7 @@ def _combine(experiment: Experiment) -> Iterator[Task]:
 
 
 def _placement(problem: Problem, method: Method) -> str:
-    """Return the problem's placement; if it has none, the V, or else the first that the method schedules."""
+    """Return the problem's placement; if it has none, the V, or the first one of a method without the V."""
     if problem.placement is None:
         return "v" if "v" in method.placements else method.placements[0]
     if problem.placement not in method.placements:

@@ -1,6 +1,6 @@
-"""A solve in a process apart that is killed when it takes too much memory or time.
+"""Solves run in processes of their own, which are killed if they take too much memory or time.
 
-A process that has run a heuristic waits for the next solve, if there is somewhere to keep it.
+A process that has run a heuristic waits for the next solve, if the caller gives a list in which to keep it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .row import Value
 
 _GIB = 2**30
 _LOOK = 0.2  # seconds between two looks at the process
-_SHARE = 0.9  # of the machine's memory that all solves together may take
+_SHARE = 0.9  # share of the machine's memory that all solves together may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Limits:
     seconds
         Wall seconds.
     memory
-        GiB of resident memory of the process and its children together. None for a share of the machine's
-        memory: as large as the share that `threads` are of its cores.
+        GiB of resident memory of the process and its children together. None divides nine tenths of the
+        machine's memory among its cores, and allows the parts of `threads` cores.
     threads
         Number of threads of the solve.
     """
@@ -110,7 +110,7 @@ Idle = list[_Process]
 
 @contextmanager
 def idle_processes() -> Iterator[Idle]:
-    """Keep processes for the solves of the block, and end them with it."""
+    """Yield a list in which to keep processes between solves, and end these processes when the block ends."""
     idle: Idle = []
     try:
         yield idle
@@ -122,18 +122,19 @@ def idle_processes() -> Iterator[Idle]:
 def run_guarded(
     payload: str, limits: Limits, stop: threading.Event | None = None, idle: Idle | None = None
 ) -> Outcome:
-    """Run a task's payload in a new process; whatever happens to the process becomes an outcome.
+    """Run a task's payload in another process; whatever happens to the process becomes an outcome.
 
     Parameters
     ----------
     payload
         The task, as one line of JSON.
     limits
-        When its process is killed.
+        The limits at which the process is killed.
     stop
         Setting it kills the process.
     idle
-        Where to take a process from, and to keep it after a heuristic; None for a process of its own.
+        The list from which a waiting process is taken, and in which the process is kept after a heuristic.
+        None for a new process that ends with the solve.
     """
     compile_ahead()  # here, so that on a new machine compiling is not within the hard limit
     answers = _Answers()
@@ -166,7 +167,7 @@ def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_
     home: Idle | None = None
     try:
         yield process
-        # what the process still holds must not bring the next solve to its memory limit
+        # memory that the process still holds must not bring the next solve to its limit
         if answers.ready and _memory(process.popen.pid) < limits.bytes / 2:
             home = idle
     finally:
@@ -177,7 +178,7 @@ def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_
 
 
 def _waiting(idle: Idle | None) -> _Process | None:
-    """Return an idle process that is still alive; None if there is none."""
+    """Return an idle process that is still alive; None if `idle` has no such process or is None."""
     with suppress(IndexError):  # another thread may take the last one
         while idle:
             process = idle.pop()
@@ -222,7 +223,10 @@ def _watch(
     limits: Limits,
     stop: threading.Event | None,
 ) -> str | None:
-    """Wait for the end of the solve; kill its process where it must be, and say why."""
+    """Wait for the end of the solve, and return None if it ended by itself.
+
+    If the solve reaches a limit or `stop` is set, kill its process and return the reason.
+    """
     deadline, most = time.monotonic() + limits.seconds, limits.bytes
     while True:
         reader.join(_LOOK)
@@ -242,7 +246,7 @@ def _watch(
 
 
 def _has_ended(process: subprocess.Popen[str]) -> bool:
-    """Return whether a process that has closed its answers ends within one look."""
+    """Return whether a process that has closed its standard output ends within `_LOOK` seconds."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(_LOOK)
     return process.returncode is not None
@@ -264,7 +268,7 @@ def _memory(pid: int) -> int:
 
 
 def _fault(status: int, complaints: IO[str]) -> str:
-    """Return a text that says how a process ended that gave no answer."""
+    """Return a text that says how a process without an answer ended, from its exit status and its stderr."""
     complaints.seek(0)
     lines = [line.strip() for line in complaints if line.strip()]
     if status < 0:

@@ -46,7 +46,7 @@ class Row:
     proof: str | None = None  #: what the bound rests on
     gap: float | None = None
     peak_memory: int | None = None
-    memory_of_1f1b: float | None = None  #: memory limit over the peak memory that 1F1B has
+    memory_of_1f1b: float | None = None  #: memory limit over the peak memory of 1F1B
     seconds: float | None = None
     trace: str | None = None  #: JSON list of [seconds, incumbent cost, bound]
     reason: str | None = None  #: why there is no schedule, or why the method ended early
@@ -64,7 +64,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 """Names of the columns, in order."""
 
 _RENAMED = {"tightpipe_version": "engine"}
-"""Columns of earlier versions, with their names today; what they know of the engine is the version alone."""
+"""Names today of columns of earlier versions. The old column of the engine has a version and no commit."""
 
 _HINTS = get_type_hints(Row)
 

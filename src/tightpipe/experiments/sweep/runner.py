@@ -20,7 +20,7 @@ _BEAT = 0.5  # seconds between two looks at the store
 _BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
-"""Called with each task and None when the task is claimed, and with its outcome when it has ended.
+"""A function that is called with a task and None when the task is claimed, and with its outcome at its end.
 
 The third argument is how many solves the executor can run at once.
 """

@@ -24,8 +24,8 @@ from .row import COLUMNS, Row, Value
 from .schema import prepare
 from .task import Task
 
-LEASE = 10.0  # seconds; a process renews its leases several times within them
-MOST_ATTEMPTS = 3  # a solve during which its sweep was killed this often counts as failed
+LEASE = 10.0  # seconds; a process renews its leases several times in this time
+MOST_ATTEMPTS = 3  # times that a sweep may be killed during a solve, which then counts as failed
 _SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
 _WAIT = 30.0  # seconds that one writer waits for another
 
@@ -86,7 +86,7 @@ class Store:
             raise InputError(f"cannot be opened as a store: {error}", source=str(self.path)) from None
 
     def close(self) -> None:
-        """Close the file; the last process to do so folds the log into it."""
+        """Close the file; the last process to do so merges the write-ahead log into the file."""
         self._connection.close()
 
     def enrol(self, tasks: Sequence[Task]) -> None:
@@ -102,7 +102,10 @@ class Store:
             )
 
     def claim(self, owner: str) -> Task | None:
-        """Claim the next solve that is pending or whose lease has run out; return its task, or None."""
+        """Claim the next solve that is pending or whose lease has run out, and return its task.
+
+        If there is no such solve, return None.
+        """
         now = time.time()
         with self._writing() as connection:
             connection.execute(
@@ -120,7 +123,7 @@ class Store:
         return None if found is None else Task(Row(*found[:-1]), found[-1])
 
     def renew(self, owner: str) -> None:
-        """Renew all leases of `owner`, which then last for their whole length from now on."""
+        """Renew all leases of `owner`, so that they hold for their full time from now on."""
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET lease = ? WHERE owner = ? AND state = 'running'",
@@ -171,12 +174,12 @@ class Store:
         return [Row(*cells) for cells in self._connection.execute(query)]
 
     def engines(self) -> Counter[str]:
-        """Return by engine how many solves it has ended, also those that the grid no longer has."""
+        """Return the number of done and failed solves by engine, including those that left the grid."""
         query = "SELECT engine, count(*) FROM solve WHERE state IN ('done', 'failed') GROUP BY engine"
         return Counter(dict(self._connection.execute(query)))
 
     def schedule(self, key: str) -> bytes | None:
-        """Return the compressed schedule of a solve; None if it has none."""
+        """Return the compressed schedule of a solve; None if the solve has no schedule."""
         found = self._connection.execute("SELECT schedule FROM solve WHERE key = ?", (key,)).fetchone()
         return None if found is None else found[0]
 
@@ -207,7 +210,7 @@ def open_store(path: Path | None, lease: float = LEASE) -> Iterator[Store]:
 
 
 def seconds_at_most(rows: Iterable[Row]) -> float:
-    """Return about how many seconds the solves of the rows take at most, one after another."""
+    """Return an estimate of the most seconds that the solves of the rows take, one after another."""
     return sum(row.time_limit or _SECONDS_OF_A_HEURISTIC for row in rows)
 
 

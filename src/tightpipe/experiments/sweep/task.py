@@ -26,7 +26,7 @@ class Task:
     Parameters
     ----------
     row
-        The row as it is before the solve; its key is that of the task.
+        The row as it is before the solve; its key is also the key of the task.
     payload
         JSON with the instance, the instance that the method sees (null for the same), the options, and the
         engine that has to run it.

@@ -11,7 +11,7 @@ _ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*=""", re.MULTILINE)
 
 
 def line_of(text: str, key: str, value: Any = None) -> int:
-    """Return the number, from 1, of the line on which a key of the top table or a value in its list stands.
+    """Return the number, from 1, of the line of a key of the top table, or of a value in the key's list.
 
     If the text does not show the value as it is given, the number is that of the key's line; if it does not
     show the key either, the number is 1.

@@ -13,7 +13,7 @@ from .timeline import last_users, peak_memory
 
 
 def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
-    """Return the tasks with every start moved up as far as its inputs, its peer and the budget allow.
+    """Return the tasks with every start moved up as far as its inputs, its peer, its link and memory allow.
 
     `budget` is the largest peak memory; None takes the peak of the given order, which is always allowed.
     """
@@ -39,7 +39,7 @@ def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -
 
 
 class _Line:
-    """An order of tasks with the memory before each task, which swaps of neighbours keep up to date."""
+    """An order of tasks, and the memory that is held before each task; `swap` keeps both up to date."""
 
     def __init__(self, tasks: Sequence[Task], budget: int | None) -> None:
         self.tasks = list(tasks)
@@ -52,13 +52,13 @@ class _Line:
             self.before.append(self.before[-1] + _takes(task) - self._frees(task))
 
     def swap(self, position: int) -> bool:
-        """Swap the task at `position` with the next one if that is allowed; return whether it is."""
+        """Swap the task at `position` with the next one if that is allowed; return whether it is allowed."""
         first, second = self.tasks[position : position + 2]
         if first.name in second.inputs or _keep_their_order(first, second):
             return False
         shared = {i for i in first.inputs if i in second.inputs and self.last[i] == second.name}
         middle = self.before[position] + _takes(second) - self._frees(second)
-        middle += sum(self.buffers[name] for name in shared)  # after the swap, `first` is their last user
+        middle += sum(self.buffers[name] for name in shared)  # after the swap, `first` frees them
         peak = max(self.before[position] + _takes(second), middle + _takes(first))
         if peak > self.budget:
             return False

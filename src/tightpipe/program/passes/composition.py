@@ -42,7 +42,8 @@ class PassReport:
     peak_before, peak_after
         Peak memory, in the unit of the tasks.
     kept
-        Whether the new order was taken. It is not if it has more exposed time or exceeds the budget.
+        Whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
+        exceeds the budget.
     """
 
     name: str
@@ -71,8 +72,9 @@ def run_passes(
     estimate
         Function that returns how long a computation or a transfer takes, in ticks.
     budget
-        Largest peak memory; a pass may always keep the peak that it found. With None, passes that look at
-        memory keep the peak that they found, and the other passes have no limit.
+        Largest peak memory, in the unit of the tasks. A pass may always keep the peak of the tasks before it,
+        even above the budget. With None, the passes whose names end in `within_memory` do not raise that
+        peak, and the other passes have no limit.
 
     Returns
     -------

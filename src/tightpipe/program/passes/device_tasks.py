@@ -17,7 +17,8 @@ _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT,
 def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
     """Return the program of a device as tasks.
 
-    The transfer of a receive begins when the sender's operation ends in the schedule that was lowered.
+    The transfer of a receive begins at the earliest when the sender's operation ends in the schedule that was
+    lowered.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
     device
         Number of the device.
     message_memory
-        Memory of the buffer of a receive, which is held until the operation that uses it has run.
+        Memory of the buffer of a receive, in the unit of the instance.
 
     Raises
     ------

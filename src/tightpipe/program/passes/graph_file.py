@@ -1,4 +1,4 @@
-"""Task lists are read from and written to JSON files, so that the overlap passes serve any program.
+"""Task lists are read from and written to JSON files, so that other software can use the overlap passes.
 
 ::
 
@@ -32,7 +32,7 @@ def load_tasks(path: str | Path) -> Tasks:
     Raises
     ------
     InputError
-        If the file is no task list that can run; one line names file, key, value and what is right.
+        If the file is no task list that can run; the message names the file, the key, the value and the rule.
     """
     data = read_json(path)
     try:
@@ -48,7 +48,7 @@ def save_tasks(tasks: Tasks, path: str | Path) -> None:
 
 
 def tasks_from_dict(data: Any) -> Tasks:
-    """Return the task list that the content of a file describes; raise errors as `load_tasks` does."""
+    """Return the task list that the JSON content of a file describes; raise errors as `load_tasks` does."""
     check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
     if not isinstance(data["nodes"], list):

@@ -1,7 +1,7 @@
-"""Two greedy passes move waits as far down and starts as far up the list as their dependencies allow.
+"""Two greedy passes: one moves waits down, the other moves starts up, as far as dependencies allow.
 
-Neither pass ever increases the exposed time. A wait that moves behind a computation lets the computation run
-during the transfer, and a start that moves up lets its transfer begin earlier.
+Neither pass ever increases the exposed time. When a wait moves behind a computation, the computation can run
+during the transfer. When a start moves up, its transfer begins earlier.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def sink_waits(tasks: Sequence[Task]) -> Tasks:
 def raise_comms(tasks: Sequence[Task]) -> Tasks:
     """Return the tasks with every start moved up, to right behind the last task that it needs.
 
-    The starts keep their sequence.
+    The starts keep their sequence, so a start also stays behind the starts before it.
     """
     backwards: list[Task] = []
     pending: list[Task] = []  # starts that are moving up, the last one first

@@ -1,4 +1,4 @@
-"""A picture in text of which communications run beside which tasks."""
+"""A picture in text that shows beside each task the communications that run at the same time."""
 
 from __future__ import annotations
 

@@ -28,12 +28,13 @@ class ProgramReport:
     name
         Name of the pass.
     waited_before, waited_after
-        Ticks for which devices stand still before their last operation in a replay, summed over all devices.
+        Ticks from time 0 to a device's last operation in which the device stands still in a replay, summed
+        over all devices.
     end_before, end_after
         When the last operation ends in a replay, in ticks.
     kept
-        Whether the new order was taken. It is not if devices would deadlock, wait longer, end later or
-        exceed a memory limit.
+        Whether the new program was taken. It is discarded if devices would deadlock, wait longer, end later
+        or exceed a memory limit.
     """
 
     name: str
@@ -64,10 +65,11 @@ def overlap_program(
         Function that returns how long a computation or a transfer takes, in ticks. The replays always use
         the times of the instance.
     budget
-        Largest peak memory for the passes that look at memory; None takes what each device needs without
-        them.
+        Largest peak memory of a device for the passes whose names end in `within_memory`. None takes the
+        peak before the pass, which is always allowed.
     message_memory
-        Memory of the buffer of a receive, which is held until its message has been used.
+        Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
+        has been used.
 
     Returns
     -------
@@ -101,7 +103,7 @@ def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> 
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
-    """Return the replay of the changed program; None if it deadlocks, is slower or exceeds a memory limit."""
+    """Return the replay of `changed`; None if devices deadlock, wait longer, end later or exceed a limit."""
     try:
         after = replay(changed)
     except DeadlockError:

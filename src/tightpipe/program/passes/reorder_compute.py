@@ -9,7 +9,7 @@ from .tasks import Estimator, Task, TaskKind, Tasks, given_duration
 
 
 def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
-    """Return the tasks with every start depending on the one before, so that passes keep their sequence."""
+    """Return the tasks, each start with the previous one as input, so that passes keep their sequence."""
     order: list[Task] = []
     last: str | None = None
     for task in tasks:
@@ -22,11 +22,13 @@ def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
 
 
 def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> Tasks:
-    """Return the tasks with every communication filled with computations that do not depend on it.
+    """Return the tasks in an order in which computations run during communications that they do not need.
 
-    The starts keep their sequence. After start k come the tasks that start k + 1 needs and that do not depend
-    on start k. If these are shorter than the communication, other computations follow, the soonest needed
-    first, as long as more than half of each is hidden. Then come the remaining tasks that start k + 1 needs.
+    The communications are started in their present sequence. Behind each start come first the tasks that the
+    next start needs and that do not depend on this one. If they take a shorter time than the communication,
+    other tasks follow that are ready and do not depend on this start, first those that the earliest later
+    start needs, as long as more than half of each runs during the communication. Then come the remaining
+    tasks that the next start needs, and the next start. All other tasks come last.
     """
     starts = [task for task in tasks if task.kind is TaskKind.START]
     if not starts:
@@ -46,7 +48,7 @@ class _Filling:
         self.left = dict.fromkeys(self.tasks)
         self.order: list[Task] = []
         self.ancestors = _ancestors(tasks)
-        self.needed_by: dict[str, int] = {}  # the first start that needs a task
+        self.needed_by: dict[str, int] = {}  # for each task the number of the first start that needs it
         for k, start in enumerate(starts):
             for name in self.ancestors[start.name]:
                 self.needed_by.setdefault(name, k)
@@ -67,15 +69,15 @@ class _Filling:
         self._add(list(self.left))
 
     def _fill(self, start: Task, hidden: int) -> int:
-        """Append ready computations that run beside `start`; return how long they take, in ticks.
+        """Append ready tasks that do not depend on `start`; return how long they take, in ticks.
 
-        `hidden` is for how many ticks other computations already run beside it.
+        `hidden` has the ticks of earlier computations that count as running beside `start`.
         """
         length, filled = self.estimate(start), 0
         ready = [name for name in self.left if self._is_ready(name) and not self._depends(name, start.name)]
         for name in sorted(ready, key=lambda name: self.needed_by.get(name, len(self.starts))):
             duration = self._duration(name)
-            # A computation that is hidden by less than half is worth more beside a later communication.
+            # If less than half of a computation would run during this communication, a later one is better.
             if length - hidden - filled > duration / 2:
                 self._add([name])
                 filled += duration
@@ -93,7 +95,7 @@ class _Filling:
         return sorted((name for name in names if name in self.left), key=self.rank.__getitem__)
 
     def _add(self, names: list[str]) -> None:
-        """Append tasks by name; a task comes after its inputs because it does so in the given list."""
+        """Append tasks by name; the caller lists each task behind its inputs."""
         for name in names:
             self.order.append(self.tasks[name])
             del self.left[name]

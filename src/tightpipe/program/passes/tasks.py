@@ -40,10 +40,10 @@ class Task:
     ready
         Time in ticks before which the transfer of a start cannot begin, because the peer is not ready.
     memory
-        Lasting change of memory: what is added counts from the start of the task, what is freed from its end.
+        Lasting change of memory: an increase counts from the start of the task, a decrease from its end.
     buffer
-        Memory that is held from the start of the task until the last task that has it among its inputs has
-        run; until the end of the list if no task has it.
+        Memory that is held from the start of this task until the last task that has this task among its
+        inputs has run; until the end of the list if no task has this one as input.
     """
 
     name: str
@@ -75,8 +75,8 @@ def check_tasks(tasks: Sequence[Task]) -> Tasks:
     Raises
     ------
     InputError
-        If two tasks have the same name, an input is missing or comes later, or a wait does not name exactly
-        one start that no other wait names.
+        If two tasks have the same name, an input is missing or comes later, a wait does not name exactly one
+        start that no other wait names, or a duration, ready time or buffer is negative.
     """
     kinds: dict[str, TaskKind] = {}
     waited: set[str] = set()

@@ -16,9 +16,10 @@ class Timeline(NamedTuple):
 
 
 def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
-    """Return the times of a device that runs the tasks from first to last, with transfers beside them.
+    """Return when a device ends that runs the tasks from first to last, and how long it stands still.
 
-    The computations always take the same time, so an order with less exposed time also ends earlier.
+    Transfers run beside the tasks. The computations always take the same time, so an order with less exposed
+    time also ends earlier.
     """
     now = exposed = 0
     arrives: dict[str, int] = {}
@@ -44,12 +45,12 @@ def exposed_time(tasks: Iterable[Task], estimate: Estimator = given_duration) ->
 
 
 def last_users(tasks: Iterable[Task]) -> dict[str, str]:
-    """Return for each task that is an input of others the name of the last task that needs it."""
+    """Return, for each task that other tasks have as input, the name of the last of these tasks."""
     return {name: task.name for task in tasks for name in task.inputs}
 
 
 def peak_memory(tasks: Iterable[Task]) -> int:
-    """Return the largest memory that the tasks hold at once, in their unit, above what was held before."""
+    """Return the largest memory that the tasks hold at once, beyond the memory held before the first task."""
     tasks = list(tasks)
     last, buffers = last_users(tasks), {task.name: task.buffer for task in tasks}
     held = peak = 0
