@@ -1,8 +1,9 @@
-"""Certify proven optima, and print how many have a proof that the checker verifies, and the proofs' sizes.
+"""Certify lower bounds, and print how many have a proof that the checker verifies, and the proofs' sizes.
 
-``python benchmarks/certify_optima.py`` takes the small instances of tests/data/small_optima.csv, four larger
-ones whose optimum CP-SAT proves in seconds, and the published settings at 2p with their best bound by a
-formula. Every proof is checked. ``--sample N`` draws N of the small instances, the same ones in every run.
+``python benchmarks/certify_optima.py`` takes the optima of the small instances of tests/data/small_optima.csv
+and of four larger ones, for which CP-SAT proves the optimum in seconds, and the best bound by a formula of
+each published setting at 2p. Every proof is checked. ``--sample N`` draws N of the small instances, the same
+ones in every run.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ _PROTOTYPES = {
     (4, 8, 8, 14, 8, 2): 52,
     (4, 8, 10, 20, 5, 1): 94,
 }
-"""Devices, microbatches, and ticks of F, B, W and messages of instances, with the optimal bubble in ticks."""
+"""Optimal bubble in ticks by instance: devices, microbatches, and ticks of F, B, W and a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The proof of a case: its kind, the bytes of its file, plain (`size`) and gzipped (`packed`), and times.
+    """The proof of a case: its kind, its size and its times.
 
-    `search` and `check` are the seconds in which the proof was found and checked.
+    `size` and `packed` are the bytes of the proof's file, plain and gzipped; `search` and `check` are the
+    seconds in which the proof was found and checked.
     """
 
     name: str
@@ -58,14 +60,14 @@ class Measured:
 
 
 def small(sample: int) -> Iterator[Case]:
-    """Yield `sample` of the small instances, drawn with a fixed seed."""
+    """Yield `sample` of the small instances, drawn with a fixed seed, with their optimal costs."""
     everything = known_optima()
     for known in random.Random(0).sample(everything, min(sample, len(everything))):
         yield f"small {known.seed}", small_instance(known.seed), known.optimum
 
 
 def prototypes() -> Iterator[Case]:
-    """Yield the larger instances, `_PROTOTYPES`."""
+    """Yield the larger instances, `_PROTOTYPES`, with their optimal costs."""
     for (p, n, f, b, w, c), bubble in _PROTOTYPES.items():
         memory = Memory(2, -1, -1, 4 * p)
         instance = Instance.uniform(
@@ -85,7 +87,7 @@ SETS = {"small": small, "prototypes": lambda _: prototypes(), "settings": lambda
 
 
 def measure(case: Case, seconds: float) -> Measured:
-    """Certify a bound and check the certificate."""
+    """Search for the proof of a bound for at most `seconds`, and check the proof if one is found."""
     name, instance, bound = case
     begun = perf_counter()
     certificate = certify(instance, bound, time_limit=seconds)
@@ -98,7 +100,7 @@ def measure(case: Case, seconds: float) -> Measured:
 
 
 def kind_of(certificate: Certificate) -> str:
-    """Return the strongest kind of steps in a proof or, of a bound without proof, why it has none."""
+    """Return the strongest kind of step in the proof; if there is no proof, return the reason."""
     if certificate.trusted:
         costs = certificate.instance.costs
         overlaps = "operations overlap" if costs.overlapped else ""

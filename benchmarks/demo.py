@@ -39,7 +39,10 @@ CASES = (Case("1f1b", "linear", "1f1b", True), Case("best", "v", "best", False))
 
 
 def planned(case: Case, shape: TransformerShape, limit: int | None, options: argparse.Namespace) -> Schedule:
-    """Profile the stages of a case, and return its schedule for the measured costs."""
+    """Profile the stages of a case, and return its schedule for the measured costs; save both.
+
+    `limit` is the memory limit of each device in bytes; None means no limit.
+    """
     placement = Placement(case.placement, DEVICES)
     profile = profile_stages(
         shape, placement.stages, route=placement.routes[0], device="cpu", fused=case.fused

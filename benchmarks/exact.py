@@ -1,13 +1,13 @@
 """Compare exact solvers on a set of instances: the time until the optimum is proven, and the gap over time.
 
 ``python benchmarks/exact.py`` runs every solver on a fixed set of instances. Each solve has a process of its
-own. It starts without a warm start (from one microbatch after another) or from the best heuristic. A row
-goes to ``results/exact.csv`` whenever a solve ends, so that an interrupted run continues where it stopped.
-The table and the figure are made from these rows.
+own. A solve starts from the best heuristic's schedule, or without a warm start, that is, from a schedule that
+runs one microbatch after another. A row goes to ``results/exact.csv`` whenever a solve ends, so that an
+interrupted run continues where it stopped. The table and the figure are made from these rows.
 
-Two other sets run the methods cpsat and best from the best heuristic alone. ``--set goals`` has instances to
-prove within a given time (``results/exact_goals.csv``), and ``--set random`` has random instances of up to 4
-devices and 8 microbatches (``results/exact_random.csv``).
+On two other sets, only the methods cpsat and best run, and only from the best heuristic's schedule.
+``--set goals`` has instances whose optimum is to be proven within a given time (``results/exact_goals.csv``),
+and ``--set random`` has random ones of up to 4 devices and 8 microbatches (``results/exact_random.csv``).
 """
 
 from __future__ import annotations
@@ -96,8 +96,11 @@ GOALS = {
     "v 4x8 (10,20,5,1)": 6.2,
     **dict.fromkeys([f"v {size} (3,3,2,0)" for size in ("6x18", "8x24", "12x24", "12x36")], _LONG),
 }
-"""Seconds in which an exact solver is to prove the optimum on two cores: a prototype's time, or `_LONG`."""
-_SEEDS = 5  # solves of a prototype's instance, because with two threads the times of a proof differ widely
+"""Seconds in which an exact solver is to prove the optimum on two cores.
+
+A goal is the time that a prototype of this project took, or else `_LONG`.
+"""
+_SEEDS = 5  # per instance with a prototype's time, because the times of proofs with two threads differ widely
 _LARGER = {f"v {p}x{n} (3,3,2,0)": _paper(p, n) for p, n in ((12, 24), (12, 36))}
 _CHUNKS = {"linear": 1, "v": 2, "loop": 2, "wave": 2}
 RANDOM = {
@@ -321,7 +324,7 @@ def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
     "-o", "--output", help="CSV to extend.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
 )
 def main(instances: str, time_limit: float, workers: int, seed: int, output: str | None) -> None:
-    """Compare exact solvers. Solves that the CSV has under the same conditions are not run again."""
+    """Compare exact solvers. Solves whose rows the CSV has, under the same conditions, are not run again."""
     path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
     tasks = tasks_of(instances, Allowance(time_limit, workers, seed))
     table = Table(path, FORM)

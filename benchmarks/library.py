@@ -1,10 +1,12 @@
 """Fill the library of instances, continue the search on instances that are not closed, and renew its page.
 
+An instance is closed if its best cost equals its bound, and the checker of certificates verifies both.
 ``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
-of all heuristics and the bound of the formulas. A schedule is also entered for instances with more memory,
-and a bound for instances with less. Then the script runs `best` on open instances, and searches for missing
-certificates. It can be interrupted: an instance that was searched for ``--time-limit`` seconds or more is not
-searched again. At the end, the script writes the tables of docs/library.md.
+of all heuristics and the bound of the formulas. A schedule is also entered for the same instance with more
+memory, and a bound for the same instance with less, if they are better than what is there. Then the script
+runs `best` on instances whose best cost exceeds the bound, and searches for missing certificates. It can be
+interrupted: an instance that was searched for ``--time-limit`` seconds or more is not searched again. At the
+end, the script writes the tables of docs/library.md.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return all instances, each once; a frontier instance that is also published is entered as published."""
+    """Return all instances, each once: in its first family of published, realistic, random, frontier."""
     found: dict[Instance, Entry] = {}
     for entry in (*_published(), *_realistic(), *_random(), *_frontier()):
         found.setdefault(entry.instance, entry)
@@ -125,7 +127,10 @@ def is_left(record: Record, seconds: float) -> bool:
 
 
 def search(library: Library, id: str, seconds: float, workers: int) -> Record:
-    """Run `best` and search for a certificate, each for at most `seconds`; return the new record."""
+    """Run `best` if the instance is open, and search for a certificate if its bound has none.
+
+    Each of the two searches takes at most `seconds`. Return the new record.
+    """
     record = library.record(id)
     if record.state is State.OPEN:
         start = _schedule(library, record) or "best"
@@ -152,7 +157,7 @@ def _schedule(library: Library, record: Record) -> Schedule | None:
 
 
 def share(library: Library) -> None:
-    """Enter schedules for instances with more memory, and bounds for those with less, where better."""
+    """Enter schedules also at the next larger memory limit, and bounds at the next smaller, where better."""
     groups: dict[Instance, list[str]] = {}
     for record in sorted(library.records(), key=_limit):
         memory = record.instance.memory

@@ -46,14 +46,17 @@ _SPEED = ((8, 32), (32, 256))
 
 
 def scheduled(instance: Instance, method: str, seconds: float | None = None) -> Schedule:
-    """Return the schedule of a method."""
+    """Return the schedule of a method; `seconds` is the time limit of a search."""
     schedule = solve(instance, method, time_limit=seconds).schedule
     assert schedule is not None, method
     return schedule
 
 
 def measure(name: str, seconds: float, samples: int) -> Iterator[dict[str, object]]:
-    """Yield all lines of a setting."""
+    """Yield all lines of a setting.
+
+    `seconds` is the time limit of each search, `samples` the number of sampled runs of each schedule.
+    """
     setting = load_settings()[name]
     linear, wide = setting.instance(placement="linear"), setting.instance()
     plain = {method: scheduled(wide, method, seconds) for method in ("v-zb", "v-half", "best")}
@@ -83,7 +86,10 @@ def _figures(noisy: Noisy, one: Schedule) -> dict[str, object]:
 
 
 def draw(rows: Sequence[dict[str, str]], path: Path) -> None:
-    """Draw the planned cost and the 95th percentiles of each schedule, with one panel for each setting."""
+    """Draw the 95th percentile of each schedule's cost against jitter, with one panel for each setting.
+
+    At jitter 0 stands the planned cost.
+    """
 
     def figure() -> Figure:
         drawn, axes = panels(list(dict.fromkeys(row["setting"] for row in rows)))

@@ -1,4 +1,4 @@
-"""Measure least periods of repeating blocks against memory, beside those of published schedules.
+"""Measure the least periods of repeating blocks at several memory limits, and the periods of heuristics.
 
 ``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png and, when all is
 measured, results/periods.md with the table of docs/blocks.md. That page explains table and picture. The costs
@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results", ROOT / "docs/pictures/periods.png"
 DEVICES = (4, 8, 16, 32)
 MEMORY = (0.75, 1.0, 1.25, 1.5, 2.0)  # limits in p activations of a stage
-COPIES = (1, 2)
+COPIES = (1, 2)  # numbers of microbatches in a block, K
 HEURISTICS = ("v-min", "v-half", "v-zb", "list")
 COLUMNS = ("devices", "memory", "copies", "period", "bound", *HEURISTICS, "engine")
 _SETTING = "1.5B-8x24"
@@ -61,9 +61,10 @@ def work(instance: Instance) -> float:
 
 
 def own_period(instance: Instance, method: str) -> float | None:
-    """Return how many ticks a further microbatch adds to a heuristic's cost, divided by its work in ticks.
+    """Return how many ticks a further microbatch adds to a heuristic's cost, divided by `work(instance)`.
 
-    The costs are compared at 4p and 6p microbatches. Return None if the heuristic has no schedule there.
+    The costs at 4p and 6p microbatches are compared. Return None if the heuristic has no schedule for one of
+    these numbers.
     """
     p = instance.devices
     few, many = (_schedule(replace(instance, microbatches=n), method) for n in (4 * p, 6 * p))
@@ -137,7 +138,7 @@ def _interval(row: dict[str, str]) -> str:
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
-    """Draw the period against the memory limit, with one panel for each number of devices."""
+    """Draw periods against the memory limit, with one panel for each number of devices."""
 
     def figure() -> Figure:
         with paper_style():

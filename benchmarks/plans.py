@@ -55,7 +55,7 @@ BASELINES = {"interleaved 1F1B": ("loop", "interleaved-1f1b"), "ZB-V": ("v", "gr
 
 
 def problem(case: Case) -> PlanningProblem:
-    """Return the planning problem of a case, with a GPU of 80 GB."""
+    """Return the planning problem of a case, on GPUs of the type H100 with 80 GB."""
     training = Training(load_gpus()["h100"], 0.6, 1, None, case.tensor_parallel, case.data_parallel, False)
     entries = {
         "devices": case.devices,
@@ -66,7 +66,7 @@ def problem(case: Case) -> PlanningProblem:
 
 
 def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Candidate:
-    """Return the uniform split, with `recompute` all layers recomputed that can be, otherwise none."""
+    """Return the uniform split; with `recompute`, every layer that can be recomputed is, otherwise none."""
     blocks = len(asked.model.layers) - 2
     each, more = divmod(blocks, placement.stages)
     sizes = [each + (stage < more) for stage in range(placement.stages)]
@@ -79,7 +79,10 @@ def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Ca
 
 
 def baseline(asked: PlanningProblem, name: str, method: str) -> int | None:
-    """Return the cost of the uniform split in ticks; None if it does not fit, even with recomputation."""
+    """Return the cost of the uniform split in ticks; None if it does not fit, even with recomputation.
+
+    `name` is the name of the placement, and `method` the heuristic that schedules the split.
+    """
     placement = Placement(name, asked.cluster.devices[0])
     for recompute in (False, True):
         try:

@@ -110,7 +110,10 @@ def rows_of(found: dict[Case, list[list[float]]], load: float) -> list[dict[str,
 
 
 def wrong_pairs(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the pairs of schedules that the prediction ranks wrongly, but for pairs measured as close."""
+    """Return the pairs of schedules that the prediction ranks wrongly.
+
+    Pairs whose measured times differ by at most the share `CLOSE` are left out.
+    """
     return [
         f"{one['schedule']} and {other['schedule']}"
         for one, other in combinations(rows, 2)

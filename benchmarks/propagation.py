@@ -1,8 +1,9 @@
 """Time the propagation and the shaving of windows, side by side with the same functions of an earlier commit.
 
-Two processes do the same work in turn, one with the sources of the commit and one with those of this
-checkout, so that a busy machine slows both alike. The table shows the medians of their CPU times and the
-median of the ratios of all rounds. Both processes must end with the same windows.
+In each round, two processes do the same work one after the other, one with the sources of the commit and one
+with the sources of this checkout, so that a busy machine slows both alike. The table shows the median CPU
+time of each process over all rounds, and the median of the rounds' ratios now / then. Both processes must end
+with the same windows.
 
     python benchmarks/propagation.py COMMIT [ROUNDS]
 """
@@ -26,7 +27,7 @@ from types import SimpleNamespace
 ROOT = Path(__file__).parents[1]
 ROUNDS = 15
 SETTINGS = "6.2B-8x24", "6.2B-16x48"
-FOLDERS = {"src/tightpipe": "", "solver": "solver", "heuristics": "heuristics"}  # places in the package
+FOLDERS = {"src/tightpipe": "", "solver": "solver", "heuristics": "heuristics"}  # folder: name in the package
 
 
 def work(name: str) -> tuple[float, str]:
@@ -35,7 +36,7 @@ def work(name: str) -> tuple[float, str]:
     Returns
     -------
     seconds
-        The CPU seconds that both take.
+        The CPU seconds that narrowing and shaving take together.
     digest
         A hash of the windows.
     """

@@ -124,7 +124,10 @@ def _of_picture(path: Path) -> set[str]:
 
 
 def _of_experiment(path: Path) -> set[str]:
-    """Return `UNKNOWN` if a study's copy of its experiment file differs from the file in experiments/."""
+    """Return {`UNKNOWN`} if a study's copy of its experiment file differs from the file in experiments/.
+
+    Otherwise return the empty set, because the file names no engine.
+    """
     declared = ROOT / "experiments" / f"{path.parent.name}.toml"
     return set() if path.read_bytes() == declared.read_bytes() else {UNKNOWN}
 
@@ -196,7 +199,8 @@ def renew(results: Sequence[Result], engine: str) -> None:
     InputError
         If the sources of the engine are not committed, as then nobody could tell later what made the results.
     StoppedError
-        If a command fails (after the others have run), or at once if the sources of the engine change.
+        If a command fails (after all others have run), or if the sources of the engine have changed when a
+        command ends (without running the others).
     """
     if "+" not in engine or engine.endswith(".modified"):
         raise InputError("commit the sources of the engine first", key="engine", value=engine)
@@ -214,7 +218,7 @@ def renew(results: Sequence[Result], engine: str) -> None:
 
 
 def _forget_other_engines(result: Result, engine: str) -> None:
-    """Remove the store of a stale study, which would otherwise grow with every engine and hide old rows."""
+    """Remove the SQLite store of a stale study, which would otherwise keep the rows of every engine."""
     if state(result, engine) == "stale":
         for file in result.files:
             if file.endswith(".sqlite"):

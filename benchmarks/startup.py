@@ -1,8 +1,9 @@
 """Time the small commands and the import of tightpipe, side by side with ``import numpy``.
 
-Each round runs all of them once, one after the other, so that a busy machine slows all alike. The table shows
-the median wall times, and the medians of the ratios of all rounds. The goals are that the import takes at
-most 3 times as long as that of numpy, and a command at most 4 times.
+Each round runs all commands once, one after the other, so that a busy machine slows all alike. The table
+shows the median wall time of each command over all rounds, and the median ratio to the time of
+``import numpy`` in the same round. The goals are that the import takes at most 3 times as long as
+``import numpy``, and a command at most 4 times as long.
 
     python benchmarks/startup.py [ROUNDS]
 """

@@ -1,11 +1,11 @@
 """Study where the greedy V-schedule and V-Beat meet the formula of docs/theorem.md, on random settings.
 
 ``python benchmarks/theorem.py`` writes into results/theorem/ one line for each setting (instances.csv), the
-exceptions to an observation about the greedy V-schedule on further settings (observed.csv), tables
-(summary.md), and the map that docs/theorem.md shows. The script continues where the files end, and discards
-lines that another version of the engine made. Where both the greedy and V-Beat miss the formula, a search
-looks for a cheaper schedule and for a stronger bound. The search is limited by the work that it counts and
-not by the clock, so that every run gives the same lines.
+number of exceptions to an observation about the greedy V-schedule (`theorem_cases.Case.observed`) on further
+settings (observed.csv), tables (summary.md), and the map that docs/theorem.md shows. The script continues
+where the files end, and discards lines that another version of the engine made. Where both the greedy and
+V-Beat miss the formula, a search looks for a cheaper schedule and for a stronger bound. The search is limited
+by the work that it counts and not by the clock, so that every run gives the same lines.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _Key = TypeVar("_Key")
 
 
 def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
-    """Return the line of the setting `place`: a memory limit in quarters of p activations, and a number.
+    """Return the table's line for the setting `draw(*place)`; `effort` limits the search, as in `solve`.
 
     The column `formula` has the bound named `two times`, which at 2p is at least the formula.
     """
@@ -108,7 +108,11 @@ def _own_cost(case: Case, name: str) -> int | None:
 
 
 def classed(formula: int, greedy: int | None, least: int, bound: int) -> str:
-    """Return the class of a setting; `formula` is its bound of two times, `least` its least known cost."""
+    """Return the class of a setting, one of `CLASSES`.
+
+    `formula` is its bound named `two times`, `greedy` the cost of its greedy V-schedule, `least` its least
+    known cost, and `bound` its best bound.
+    """
     if greedy == formula:
         return FORMULA
     return OTHERWISE if least == bound else OPEN
@@ -117,7 +121,7 @@ def classed(formula: int, greedy: int | None, least: int, bound: int) -> str:
 def try_observation(size: int, block: int) -> dict[str, Any]:
     """Return the line of a block: on how many of its `size` settings the greedy misses the formula at 2p.
 
-    Only settings are drawn for which `Case.observed` says that the greedy meets the formula.
+    Only settings for which `Case.observed` holds are drawn.
     """
     cases = [draw(8, -1 - block * size - k, lambda case: case.observed) for k in range(size)]
     missed = [case for case in cases if _own_cost(case, "greedy-v") != case.formula]
@@ -132,12 +136,16 @@ def fill(
     line_of: Callable[[_Key], dict[str, Any]],
     workers: int,
 ) -> list[Row]:
-    """Compute the missing lines of a table in several processes, append them, and return all lines."""
+    """Compute the missing lines of a table in several processes, append them, and return all lines.
+
+    The table is to have a line for each of `keys`; `key_of` returns the key of a line that is there, and
+    `line_of` computes the line of a key.
+    """
     open_table(path, columns)
     there = {key_of(row) for row in lines_of(path)}
     todo = [key for key in keys if key not in there]
     leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
-    with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # Ctrl-C reaches all processes
+    with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # only this process handles Ctrl-C
         try:
             for done, _ in enumerate(extend(path, columns, pool.map(line_of, todo)), 1):
                 if done % 100 == 0 or done == len(todo):

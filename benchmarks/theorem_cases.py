@@ -56,13 +56,13 @@ class Case:
 
     @property
     def work(self) -> int:
-        """Ticks that each device works."""
+        """The work of each device, in ticks."""
         times = self.times
         return 2 * self.microbatches * (times.forward + times.backward + times.weight)
 
     @property
     def formula(self) -> int:
-        """The least cost at 2p activations by the first theorem, in ticks."""
+        """The lower bound of the cost at 2p activations by the first theorem, at least the work, in ticks."""
         p, f, b, w, c = self.devices, *self.costs
         return self.work + max(0, (p - 1) * (f + 4 * c + max(f, b + 2 * c)) - (2 * p - 1) * w)
 
@@ -92,8 +92,8 @@ def draw(quarters: int, number: int, wanted: Callable[[Case], bool] = lambda _: 
 
     In units of f, which is 200 to 2000 ticks, b lies between 0.5 and 1.4, w between 0.05 and 1.2, and c
     between 0 and 0.5, more often near 0. There are 2 to 16 devices and p + 1 to 6p microbatches, and a
-    pending W holds its share w / (b + w) of an activation or more. A setting is drawn again if it is not
-    `wanted`, or if the formula at 2p activations allows a schedule without idle time.
+    pending W holds at least the share w / (b + w) of an activation, and less than all of it. A setting is
+    drawn again if it is not `wanted`, or if the formula at 2p activations is no more than the work.
     """
     rng = random.Random(f"{quarters} {number}")
     while True:

@@ -1,4 +1,7 @@
-"""The map of the study of docs/theorem.md: where the greedy V-schedule meets the formula, by b/f and c/f."""
+"""The map of the study of docs/theorem.md: where the greedy V-schedule meets the formula, by b/f and c/f.
+
+f, b and c are the times of an F, a B and a message in ticks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def draw_map(rows: Sequence[Line], classes: Sequence[str], path: Path) -> None:
     Parameters
     ----------
     rows
-        Lines of the table of instances, with the costs f, b, w and c and the `class` of each.
+        Lines of instances.csv; the columns forward, backward, weight, comm and class are used.
     classes
         The three classes in the sequence of the legend, from the least to the most striking marker.
     path
@@ -66,7 +69,7 @@ def has_short_weights(row: Line) -> bool:
 
 
 def _draw_class(panel: Axes, rows: Sequence[Line], look: Look) -> None:
-    if not rows:  # for an empty line, matplotlib would still make room for markers
+    if not rows:  # matplotlib would make room for markers even if there are no points
         return
     x, y = ([int(row[key]) / int(row["forward"]) for row in rows] for key in ("backward", "comm"))
     panel.plot(x, y, linestyle="none", clip_on=False, **marker_look(look, _MARKER))

@@ -113,7 +113,7 @@ class _Walk:
         return slots + self._cool_down(rank, outer)
 
     def _cool_down(self, rank: int, outer: int) -> list[Slot]:
-        """Return the backwards after the last F: first fused, then only B's, and the W's at the end."""
+        """Return the slots after the last F: fused backwards, B's, then W's and B's in turn, then W's."""
         slots = []
         for k in range(2 * (rank + 1)):
             side = 1 - k % 2

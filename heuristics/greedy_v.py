@@ -40,10 +40,10 @@ _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((Tr
 
 
 class Attempt(NamedTuple):
-    """An order that a pass of the greedy found.
+    """An order that a pass of the greedy found; a pass places all operations once.
 
-    `bubble` is the bubble with the objective `device_span`, and `end` is the end of the last operation, both
-    in ticks.
+    `bubble` is the largest bubble of a device, which is the bubble of the order if the objective is
+    `device_span`. `end` is the end of the last operation. All times are in ticks.
     """
 
     order: Ints  # (p, 6n, 3): kind, stage and microbatch of each operation
@@ -96,11 +96,11 @@ _KEYS: dict[Objective, Callable[[Attempt], int]] = {
 
 
 def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
-    """Return the best of repeated passes, or None if the first one fails.
+    """Repeat passes while the largest bubble of a device shrinks; return the best, None if the first fails.
 
-    The largest bubble of a device determines the cost. In a further pass idling costs a device nothing up to
-    the number of ticks by which its bubble was below the largest one in the pass before. Passes are repeated
-    while the largest bubble gets smaller.
+    The bubble of a device is its idle time since its first F, plus its work, less the largest work of a
+    device. If it was d ticks below the largest bubble in one pass, idling counts as free in the next pass
+    until the bubble of this device reaches d ticks.
     """
     best = _attempt(problem, policy, np.zeros(len(problem.devices), np.int64))
     while best is not None:
@@ -212,7 +212,7 @@ def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
     largest = int(limits.max())
 
     def scaled(target: int) -> Ints:
-        """Scale the limits so that the largest becomes `target`, up to what all microbatches need at most."""
+        """Scale the limits so that the largest becomes `target`, and raise none above what all F's take."""
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
 

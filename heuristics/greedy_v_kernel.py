@@ -50,10 +50,10 @@ DEVICE = np.dtype(
 class Policy(NamedTuple):
     """The operations before which a device may place a W that delays the operation, instead of idling.
 
-    A device may always do so before a B of its lower stage, and before other operations as these flags say.
-    It places the W only if idling would cost time. Idling costs nothing as long as the device's bubble stays
-    below the largest bubble of a device so far, or below ``spare``. The latter is by how much the bubble of
-    the device was below the largest bubble in an earlier pass.
+    Two flags say whether a device may place such a W before an F, and before a B of its upper stage. Before a
+    B of its lower stage it always may. The device places the W only if idling would cost time. Idling costs
+    nothing until the device's bubble exceeds both the largest bubble of a device so far and ``spare``: the
+    ticks by which this device's bubble was below the largest bubble in the previous pass.
     """
 
     before_forward: bool
@@ -118,7 +118,7 @@ def _warm_up(state: _State) -> None:
 def _has_time_for_more(state: _State, device: int) -> bool:
     """Return whether `device` can run another F of its lower stage before the first microbatch comes back.
 
-    The F must end in time and leave enough memory for the first microbatch.
+    The F must end in time, and the memory must have room for `device` + 1 more F's of each of the two stages.
     """
     me, lower = state.devices[device], state.stages[device]
     upper = state.stages[me.upper]
@@ -129,7 +129,7 @@ def _has_time_for_more(state: _State, device: int) -> bool:
 
 @compiled_with_arrays
 def _level(state: _State) -> None:
-    """Give each device at least as many F's as the device before it, and more F's of the upper stage."""
+    """Give each device no fewer F's than the device before it, and more of the upper stage, if they fit."""
     p = len(state.devices)
     upper_turn = False
     for device in range(1, p):

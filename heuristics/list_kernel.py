@@ -39,7 +39,7 @@ DEVICE = np.dtype(
     [
         ("limit", np.int64),  # 2**62 if the device has none
         ("wake", np.int64),  # when the device next decides what to start
-        ("first", np.int64),  # start of its first operation, -1 before
+        ("first", np.int64),  # start of its first operation, 0 before
         ("end", np.int64),  # end of its last operation
         ("used", np.int64),  # memory in use
         ("held", np.int64),  # memory in use without that of pending W's
@@ -56,8 +56,8 @@ class Rule(NamedTuple):
     """A priority rule, by which a free device chooses the operation to start, as in `list_schedule.RULES`."""
 
     alternate: bool  # prefer an F after a B and a B after an F; otherwise always prefer the B
-    deepest_forward: bool  # of several ready F's take that of the last stage; otherwise of the first
-    deepest_backward: bool  # of several ready B's take that of the last stage; otherwise of the first
+    deepest_forward: bool  # of several ready F's take the F of the last stage; otherwise of the first
+    deepest_backward: bool  # of several ready B's take the B of the last stage; otherwise of the first
     reserve: float  # share of the promised memory that an F must leave free, 0 to 1
     overrun: float  # share of a W that may run beyond the next arrival: at 0 the W must fit, at 1 any may run
     patience: float  # an F waits if a B will arrive within this share of the F's duration
@@ -207,7 +207,7 @@ def _may_start(state: _State, stage: int, rule: Rule) -> bool:
 
 @compiled_with_arrays
 def _oldest_pending(state: _State, device: int) -> int:
-    """Return the stage of the pending W of least rank, the last of several; -1 if no W is pending."""
+    """Return the stage of the pending W of least rank, the last stage if several; -1 if no W is pending."""
     best, least = -1, _NEVER
     local, stages = state.local[device], state.stages
     for i in range(len(local) - 1, -1, -1):
@@ -232,7 +232,7 @@ def _next_arrival(state: _State, device: int, kind: int) -> int:
 
 @compiled_with_arrays
 def _start(state: _State, kind: int, stage: int) -> None:
-    """Start the next operation of `kind` at `stage` now; the device that waits for it decides on arrival."""
+    """Start the next operation of `kind` at `stage` now, and announce when its result arrives."""
     here = state.stages[stage]
     me, k = state.devices[here.home], here.count[kind]
     now = me.wake
@@ -254,7 +254,7 @@ def _start(state: _State, kind: int, stage: int) -> None:
 
 @compiled_with_arrays
 def _account(state: _State, kind: int, stage: int, k: int) -> None:
-    """Update the memory that the device and the microbatch hold and still need, for an F or B that starts."""
+    """Update, for an F or B that starts, the memory that its device and microbatch hold and still need."""
     here = state.stages[stage]
     me, rank, size = state.devices[here.home], k * state.routes + here.route, here.delta[_F]
     hold, need, todo = state.hold[here.home], state.need[here.home], state.todo[here.home]
@@ -274,7 +274,7 @@ def _account(state: _State, kind: int, stage: int, k: int) -> None:
 
 @compiled_with_arrays
 def _announce(state: _State, kind: int, stage: int, k: int, end: int) -> None:
-    """Set when the operation that waits for this one may start; its device decides again at that tick."""
+    """Set when the operation that waits for this one may start, and wake its device at that tick."""
     last = state.stages[stage].number == len(state.stages) // state.routes - 1
     if kind == _B and state.stages[stage].number == 0:
         return

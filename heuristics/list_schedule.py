@@ -5,11 +5,11 @@ operations it starts: a B, an F, or a W that fills a gap or frees memory. Severa
 order of least cost is kept. The equal operations of a stage run in a queue, first in, first out.
 
 Why there is no deadlock: All microbatches are ranked in one sequence, which all devices share. On a device,
-let h[j] be the memory that microbatch j holds there until its B's end, and r[j] the memory that the F's which
-it still has to run there will take. The device is *safe* if its unfinished microbatches can end one by one,
-the oldest first: the limit minus the sum of all h covers r of the oldest one; with h of the oldest added, it
-covers r of the next; and so on. The memory of a pending W, whose B has run, does not count, because the W can
-run at once. An empty device is safe exactly when its limit is at least `Instance.smallest_limit`.
+let h[j] be the memory that microbatch j holds there until its B's end, and r[j] the memory that its remaining
+F's there will take. The device is *safe* if its unfinished microbatches can end one by one, the oldest first:
+the limit minus the sum of all h covers r of the oldest one; with h of the oldest added, it covers r of the
+next; and so on. The memory of a pending W, whose B has run, does not count, because the W can run at once. An
+empty device is safe exactly when its limit is at least `Instance.smallest_limit`.
 
 An F starts only if the device is safe afterwards (the banker's rule). An F of the oldest microbatch keeps the
 device safe because it adds as much to h as it takes from r. A B or W keeps the device safe because it only

@@ -7,8 +7,8 @@ operation starts at the first time that is free in every period, so activations 
 
 The heuristic searches for the smallest period at which every device keeps within its memory limit, which
 takes milliseconds. The method `block` searches with CP-SAT for the least period of several microbatches
-together, and takes seconds to minutes. To let random operations skip a free place or two, in up to a thousand
-tries, did not give shorter periods.
+together, and takes seconds to minutes. In up to a thousand tries, letting random operations skip one or two
+free places did not give shorter periods.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HALVINGS = 5  # bisections between the last period that was too short and the f
 
 
 def modulo_order(instance: Instance) -> Order:
-    """Return an order that starts a microbatch after each period, which is as short as memory allows.
+    """Return an order that starts a microbatch after each period, the shortest one found that memory allows.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _shortest(route: Route) -> tuple[int, Ints]:
 
 
 def _unrolled(instance: Instance, route: Route, period: int, start: Ints) -> Order:
-    """Return the order in which each device runs the operations of all microbatches."""
+    """Return the order in which microbatch m runs `m * period` ticks later than the given starts of one."""
     n, stages = instance.microbatches, instance.stages
     kind, stage, microbatch = (axis.ravel() for axis in np.indices((3, stages, n)))
     device = route.device[stage]

@@ -1,4 +1,4 @@
-"""Compiled loops that find start times for one microbatch which can repeat after every period.
+"""Compiled loops that find start times of one microbatch's operations that can repeat after every period.
 
 All times are in ticks. An operation that starts at s also occupies its device at s plus each multiple of the
 period. So only the remainder of s by the period tells whether two operations of a device collide. An array
@@ -154,10 +154,11 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 def _keeps_within_limits(route: Route, period: int, start: Ints) -> bool:
     """Return whether no device ever holds more than its limit when the starts repeat after every period.
 
-    Memory is largest when an F starts, so it is counted when microbatch 0 starts each F. Up to then each
-    operation has started (F) or ended (B, W) for the microbatches up to (now - since) // period. They are
-    counted from 0, with a negative number if microbatches before 0 lack the operation. All other microbatches
-    before 0 hold nothing, as the deltas of a stage add up to 0.
+    Memory is largest when an F starts, so it is computed when microbatch 0 starts each F. By then an
+    operation has started (F) or ended (B, W) for all microbatches up to number (now - since) // period. Each
+    of these from 0 on counts once. If the number is below -1, the later microbatches before 0 lack the
+    operation and count once negatively. This suffices, because a microbatch before 0 that lacks no operation
+    of a stage holds nothing there, as the deltas of a stage add up to 0.
     """
     stages = len(route.device)
     for first in range(stages):

@@ -1,4 +1,4 @@
-"""The class of heuristics: a function that takes an instance and returns an order, with its description."""
+"""The class `Heuristic`: a function from an instance to an order, with the description of its family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-Beat, a V-schedule that is optimal by a proof, without any search: it meets the bound of two times.
+"""V-Beat, a V-schedule without any search, proven optimal where its cost equals the bound `two times`.
 
 On a V of p devices, device d holds the *lower* stage d and the *upper* stage 2p - 1 - d. A *beat* is one B,
 one W and one F. Each device runs 2p F's, which fill a memory of 2p activations. Then it runs beats, which
@@ -29,7 +29,8 @@ from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Ti
 def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
     """Return whether the second theorem of `docs/theorem.md` proves V-Beat optimal at 2p activations.
 
-    The bound that V-Beat then meets is valid if a pending W holds at least w / (b + w) of an activation.
+    The bound that V-Beat then meets is valid if a pending W holds at least w / (b + w) of an activation,
+    where b and w are the ticks of a B and a W.
     """
     p, f, b, w, c = devices, times.forward, times.backward, times.weight, times.comm
     early = early_devices(p, times)
@@ -41,8 +42,9 @@ def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
 def early_devices(devices: int, times: Times) -> int:
     """Return the number of devices, counted from device 0, that run one more W before their last B's.
 
-    The other devices have enough time for that W at their end. The result is the least k >= 1 for which this
-    is so, which means (2k + 1) w <= k (f + b + 2c); it is at most `devices`.
+    The other devices have enough time to run that W after their last B. The result is the least k >= 1 with
+    (2k + 1) w <= k (f + b + 2c), but at most `devices`; f, b, w and c are the ticks of an F, a B, a W and a
+    message.
     """
     spare = times.hops - 2 * times.weight
     return min(devices, -(-times.weight // spare)) if spare > 0 else devices

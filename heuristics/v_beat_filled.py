@@ -1,14 +1,15 @@
 """The form of V-Beat for B's that are longer than F's: some operations have given times, others fill gaps.
 
-In the other form (`v_beat`), the last lower B's of a device start an F and a message later than those of the
-next device. If B is longer than F, this is too early, because each of them waits for a B of the next device
-and for its message. So here only F's and upper B's have given times; they are the *skeleton* of a device. The
-gaps are filled from the last device to the first: each lower B runs as soon as it can, and W's run where they
-do not delay a lower B. If the device then ends too late, it is filled again *eagerly*: a W may delay a lower
-B, if that B still ends by the arrival of the next lower B.
+In the other form (`v_beat`), each of the last lower B's of a device starts later than that of the next
+device by the time of an F and a message. If B is longer than F, this is too early, because the lower B waits
+for that B and its message. So here only F's and upper B's have given times; they are the *skeleton* of a
+device. The gaps are filled from the last device to the first: each lower B runs as soon as it can, and W's
+run where they do not delay a lower B. If the device then ends too late, it is filled again *eagerly*: a W may
+delay a lower B, if that B still ends by the arrival of the next lower B.
 
-`docs/theorem.md` proves that the cost is the formula of that page if every device ends in time, which
-`filled_moves` checks. A move here is a `Move`, an operation without its microbatch.
+`docs/theorem.md` proves that the cost equals its formula if, on every device, no operations overlap, at most
+2p activations are held and the end is in time, which `filled_moves` checks. A move here is a `Move`, an
+operation without its microbatch.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Mov
 
 
 def _has_skeleton(p: int, times: Times) -> bool:
-    """Return whether B is longer than F, and the skeletons of all devices fit each other."""
+    """Return whether the times satisfy the conditions of theorem 3 in `docs/theorem.md`, such as B > F."""
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     return f < b <= f + 2 * c and c <= f and 2 * c <= w and (p - 2) * (b - f) <= times.beat
 
@@ -59,7 +60,7 @@ def _has_skeleton(p: int, times: Times) -> bool:
 def _lower_backwards_of_last_device(p: int, n: int, times: Times) -> list[int]:
     """Return the starts of the last device's lower B's, in ticks.
 
-    They are in every other beat, and then each directly after an upper B.
+    They are in every other beat and, after the last beat, each directly after an upper B.
     """
     first, last_forward = _first_beat(p, p - 1, times), _end_of_last_forward(p, n, times)
     in_beats = [first + (2 * k + 1) * times.beat for k in range(n - p)]
@@ -77,7 +78,7 @@ def _end_of_last_forward(p: int, n: int, times: Times) -> int:
 
 
 def _end(p: int, n: int, device: int, times: Times) -> int:
-    """Return the latest tick at which the device may end, so that its span is no longer than the formula."""
+    """Return the latest end at which the device's span does not exceed the formula in `docs/theorem.md`."""
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     after = (p - 1) * f + 2 * p * b + 3 * (p - 1) * c + w
     return _end_of_last_forward(p, n, times) + after + device * (f + c)
@@ -128,7 +129,7 @@ def _beats(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
 
 
 def _after(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
-    """Yield the upper B's and F's of the last beats, every other one without F, and the last upper B's."""
+    """Yield the upper B's and F's of the last beats, half of which have no F, and then the last upper B's."""
     below = p - 1 - device
     for left in range(below - 1, -1, -1):
         yield _upper_forward_end(p, n, device, left + 1, times), UPPER_B
@@ -140,9 +141,9 @@ def _after(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
 def _upper_forward_end(p: int, n: int, device: int, left: int, times: Times) -> int:
     """Return the end, in ticks, of the upper F after which the device has `left` more upper F's.
 
-    `left` is at most the number of devices behind this one. On each device the end is later by a B and a
-    message than on the next device, as is the lower B of its beat where beats leave idle time. Only the end
-    of the last upper F is later by just an F and a message.
+    `left` is at most the number of devices behind this one. The end is e_m in `docs/theorem.md`, with
+    m = `left`. For the same `left` it is later than on the next device by a B and a message, but for the last
+    upper F by an F and a message.
     """
     below = p - 1 - device
     spare = times.weight - 2 * times.comm
@@ -207,7 +208,11 @@ class _Filling:
         return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
 
     def _free_until(self, start: int, until: int) -> int:
-        """Return the tick by which a W must end, before a lower B at `start` and the skeleton at `until`."""
+        """Return the tick by which a W that runs now has to end.
+
+        The skeleton goes on at `until`. The next lower B can start at `start`, which is `until` if the B has
+        to wait for a later gap.
+        """
         if not self.eager or start == until or self.lower + 1 >= len(self.arrivals):
             return start
         return max(start, min(self.arrivals[self.lower + 1], until) - self.times.backward)
@@ -220,7 +225,7 @@ class _Filling:
 
 
 def _possible(timed: Sequence[_Timed], times: Times, activations: int) -> bool:
-    """Return whether no two moves overlap, and at most `activations` are held, with those of pending W's."""
+    """Return whether no two moves overlap, and at most `activations` F's are without their W at any time."""
     held = 0
     for (start, move), (after, _) in zip(timed, [*timed[1:], (_NEVER, OLDEST_W)], strict=True):
         held += {OpKind.F: 1, OpKind.B: 0, OpKind.W: -1}[move[0]]

@@ -4,12 +4,13 @@ On a V of p devices, device d holds the lower stage d and the upper stage 2p - 1
 when each device runs the four passes of one microbatch: F of the lower stage on the way down the V, F of the
 upper stage on the way back up, then B of the upper and B of the lower stage. Times are counted in time units,
 of which an F, a B and a W take one each. A microbatch takes six time units of each device, and the block is
-repeated every six time units without conflict. How long its activations live determines the peak memory.
+repeated every six time units without conflict. How long activations live in it determines the peak memory.
 Squeezing and reordering (`v_reorder_kernel`) then close the gaps of the warm-up and of the cool-down.
 
 The order is made for equal durations of F, B and W without communication, and does not depend on the costs of
 the instance. With other costs, some schedules lose time in every period: V-Min where F, B and W differ,
-V-Half on an even number of devices where B > F, and 1F1B-V where 2F > B + W. V-ZB loses time only once.
+V-Half on an even number of devices where B > F, and 1F1B-V where 2F > B + W. V-ZB loses time only once,
+not in every period.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
 """
@@ -103,8 +104,8 @@ def one_f_one_b_v_order(instance: Instance) -> Order:
 def building_block(devices: int, shape: Shape) -> Ints:
     """Return the time units at which the passes start, shape (4, devices): F down, F up, B down, B up.
 
-    Each of the four ways starts at the earliest time at which none of its passes shares a time unit of its
-    device with another pass, when all are repeated every period.
+    Each of these four ways along the devices starts at the earliest time at which none of its passes shares a
+    time unit of its device with another pass, when all passes are repeated every period.
     """
     block = np.zeros((4, devices), np.int64)
     lengths = (1, 1, shape.backward, shape.backward)

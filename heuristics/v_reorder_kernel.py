@@ -2,9 +2,10 @@
 
 Time is counted in time units, of which an F, a B and a W take one each. A table says which pass each device
 runs in each time unit. The passes are numbered along the V: 0 and 1 are F of the lower and F of the upper
-stage, 2 and 3 are the backward of the upper and of the lower stage, and `WEIGHT` is a W of either stage. Each
-pass of a device comes in the sequence of the microbatches, so their numbers need not be stored. Memory is
-counted in activations of one stage: an F takes one, and a W or a fused backward frees one.
+stage, 2 and 3 are the backward of the upper and of the lower stage, and `WEIGHT` is a W of either stage. On a
+device, passes with the same number run in the sequence of the microbatches, so the table does not store the
+microbatch. Memory is counted in activations of one stage: an F takes one, and a W or a fused backward frees
+one.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.3 (squeeze
 and reorder).
@@ -182,7 +183,7 @@ def _memory(table: Ints, backward: int) -> Ints:
 
 @compiled_with_arrays
 def _ready(end: Ints, which: int, device: int, m: int) -> int:
-    """Return the earliest time unit for a pass of `m`: after its predecessor and the same pass of `m` - 1."""
+    """Return the earliest start of pass `which` of `m`: after its predecessor and that pass of `m` - 1."""
     devices = end.shape[1]
     ready = end[which, device, m - 1] if m > 0 else 0
     down = which in (0, 2)

@@ -201,7 +201,7 @@ def _fill(problem: Problem, variant: Variant, state: _State, kind: int, device: 
 
 @compiled_with_arrays
 def _arrival(problem: Problem, state: _State, kind: int, device: int) -> int:
-    """Return the tick at which the neighbour's result for the next `kind` arrives; 0 if it needs none."""
+    """Return the tick when a neighbour's result for the next `kind` arrives; 0 if none is needed."""
     sender = device - 1 if kind == _F else device + 1
     if kind == _W or sender < 0 or sender == len(state.time):
         return 0

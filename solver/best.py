@@ -25,16 +25,16 @@ from .periods import block_turns
 from .run_search import TOO_LARGE, run_search
 from .two_sides import Side, SideBySide, Turns, alone
 
-# A short improvement before all else lowers the horizons of all proofs. It is left out where it would need
-# more than its share of the time, because it would find little if it were cut to that share.
+# A short improvement before the two sides start lowers the horizons of their proofs. It is left out where it
+# would need more than its share of the time, because it would find little if it were cut to that share.
 _QUICK = 0.1  # share of the time that this first improvement may take
-_QUICK_PACE = 1e-4  # seconds for each pair of operations that share a device
+_QUICK_PACE = 1e-4  # seconds of this first improvement per pair of operations that share a device
 _SCARCE = 0.05  # share of the bound; repeating blocks are searched for where cost - bound is larger
 _BLOCKS = 0.3  # share of the search's time that repeating blocks may take
-_PROVABLE = 40_000  # pairs of operations that share a device; the more above it, the less CP-SAT refutes
+_PROVABLE = 40_000  # pairs of operations that share a device; beyond this number CP-SAT refutes ever less
 _FLUID = 0.25  # share of the time left that the fluid bound may take
-_FLUID_PACE = 1.5e-4  # most seconds of the fluid bound for each such pair
-_SHAVING_PACE = 2e-5  # seconds per such pair to shave the windows for CP-SAT, which no effort limit ends
+_FLUID_PACE = 1.5e-4  # most seconds of the fluid bound per such pair
+_SHAVING_PACE = 2e-5  # seconds per such pair to shave windows for CP-SAT; no effort limit ends the shaving
 
 
 def solve_best(
@@ -48,8 +48,8 @@ def solve_best(
     Parameters
     ----------
     instance
-        The problem. A solver that does not model one of its rules is left out: CP-SAT models neither
-        operations that overlap nor flushes between iterations, and the improvement models no overlap.
+        The problem. A solver that does not model a rule of the instance is left out: no solver models
+        operations that overlap, and only the improvement models flushes between iterations.
     budget
         The limits of the whole solve.
     warm_start
@@ -67,7 +67,10 @@ def solve_best(
 
 
 def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Improve the schedule for a short while, then improve and prove; return why that ended early."""
+    """Improve the schedule for a short while, then search and prove side by side; return why it ended early.
+
+    The empty string is returned if nothing ended early, or if no solver models the instance.
+    """
     if not is_modelled(instance, flushes=True):
         return ""
     quick = _QUICK_PACE * _pairs(instance)
@@ -90,7 +93,7 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Search for cheaper schedules: by repeating blocks where the gap is large, then by improvement.
 
     A large gap mostly means that memory is scarce. Published schedules then idle in every period, and
-    annealing, which changes one period at a time, does not arrive at a better period.
+    annealing, which moves one operation of one period at a time, does not arrive at a better period.
     """
     if cost(incumbent.schedule) > (1 + _SCARCE) * incumbent.bound:
         reason = yield from block_turns(instance, incumbent, _BLOCKS, side)
@@ -102,9 +105,10 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Raise the bound: by the fluid bound for a part of the time, then by CP-SAT.
 
-    The energetic bound, which comes before all else, proves most of what can be proven at any size. The fluid
-    bound adds to it where B's take longer than F's. CP-SAT returns at once from an instance that is too large
-    for it, so that the search for schedules gets the rest of the time there.
+    The energetic bound, which `run_search` computes before any turn, proves most of what can be proven,
+    whatever the size of the instance. The fluid bound adds to it where B's take longer than F's. CP-SAT
+    returns at once from an instance that is too large for it, so that the search for schedules gets the rest
+    of the time there.
     """
     yield from _fluid(instance, incumbent, side)
     if side.whole.endless and _SHAVING_PACE * _pairs(instance) > side.rest:
@@ -113,7 +117,10 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
-    """Compute the fluid bound for a part of the time; skip it without a deadline, which its programs need."""
+    """Raise the bound by the fluid bound, within a part of the time.
+
+    The fluid bound is skipped without a deadline, because its linear programs need one.
+    """
     if side.whole.endless:
         return
     seconds = min(_FLUID * side.whole.left, _FLUID_PACE * _pairs(instance))

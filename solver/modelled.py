@@ -43,7 +43,10 @@ def refuse_unmodelled(solver: str, instance: Instance, *, flushes: bool = False)
 
 
 def _left_out(instance: Instance, flushes: bool) -> tuple[str, Any, str] | None:
-    """Return the key and the value of an entry that a solver does not model, and the message about it."""
+    """Return key and value of an entry of the instance that a solver does not model, and a message about it.
+
+    The result is None if the solver models all rules of the instance.
+    """
     if instance.costs.overlapped is not None:
         rule = "does not overlap operations; leave it out, or use a heuristic that does"
         return "overlapped", instance.costs.overlapped, rule

@@ -38,6 +38,9 @@ class OpenOrders:
         return [(x, y) for on in self.on for x in on for y in on if x < y]
 
     def open_ranks(self, i: int, y: int) -> range:
-        """Return the ranks in queue y of the items whose order with item i is open."""
+        """Return the ranks in queue y of the items whose order with item i is open.
+
+        Queue y is another queue of the device of item i.
+        """
         k = self._local[y]
         return range(self._before[i][k], self._after[i][k])

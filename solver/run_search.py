@@ -47,6 +47,8 @@ def run_search(
 ) -> Result:
     """Search from a start until the gap is closed, time is up, or a signal ends the search.
 
+    If the instance has no schedule at all, the result says so, and nothing is searched.
+
     Parameters
     ----------
     method

@@ -28,10 +28,10 @@ a deadline they replace the measured time, so that a solve with one thread is re
 limit counts them. At its end the generator returns why it ended early, or the empty string.
 """
 
-_NOTHING_MOVES = 0.02  # share of the gap; sides that have closed less of it keep about the shares of `hope`
+_NOTHING_MOVES = 0.02  # share of the gap; while less is closed, the time is shared about as `hope` says
 _MEMORY = 0.15  # share of the time of a solve, in which a side's earlier progress loses weight by a factor e
 _LEAST = 0.15  # share of the threads' time that each side gets, however much of the gap the other one closes
-_FORGETS = 60.0  # the same in seconds, where the solve has neither a deadline nor an effort limit
+_FORGETS = 60.0  # seconds in place of the share `_MEMORY`, where there is neither deadline nor effort limit
 
 
 class Side:
@@ -40,7 +40,7 @@ class Side:
     Parameters
     ----------
     budget
-        The limits of the whole solve. The side never gets more than its threads.
+        The limits of the whole solve, also of the number of threads that the side may get.
     start
         Called with the side; returns its turns, which read the attributes of the side before each turn.
 
@@ -117,7 +117,10 @@ Start = Callable[[Side], Turns]
 
 
 def alone(budget: Budget, incumbent: Incumbent, start: Start) -> str:
-    """Run one side with all threads until the gap is closed or its last turn; return why it ended early."""
+    """Run one side with all threads; return why it ended early, the empty string if it did not.
+
+    The side runs until the gap is closed, its last turn is over, or time or effort is up.
+    """
     side = Side(budget, start)
     try:
         while not (side.ended or incumbent.closed or side.rest <= 0):
@@ -159,8 +162,8 @@ class SideBySide:
         signals arrive.
         """
         with closing(self.proof), closing(self.search), ThreadPoolExecutor(1) as pool:
-            # If a signal interrupts the start of its thread, the pool does not wait for that thread, and a
-            # turn could go on in it. So the thread starts now, before there is a turn.
+            # If a signal interrupts the pool while it starts its thread, the pool does not wait for this
+            # thread in the end, and a turn could go on there. So the thread starts now, before any turn.
             pool.submit(int).result()
             try:
                 while not (self._both_ended or self.incumbent.closed or self.search.rest <= 0):

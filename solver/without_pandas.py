@@ -44,7 +44,10 @@ def import_cp_model() -> None:
 
 
 class _Pandas(ModuleType):
-    """Stands in for pandas in a module that only names types of pandas while it is being imported."""
+    """Stands in for pandas: each attribute is `Any` until `needed` is set; later pandas itself supplies it.
+
+    `Any` is enough while CP-SAT's module is being imported, because it only names types of pandas then.
+    """
 
     needed = False
 

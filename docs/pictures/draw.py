@@ -61,14 +61,14 @@ def draw_gantt_chart(path: Path) -> None:
 
 
 def draw_semantics(path: Path) -> None:
-    """Draw one program under all semantics of sends and receives."""
+    """Draw one schedule, replayed with each semantics of sends and receives and each message order."""
     with paper_style():
         figure = semantics_figure()
     write_figure(figure, path, DPI)
 
 
 def draw_two_times(path: Path) -> None:
-    """Draw a schedule that meets the bound of two times, cut at these times."""
+    """Draw a schedule that meets the bound named `two times`, cut at these times."""
     with paper_style():
         figure = two_times_figure()
     write_figure(figure, path, DPI)

@@ -1,4 +1,4 @@
-"""A picture of what sends and receives wait for: one schedule, replayed in six ways."""
+"""A picture of what sends and receives wait for: one schedule with three semantics and two message orders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def example() -> Schedule:
 
 
 def semantics_figure() -> Figure:
-    """Return the figure: a row for each semantics, a column for each order of messages."""
+    """Return the figure with a row for each semantics and a column for each message order."""
     figure = Figure(figsize=(style.WIDTH, 4.1), layout="constrained")
     grid = figure.subplots(len(SEMANTICS), len(ORDERS), sharex=True, sharey=True)
     schedule = example()

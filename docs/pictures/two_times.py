@@ -1,4 +1,4 @@
-"""The picture of the bound of two times: the greedy V-schedule of a small pipeline, cut at the two times."""
+"""The picture of the bound named `two times`: a greedy V-schedule, cut at the two times of its proof."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CUT = {"color": "black", "linewidth": 1.1, "linestyle": (0, (4, 2)), "zorder": 
 
 
 def two_times_figure() -> Figure:
-    """Return the chart of a schedule that meets the bound, with both times, and the work on either side."""
+    """Return the chart of a schedule that meets the bound, with both times, and the work before and after."""
     instance = Instance.uniform(
         devices=4, microbatches=8, forward=14, backward=12, weight=8, comm=2, memory=Memory(10, -6, -4, 80)
     )

@@ -56,10 +56,11 @@ def compressed(block: Block, least: int) -> Block:
 
 
 def shortened(block: Block, least: int) -> Block | None:
-    """Return the same as `compressed` for starts that only give the sequences, and may violate waits.
+    """Return the block of least period that runs the sequences of `block`, whose starts may violate waits.
 
-    The parameters are those of `compressed`. The result is None if these sequences allow no block whose
-    period is at most that of `block`.
+    Parameters and result are those of `compressed`, but the starts in `block` only have to say in which
+    sequence each device runs the repetitions. The result is None if these sequences allow no block whose
+    period is at most `block.period`.
     """
     operations = block.shape.operations()
     edges = _edges(block, operations)
@@ -95,9 +96,10 @@ def _edges(block: Block, operations: list[Operation]) -> _Edges:
 
 
 def _earliest(edges: _Edges, count: int, period: int) -> Ints | None:
-    """Return each operation's earliest start, in ticks after operation 0, for a period.
+    """Return each operation's earliest start, in ticks after operation 0, if the block has this period.
 
-    None if no starts satisfy all edges.
+    The result is None if no starts satisfy all edges. The period is in ticks, and `count` is the number of
+    operations.
     """
     start = np.full(count, _UNREACHED, np.int64)
     start[0] = 0

@@ -17,8 +17,8 @@ def period_bound(shape: Shape) -> int:
     Take each activation that the device holds in the block, multiply its memory by the ticks for which it is
     held, and call the sum over all activations the *memory-time*. By Little's law, the average of the memory
     that the device holds is the memory-time divided by the period, and it is at most the limit. No activation
-    is held for less time than the shortest path from its F to the B or W that frees it takes. This gives a
-    least memory-time, and the period is at least that divided by the limit.
+    is held for less time than the operations and messages from its F to the B or W that frees it take. This
+    gives a least memory-time, and the period is at least this least memory-time divided by the limit.
     """
     devices = range(shape.instance.devices)
     works = [sum(map(shape.duration, shape.on(device))) for device in devices]

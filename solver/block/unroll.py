@@ -36,7 +36,10 @@ def unrolled(block: Block, instance: Instance) -> Schedule:
 
 
 def _words(block: Block, queues: Queues, skipped: int) -> list[Word]:
-    """Return the word of each device if the first `skipped` microbatches of each route are left out."""
+    """Return the word of each device for a schedule that begins with microbatch `skipped` of the block.
+
+    `skipped` is the number of this microbatch, from 0, among the block's microbatches of each route.
+    """
     shape, period = block.shape, block.period
     count = queues.instance.microbatches // len(queues.instance.placement.routes)
     instances: list[list[tuple[int, int]]] = [[] for _ in range(queues.instance.devices)]

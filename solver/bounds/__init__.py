@@ -1,1 +1,1 @@
-"""Proven lower bounds of the cost, by closed formulas and by searches that rule out cost after cost."""
+"""Proven lower bounds of the cost, by closed formulas and by searches that refute cost after cost."""

@@ -2,7 +2,7 @@
 
 from ..without_pandas import import_cp_model
 
-import_cp_model()  # without pandas, before the modules below would import both
+import_cp_model()  # without pandas, before the modules below import CP-SAT and would load pandas with it
 
 from .cpsat_method import fifo_is_valid, solve_cpsat  # noqa: E402
 from .decide import Decision, decide, refute  # noqa: E402

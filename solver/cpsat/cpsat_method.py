@@ -1,4 +1,4 @@
-"""The method ``cpsat``: prove or improve a schedule with CP-SAT."""
+"""The method ``cpsat``: improve a schedule with CP-SAT, or prove that it is optimal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
-_SECONDS_PER_OPERATION = 2.5e-3  # to build one operation of the plain model
+_SECONDS_PER_OPERATION = 2.5e-3  # to build the plain model, per operation
 _GAP_LEFT = 0.5  # a new model is worth its time if no more than this share of the gap is left
 _SHARE_OF_WINDOWS = 0.2  # of the time left, for narrowing windows
 _SHARE = 0.5  # of the time left, that building a model may take
@@ -40,11 +40,12 @@ _EFFORT_PER_TARGET = 0.3  # for each of the first targets; doubled later
 
 
 def fifo_is_valid(instance: Instance) -> bool:
-    """Return whether some optimal schedule runs the microbatches of each route in sequence at every stage.
+    """Return whether an optimal schedule surely exists that keeps the microbatches of each route in sequence.
 
-    Such a schedule exists if all microbatches of a route visit the same devices. Then they are identical, as
-    costs and memory depend on the stage only. Relabelling them at each kind and stage, in the sequence in
-    which they run there, changes no time (`queues`). Nothing follows for microbatches of different routes.
+    In such a schedule they run in sequence at every stage. It exists if all microbatches of a route visit the
+    same devices. Then they are identical, as costs and memory depend on the stage only. To relabel them at
+    each kind and stage, in the sequence in which they run there, changes no time (`queues`). The argument
+    does not hold for microbatches of different routes.
     """
     return all(
         instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
@@ -72,14 +73,15 @@ def solve_cpsat(
     budget
         The limits for all of the work; Ctrl-C and the memory cap end it early.
     warm_start
-        A valid schedule, which is the first incumbent. None to start from one microbatch after another.
+        A valid schedule, which is the first incumbent. None to start from the schedule that runs one
+        microbatch after another.
     lower_bound
         A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches are identical.
+        argument that microbatches are identical, except for what `fifo` requires.
     fifo
         Whether the plain model requires microbatches of one route to run in sequence. None to require it if
         `fifo_is_valid`, so that an optimal schedule remains possible.
@@ -103,7 +105,7 @@ def solve_cpsat(
 
 
 def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Minimise the cost with the lattice model for a while, and then decide targets until the gap is closed.
+    """Minimise the cost with the lattice model for a while, then decide targets until the gap is closed.
 
     Parameters
     ----------
@@ -126,8 +128,8 @@ Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
 def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: float, side: Side) -> Turns:
     """Minimise the cost with one model after another, each with a shorter horizon.
 
-    A shorter horizon decides more orders before the search begins. So a new model is worth its time after a
-    schedule that closes a good part of the gap.
+    A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
+    schedule has been found that closes a good part of the gap (`_GAP_LEFT`).
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: fl
     Returns
     -------
     Turns
-        One turn for each model.
+        One turn for each model. There is no yield after a model that leaves too much of the gap.
     """
 
     def report(found: int | None, bound: int | None) -> None:

@@ -35,8 +35,8 @@ class Decision:
         Why the question is open, empty if time was up. If a signal ended the search, the reason names the
         signal, whatever the answer is.
     windows
-        The windows if the question is open, from which the next question about this target or a lower one can
-        start.
+        Windows from which the next question about this target or a lower one can start. None if the question
+        is settled, or if time was up before the search began.
     proof
         The kind of proof that refuted the target, or None.
     """

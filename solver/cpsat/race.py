@@ -1,9 +1,9 @@
 """Run CP-SAT on a model within limits, report progress, and check the schedule that it returns.
 
 Threads race: each searches the whole model alone with a seed of its own, and the first one that ends its
-search stops the others. This pays because the time of one search varies by factors. CP-SAT's own second
-worker, which tries presolved models, linear programs and neighbourhoods, slows down the first worker by more
-than it finds.
+search stops the others. This pays because the time of a search varies widely with the seed. CP-SAT could run
+a second worker of its own, which tries presolved models, linear programs and neighbourhoods. It would slow
+down the first worker by more than it gains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..memory_cap import MemoryCap
 
 Report = Callable[[int | None, int | None], None]
 SECONDS_OF_EFFORT = 30.0
-"""About how many seconds a unit of CP-SAT's deterministic time takes, without reasoning about precedences."""
+"""About how many seconds CP-SAT takes per unit of its deterministic time, if `with_precedences` is False."""
 _WITH_PRECEDENCES = 6.0  # factor by which deterministic time runs faster with reasoning about precedences
 _PROBING = 0.03  # deterministic time for probing at some restarts; CP-SAT's default is 1
 _LOOK = 0.1  # seconds between two looks at the memory that the process takes
@@ -41,7 +41,7 @@ class SearchModel(Protocol):
     instance: Instance
     model: cp_model.CpModel
     horizon: int  # the largest cost, in ticks, that the model allows; nothing is proven beyond it
-    with_precedences: bool  # whether no-overlap reasons about all predecessors of an operation together
+    with_precedences: bool  # whether CP-SAT's no-overlap reasons about an operation's predecessors together
 
     @property
     def start(self) -> list[cp_model.IntVar]:
@@ -63,8 +63,8 @@ class Found:
         A proven bound of the cost in ticks, at most one tick above the model's horizon. None if the model
         does not minimise and was not refuted.
     exhausted
-        Whether the whole search space was searched, so that the schedule is an optimum of the model, or the
-        model has no schedule.
+        Whether the model is solved: the schedule is an optimum, or any solution if the model does not
+        minimise, or it is proven that the model has no solution.
     reason
         Why the search ended early; empty if it did not, or if time was up.
     """
@@ -186,7 +186,7 @@ def search(
     effort: float = inf,
     moot: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """Run CP-SAT until the deadline; a signal or the memory cap ends the run early.
+    """Run CP-SAT until a thread has solved the model; the deadline, a signal or the memory cap end it early.
 
     Parameters
     ----------
@@ -201,10 +201,10 @@ def search(
         A cost in ticks; the run ends as soon as a schedule costs no more.
     effort
         The limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the same in
-        every run. An effort of 0.1 is about three seconds. For models with reasoning about precedences the
-        limit is multiplied by a factor, so that the run takes about as many seconds.
+        every run. An effort of 0.1 is about three seconds. For models with reasoning about precedences, where
+        deterministic time runs faster, the limit is multiplied so that the run takes about as many seconds.
     moot
-        Called several times a second; the run ends when it returns True, as the answer is of no use any more.
+        Called several times a second; the run ends when `moot` returns True, as the answer is of no use then.
     """
     lock = Lock()
 

@@ -10,10 +10,11 @@ from ..memory_cap import MemoryCap
 from ..run_search import TOO_LARGE
 from ..windows import Windows
 
-# The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches and with
-# 12 and 36. Each thread then takes about as much again, which these estimates leave to the memory cap.
+# The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches, and with
+# 12 devices and 36 microbatches. Each thread then takes about as much again. The estimates leave this out,
+# because the memory cap ends the search if it takes too much.
 _BYTES_PER_ORDER = 4500  # for each order boolean of the lattice model
-_SECONDS_PER_ORDER = 1e-4  # to build one of them
+_SECONDS_PER_ORDER = 1e-4  # to build the model, per order boolean
 _MOST_ORDERS = 300_000  # the largest model that was searched to the end in ten minutes had 94,433 (6.2B-8x64)
 _BYTES_PER_PAIR = 1300  # for each pair of operations of one device in the plain model
 

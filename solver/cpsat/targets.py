@@ -50,11 +50,11 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
 
     Notes
     -----
-    The first target of each effort lies just below the cost of the incumbent, because to refute such a target
-    takes only a few times as long as to refute one near the bound. Where it stays open, the next targets
-    bisect the range between the bound and the least target that was left open. When little is left between
-    these two, the open targets are asked again with twice the effort and other seeds, because the time of a
-    search varies by factors.
+    The first target of each effort lies near the cost of the incumbent, because to refute such a target takes
+    only a few times as long as to refute one near the bound. Where it stays open, the next targets bisect the
+    range between the bound and the least target that was left open. When little is left between these two,
+    the questions begin again near the cost, with twice the effort and other seeds, because the time of a
+    search varies widely with the seed.
     """
     questions = _Questions(instance, incumbent, effort)
     while not incumbent.closed and side.budget.left > 0:
@@ -66,11 +66,11 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
 
 
 class _Questions:
-    """Asks about one target after another, and remembers which ones stayed open at the present effort."""
+    """Asks about one target after another, and keeps the windows of those that stayed open."""
 
     def __init__(self, instance: Instance, incumbent: Incumbent, effort: float) -> None:
         self.instance, self.incumbent = instance, incumbent
-        self.effort = self.asked = effort  # of a question without limits, and of the last question
+        self.effort = self.asked = effort  # of the next question in a solve without limits; of the last one
         self.ceiling: int | None = None  # the least target that the present effort has left open
         self.left_open: dict[int, Windows] = {}
         self.step = 0  # added to the seed, so that every question has seeds of its own

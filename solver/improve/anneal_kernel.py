@@ -1,4 +1,4 @@
-"""Simulated annealing over words and the begins of devices, compiled.
+"""Simulated annealing over words and over the ticks at which devices begin, compiled.
 
 A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
 later. `event_graph` defines items, words and positions.
@@ -59,7 +59,7 @@ def anneal(
     Returns
     -------
     int
-        The least cost after the last move.
+        The least cost so far after the last move, in ticks.
     """
     cost = cost_of(graph, words)
     for _ in range(moves):
@@ -77,7 +77,7 @@ def anneal(
 
 @compiled
 def _mirror(words: Words, mirror_graph: EventGraph, mirror: Words, low: int, high: int) -> None:
-    """Change the mirrored words accordingly after positions `low` to `high` of the words have changed."""
+    """Update the mirrored words after positions `low` to `high` of the words have changed."""
     last = len(words.item) - 1
     for i in range(low, high + 1):
         mirror.item[last - i] = words.item[i]
@@ -96,10 +96,10 @@ def _move_begin(
     cost: int,
     enough: float,
 ) -> int:
-    """Let a random device begin at another time if that costs no more than `enough`; return the cost.
+    """Let a random device begin at another time unless the cost would then exceed `enough`; return the cost.
 
     If the device's first operation starts later than the device may begin, the device is made to begin at
-    that start, because that costs nothing.
+    that start, which cannot raise the cost.
     """
     device = int(draw(random) * len(graph.limit))
     first = graph.offsets[device]
@@ -132,7 +132,7 @@ def _move_item(
     cost: int,
     enough: float,
 ) -> int:
-    """Move a random item to another position if that costs no more than `enough`; return the cost."""
+    """Move a random item to another position unless the cost would then exceed `enough`; return the cost."""
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i)
     if i == j:
@@ -170,7 +170,7 @@ def destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
 
 @compiled
 def _shift(words: Words, i: int, j: int) -> None:
-    """Move the item at position `i` to `j`, and those between by one; keep the old items in `words.shift`."""
+    """Move the item at position `i` to `j`, shift those between, and save the old items in `words.shift`."""
     x, step = words.item[i], 1 if j > i else -1
     for k in range(min(i, j), max(i, j) + 1):
         words.shift[k] = words.item[k]

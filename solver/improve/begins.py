@@ -19,23 +19,23 @@ from tightpipe.kernels.arrays import Ints
 def central_begins(schedule: Schedule) -> Ints:
     """Return the tick before which each device must not begin, at least 0, shape (p,).
 
-    With these times the words of the schedule have their least cost. For `device_span` the result is a mean,
-    rounded: for each device in turn, the other devices begin as early as the least cost allows relative to
-    it, and as late as it allows. For `makespan` all times are 0.
+    With these times the words of the schedule have their least cost. For `device_span` the result is the
+    rounded mean of 2p choices: for each device in turn, all other devices begin as early, or as late,
+    relative to this device as the least cost allows. For `makespan` all times are 0.
     """
     if schedule.instance.objective is Objective.MAKESPAN:
         return np.zeros(schedule.instance.devices, np.int64)
     least = _closed(begin_distances(schedule.instance, schedule.order))
-    after = least - least[:, :1]  # row d: all begin as early as d allows; device 0 at 0
-    before = least[:1] - least  # column e: all begin as late as e allows; device 0 at 0
+    after = least - least[:, :1]  # row d: all begin as early as possible relative to d; device 0 at 0
+    before = least[:1] - least  # column e: as late as possible relative to e; device 0 at 0
     middle = (after.mean(axis=0) + before.mean(axis=1)) / 2
     begins = np.floor(middle - middle.min()).astype(np.int64)
-    # Rounding may leave a difference one tick too small.
+    # Rounding may leave a difference one tick too small, so devices begin later where that is needed.
     return np.asarray((begins[:, None] + least).max(axis=0))
 
 
 def _closed(least: Ints) -> Ints:
-    """Return the least differences that follow from sums of the given ones along chains (Floyd 1962)."""
+    """Return the least differences between devices that chains of the given ones imply (Floyd 1962)."""
     closed = least.copy()
     for k in range(len(closed)):
         closed = np.maximum(closed, closed[:, k, None] + closed[k])

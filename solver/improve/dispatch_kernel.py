@@ -1,10 +1,10 @@
 """A dispatching rule, compiled: a few weights give words for any number of devices and microbatches.
 
 Whenever a device is free, it takes the queue with the largest score and runs its head, which is the next
-item of that queue. The score depends on how far the device has come in its word, on its place among the
-devices, on how full its memory is, and on how long it would have to wait for the head; it is linear in the
-weights. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a
-move of annealing shifts a single operation.
+item of that queue. The score is linear in the weights. It depends on how far the device has come in its word,
+on its place among the devices, on how full its memory is, and on how long it would have to wait for the head.
+A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move of
+annealing shifts a single operation.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from ..queues import Queues
 from .dispatch_state import DispatchState
 from .event_graph import EventGraph
 
-Weights = Floats  # shape (R, FEATURES): a row for each queue of a device, in the sequence of its queues
+Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th queue of every device
 
 # Of the weights of a queue, number 0 counts at the start of the word, and fades out over its first third.
 # Number 1 counts fully in the middle third, and number 2 grows to its full value over the last third. Weights
 # 3 to 5 count likewise, times the device's place, which goes from 0 for the first device to 1 for the last.
 FEATURES = 8
-_FULL = 6  # weight of the share of the memory limit that is in use
-WAITING = 7  # weight of each tick of waiting for the head, which is subtracted
+_FULL = 6  # index of the weight of the share of the memory limit that is in use
+WAITING = 7  # index of the weight that is subtracted for each tick of waiting for the head
 _NEVER = 2**62
 _UNKNOWN = -1  # stands for the departure of a message whose item has not run
 
 
 def first_weights(queues: Queues, unit: float) -> Weights:
-    """Return the weights of a first rule, which prefers B to F, F's of later stages to others, and F to W.
+    """Return the weights of a first rule: B before F, F of a later stage before F of an earlier one, W last.
 
-    On devices of more than four stages it does not prefer B to the F's of the latest stages.
+    On devices of more than four stages, the rule does not put B before F of the latest stages. With two
+    routes, it puts every F of route 1 before those of route 0.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
     -------
     float
         The cost in ticks with the start times of this run, which is an upper bound of the cost of the words.
-        `np.inf` if that cost is above `enough`, or if items are left and no device can run one.
+        `np.inf` if this cost is above `enough`, or if items are left and no device can run one.
     """
     _open(graph, state)
     for _ in range(len(state.item)):
@@ -128,9 +129,11 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
 
 @compiled
 def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: int, length: int) -> int:
-    """Return the tick at which the head of a queue can start, `_NEVER` if that is not known yet.
+    """Return the tick at which the head of a queue can start, or `_NEVER`.
 
-    `here` is the device's position in its word, from 0, and `length` the length of that word.
+    It is `_NEVER` if the queue is empty, or if the head has to wait for a message whose arrival is not known,
+    for a credit, for memory or for a flush. `here` is the device's position in its word, from 0, and `length`
+    the length of that word.
     """
     k, taken, delta = state.done[q], graph.takes[q], graph.delta[q]
     if k == state.size[q]:
@@ -154,7 +157,7 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
 
 @compiled
 def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int) -> None:
-    """Run the head of a queue at `start`; a device that waits for its message looks again on arrival."""
+    """Run the head of queue `q` at `start`; the device that waits for its message looks again on arrival."""
     x = state.first[q] + state.done[q]
     state.done[q] += 1
     state.item[state.place[device]] = x

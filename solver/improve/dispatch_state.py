@@ -65,8 +65,9 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
 def _reserves(queues: Queues) -> Ints:
     """Return the memory that an item of each queue must leave free, shape (Q,).
 
-    An F leaves room for the later F's of its route on the device. So the oldest microbatch always finds room
-    there, and never waits for memory that younger ones hold.
+    An F leaves room for one F at each later stage of its route on the same device, those that its own
+    microbatch still needs. So the oldest unfinished microbatch never waits for memory that younger ones hold.
+    Every other item leaves none.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
     for q, queue in enumerate(queues.queues):

@@ -1,4 +1,4 @@
-"""Random numbers for compiled loops, from generators whose state the caller keeps, one for each thread."""
+"""Random numbers for compiled loops; the caller keeps the state of one generator for each thread."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ its word.
 
 Precedences within a device are kept by counting *credits*. An item of one queue gives a credit that an item
 of another queue takes, and an item that takes a credit cannot run before one is there. W's take credits that
-B's give, and the B of the last stage takes those of that stage's F. Where two consecutive stages are on one
-device, the F of the later stage takes credits of the F of the earlier stage, and with B it is the reverse.
+B's give, and the B of the last stage takes credits that the F of this stage gives. Where two consecutive
+stages are on one device, the F of the later stage takes credits of the F of the earlier stage, and the B of
+the earlier stage takes credits of the B of the later stage.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class EventGraph(NamedTuple):
     credits: int  # C, the number of kinds of credit
     limit: Ints  # (p,) memory limit of each device, `NO_LIMIT` for none
     offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1
-    block: int  # size of the ranges of positions that items stay in: an iteration if flushed, else the word
+    block: int  # positions per range that moves stay in: an iteration if there are flushes, else a word
     lowest: Ints  # (N,) of each position, the first position to which its item may move
     highest: Ints  # (N,) of each position, the last position to which its item may move
     spans: bool  # whether the cost is the largest span of a device, and not the makespan
@@ -160,7 +161,8 @@ def _precedences_at_home(queues: Queues) -> list[tuple[int, int]]:
 def _messages(queues: Queues, first: Ints) -> tuple[Ints, Ints, Ints]:
     """Return for each item its source and its target on other devices, and the ticks of lag from its source.
 
-    The source is the item whose message it waits for, and the target is the item that waits for its message.
+    The source of an item is the item whose message it waits for; its target is the item that waits for the
+    message of the item itself.
     """
     source, target, lag = (np.full(first[-1], value) for value in (_NONE, _NONE, 0))
     for q, r, ticks in queues.precedences():

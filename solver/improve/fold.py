@@ -60,7 +60,7 @@ class Fold:
 
     @property
     def saved(self) -> int:
-        """Ticks by which the largest work of a device shrinks with the periods that were taken out."""
+        """Ticks by which taking out the periods makes the largest work of a device smaller."""
         return largest_work(self.whole) - largest_work(self.schedule.instance)
 
     def unfold(self, order: Order) -> Schedule | None:
@@ -77,7 +77,7 @@ class Fold:
 
 
 def fold(schedule: Schedule) -> Fold | None:
-    """Fold a schedule as far as the part of it that repeats allows.
+    """Fold a schedule: take out all but `_KEPT` of its repeated periods.
 
     Parameters
     ----------
@@ -120,10 +120,10 @@ def _timed(instance: Instance, words: Iterable[Word]) -> Schedule | None:
 
 
 def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple[Ints, Ints, int]:
-    """Find repeated periods that begin at the same time of the schedule on all devices.
+    """Find repeated periods that begin at about the same time of the schedule on all devices.
 
-    From this time on each device repeats its period some number of times. The time is chosen so that the
-    smallest of these numbers is as large as possible.
+    On each device, the first period begins with the first operation that starts at or after one common time.
+    This time is chosen so that the smallest number of periods on a device is as large as possible.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
     period
         Number of operations of a period on each device, shape (p,).
     found
-        Number of periods that follow one another from there on every device; 0 if nothing repeats.
+        Number of equal periods that follow one another from `first` on every device; 0 if there are none.
     """
     instance = schedule.instance
     every = instance.microbatches / (microbatches * len(instance.placement.routes))
@@ -155,19 +155,19 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
 
 
 def _periods(word: Ints, every: float) -> Ints:
-    """Return how many equal periods follow one another from each position of a word; from its end that is 0.
+    """Return, for each position of a word, the number of equal periods that follow one another from there.
 
     Parameters
     ----------
     word
         The queues from which a device takes its items, shape (N,).
     every
-        Number of periods in which all items would run: a period has 1 / `every` of each queue's items.
+        Number of periods that would hold all items: a period has 1 / `every` of each queue's items.
 
     Returns
     -------
     Ints
-        Shape (N + 1,).
+        The numbers, shape (N + 1,); 0 where no whole period begins.
     """
     size, length = len(word), round(len(word) / every)
     found = np.zeros(size + 1, np.int64)

@@ -96,7 +96,7 @@ class _Walker:
         self.item: Ints = np.zeros(0, np.int64)
 
     def begin(self, item: Ints, begin: Ints) -> None:
-        """Start from words, as the item at each position, and from the ticks at which devices begin."""
+        """Start from words, given as the item at each position, and from the ticks at which devices begin."""
         load(self.graph, self.words, item, begin)
         load_mirror(self.graph, self.words, self.mirrored, self.mirror)
         self.item = item.copy()
@@ -158,14 +158,16 @@ def improve(
 
 
 def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Search for cheaper schedules, as `improve` does, in turns of some hundredths of a second.
+    """Search for cheaper schedules, as `improve` does, in turns (`Turns`).
+
+    A turn takes some hundredths of a second, or about a second while CP-SAT searches neighbourhoods.
 
     Parameters
     ----------
     instance
         The problem.
     incumbent
-        The schedule to improve; each round of annealing starts from it.
+        Has the schedule to improve, and receives each cheaper one.
     side
         The limits of each turn. Every thread anneals on its own.
     """
@@ -183,7 +185,7 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
 
 @dataclass(frozen=True)
 class _Task:
-    """What is annealed: words of the instance, or of an instance with fewer microbatches.
+    """The words to anneal: those of the instance, or of an instance with fewer microbatches.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ class _Task:
         return retime(self.queues.instance, order_of_items(self.queues, self.graph, item))
 
     def offer(self, found: Schedule, incumbent: Incumbent) -> None:
-        """Turn a schedule of the words into one of the whole instance, validate it and offer it."""
+        """Offer a schedule of the words to the incumbent, unfolded and validated, if it can be unfolded."""
         schedule = self.whole(found)
         if schedule is None:
             return
@@ -255,7 +257,9 @@ class _Search:
     def anneal(
         self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float
     ) -> Generator[float, None, bool]:
-        """Anneal words in rounds, and return whether there were enough moves for the annealing to converge.
+        """Anneal words in rounds, and return whether the limits leave enough moves to converge.
+
+        If neither time nor effort is limited, the result is False.
 
         Parameters
         ----------
@@ -306,7 +310,7 @@ def _batch(items: int) -> int:
 
 @dataclass
 class _Meter:
-    """Measures how much of the search is done: by time or effort if that is limited, else by batches.
+    """Measures how much of the search is done: by time or effort if either is limited, else by batches.
 
     Parameters
     ----------

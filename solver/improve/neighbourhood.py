@@ -1,4 +1,4 @@
-"""Large neighbourhood search: CP-SAT reorders the operations of some devices within some time.
+"""Large neighbourhood search: CP-SAT reorders the operations that some devices start in a time interval.
 
 References
 ----------
@@ -33,7 +33,7 @@ from .words import items_of
 
 _FIRST = 0.25  # share of the schedule's time that the first neighbourhood covers if it has all devices
 _EFFORT = 0.03  # limit for one neighbourhood, in CP-SAT's deterministic time; this much takes about a second
-_GROW, _SHRINK = 1.1, 0.95  # factors of the share after a neighbourhood was, or was not, searched in full
+_GROW, _SHRINK = 1.1, 0.95  # factors for the share after a neighbourhood was, or was not, searched in full
 
 
 def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
@@ -64,10 +64,10 @@ def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) 
 def _choose(
     queues: Queues, schedule: Schedule, share: float, random: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Choose a random neighbourhood, and return for each item whether it is in it, and so free.
+    """Choose a random neighbourhood, and return for each item whether it is free, that is, in it.
 
     The neighbourhood covers all devices for the given share of the schedule's time, or fewer devices for a
-    longer time.
+    longer time; near the begin and the end of the schedule it covers less.
     """
     start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
     wide = int(random.integers(1, devices, endpoint=True)) if random.random() < 0.5 else devices
@@ -81,7 +81,7 @@ def _choose(
 
 
 def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
-    """Return windows for lower costs than the schedule's, where only free items swap places."""
+    """Return windows for costs below that of the schedule, in which only free items change places."""
     horizon = cost(schedule) - 1
     arrays = arrays_of(queues, horizon)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
@@ -101,9 +101,9 @@ def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget
 def _ranks(
     place: Ints, free: NDArray[np.bool_], other_place: Ints, other_free: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
-    """Return the least and the largest number of items of another queue that precede each item of a queue.
+    """Return the least and largest number of items of another queue that may precede each item of a queue.
 
-    Only free items may change places with each other.
+    Two items may change places only if both are free.
 
     Parameters
     ----------

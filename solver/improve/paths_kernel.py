@@ -1,13 +1,13 @@
 """The earliest ends of all items, kept up to date while words change, compiled.
 
-Each device has a tick before which it does not begin, and every item starts as soon as it can. The cost of
-the words with these times is at least their least cost, which `tightpipe.core.retime` finds. The two are
-equal if the devices begin when they begin in the result of `retime`.
+Each device has a tick before which it does not begin, and every item starts as soon as it can. With these
+times, the words cost at least as much as with their best times, which `tightpipe.core.retime` finds. The two
+costs are equal if the devices begin when they begin in the result of `retime`.
 
-After a move only times that may change are computed again. On each device such times begin with the first
-item that ends later than the item just before the changed positions. From there on, an item is computed again
-only if the times of the item before it on its device have changed, or those of its source. The source is the
-item whose message it waits for.
+After a move only times that may change are computed again. On each device, the first of these belong to the
+first item that ends later than the item just before the changed positions. From there on, an item that was
+not moved is computed again only if times before it on its device have changed, or the times of its source.
+The source of an item is the item whose message it waits for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewin
 
 @compiled
 def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
-    """Copy words and the ticks at which devices may begin, and compute all times.
+    """Copy the items and the ticks at which devices may begin into `words`, and compute all times.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
 
 @compiled
 def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirror: Words) -> None:
-    """Load the mirror image of loaded words; its ends say how much time is left from each item's start.
+    """Load the mirror image of loaded words, in which each item's end is the time left from its start.
 
     For each device, take the longest path in ticks from the item's start to the device's last end, and add
-    the ticks by which the device begins before the latest of all devices. The mirrored end of the item is the
-    largest of these sums. An item's start plus its mirrored end, less the latest begin, is thus the largest
-    span of a device that a path through the item causes.
+    the ticks from when this device may begin to when the last device to begin may do so. The mirrored end of
+    the item is the largest of these sums. So the item's start plus its mirrored end, less the tick at which
+    the last device may begin, is the largest span of a device that a path through the item causes.
     """
     size, p = len(words.item), len(words.begin)
     item, begin = words.undo, words.wanted  # scratch space
@@ -88,12 +88,11 @@ def update(
     device, low, high
         The device, and the first and the last position of it that have changed.
     rest
-        The mirrored end of each item before the change (`load_mirror`), in ticks, shape (N,): the time from
-        the item's start until everything has ended. It is still valid for an item that starts after all
-        changed positions have ended.
+        The mirrored end of each item before the change (`load_mirror`), in ticks, shape (N,). It is still
+        valid for an item that starts after all changed positions have ended.
     enough
-        The latest acceptable end, in ticks. If the new start of such an item plus its `rest` is larger, the
-        computation stops.
+        The largest acceptable cost plus the tick at which the last device may begin. If the new start of such
+        an item plus its `rest` is larger, the computation stops.
 
     Returns
     -------
@@ -158,7 +157,7 @@ def update(
 
 @compiled
 def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
-    """Set the head of each device to the first item whose times a change from position `low` on may affect.
+    """Set each device's head to the first position whose times a change from position `low` on may affect.
 
     An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it.
     """
@@ -229,7 +228,7 @@ def undo(words: Words, changes: int) -> None:
 
 @compiled
 def cost_of(graph: EventGraph, words: Words) -> int:
-    """Return the largest time of a device from when it may begin to its last end, in ticks."""
+    """Return the cost in ticks: the largest time of a device from when it may begin to its last end."""
     largest = 0
     for device in range(len(graph.limit)):
         last = words.item[graph.offsets[device + 1] - 1]

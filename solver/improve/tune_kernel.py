@@ -35,7 +35,7 @@ def tune(
     graph
         The event graph of the instance.
     state
-        The state in which rules run.
+        The arrays that a run of a rule works in.
     random
         State of the random number generator.
     moves

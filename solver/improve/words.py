@@ -31,12 +31,12 @@ class Words(NamedTuple):
     undo: Ints  # (N,) items whose times the move has changed, in the sequence of the changes
     end_before: Ints  # (N,) their ends before the move
     sent_before: Ints  # (N,) their `sent` before the move
-    dirty: Bools  # (N,) whether each item's source has changed since the item's times were computed
+    dirty: Bools  # (N,) whether the times of each item's source have changed since its own were computed
     marked: Ints  # (N,) items that were made dirty
     head: Ints  # (p,) next position to look at on each device
     wanted: Ints  # (p,) last position on each device whose item has to be computed for another device
     pending: Ints  # (p,) number of dirty items on each device
-    changed: Bools  # (p,) whether the times of the item just before `head` have changed
+    changed: Bools  # (p,) whether changed times before `head` may change those of the item at `head`
     credit: Ints  # (C,) credits given and not yet taken, while a word is checked
 
 

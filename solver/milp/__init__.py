@@ -1,7 +1,7 @@
 """Mixed-integer programming with PuLP: a binary for the order of two items, as in CP-SAT, and big-M rows."""
 
-# PuLP loads highspy if it can. OR-Tools contains another HiGHS and cannot be loaded after highspy, so it is
-# loaded first. Then PuLP cannot load highspy, but does not need it: HiGHS runs in another process here.
+# PuLP loads highspy if it can. OR-Tools contains another HiGHS and cannot be loaded after highspy, so here
+# OR-Tools is loaded first. PuLP then cannot load highspy and does not need it: HiGHS runs in another process.
 from ..without_pandas import import_cp_model
 
 import_cp_model()

@@ -66,13 +66,13 @@ class _Run:
         return [self.pulp.path, str(files.mps), *pairs, "-solve", "-solution", str(files.solution)]
 
     def _look(self) -> None:
-        """Report the largest bound in the log to the watch; every bound in the log is valid."""
+        """Pass the largest bound in the log on to the watch; every bound in the log is valid."""
         text = self.files.log.read_text(errors="replace")
         found = [*("".join(groups) for groups in _BOUND.findall(text)), *_OPTIMAL.findall(text)]
         self.watch.bound(max((n for n in map(float, found) if n < _LARGEST), default=float("-inf")))
 
     def _take_solution(self) -> None:
-        """Report the solution that CBC wrote to the watch, which checks it.
+        """Pass the solution in CBC's file on to the watch, which checks it.
 
         If time is up before CBC has an integer solution, CBC writes a fractional one, which is ignored. If
         CBC is killed, the file may be incomplete; a file that cannot be read is ignored too.

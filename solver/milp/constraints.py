@@ -128,7 +128,7 @@ class Constraints:
                     until.at_least(self.problem, total)
 
     def weight_after_backward(self) -> None:
-        """Require that k + 1 B's of a pool's stages run before its W of rank k; `queues` defines pools."""
+        """Require at least k + 1 B's of a pool's stages before its W of rank k; `queues` defines pools."""
         for q, queue in enumerate(self.queues.queues):
             if queue.kind is OpKind.W and len(queue.members) > 1:
                 for k in range(queue.count):

@@ -1,4 +1,4 @@
-"""Estimates of a model's size before it is built, and checks that refuse instances it does not suit."""
+"""Estimates of a model's size before the model is built, and checks that refuse unsuitable instances."""
 
 from __future__ import annotations
 

@@ -53,5 +53,5 @@ def _tell(**line: Any) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C may end it at once: all results are written
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C may end the process: all it found is written
     main(*sys.argv[1:])

@@ -28,7 +28,7 @@ from .model import MilpModel, Value
 
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
 _SECONDS_PER_BINARY = 2e-4  # time to build the rows of one binary and to pass them to the backend
-_SECONDS_FOR_WINDOWS = 10.0  # limit for windows; with more time a large instance would still be too large
+_SECONDS_FOR_WINDOWS = 10.0  # limit for the windows; with more time a large instance would still be too large
 _SHARE = 0.5  # largest share of the remaining time that windows, or building the model, may take
 
 

@@ -76,7 +76,7 @@ class MilpModel:
         return [queue_of[i] for i in sorted(position, key=lambda i: (position[i], i))]
 
     def _count_pairs(self, x: int, y: int, value: Value, position: dict[int, int]) -> None:
-        """Add to each item's position in queue x the number of items of y before it, and vice versa."""
+        """Add to the position of each item of queue x the number of items of y before it, and vice versa."""
         v = self.variables
         for k, i in enumerate(v.items(x)):
             ranks = v.open_ranks(i, y)

@@ -16,7 +16,7 @@ def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables)
 
     The notation is that of `Constraints`. Only an F can come first on a device and only a W can come last, so
     only they need rows. With `device_span` each device has its own frame, and with `makespan` all devices
-    share one frame. So with both the cost is the length of the longest frame.
+    share one frame. So under both objectives the cost is the length of the longest frame.
     """
     for queue, items in zip(queues.queues, map(variables.items, range(len(queues.queues))), strict=True):
         begin = variables.begin[variables.frame[queue.device]]

@@ -1,7 +1,7 @@
 """Runs of backends as separate processes: their files, their limits, and what Ctrl-C does.
 
 There are two reasons for separate processes. A solver that is killed or crashes then does not end this
-process. And OR-Tools and highspy contain two versions of HiGHS under one name, which one process cannot load.
+process. And OR-Tools and highspy contain two versions of HiGHS under one name; one process cannot load both.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run_process(
     Returns
     -------
     code
-        The exit status of the process.
+        The exit status of the process; 0 if the process has been asked to stop and has not ended yet.
     stopped
         Why the process was stopped, or the empty string if it ended by itself.
     """

@@ -56,7 +56,10 @@ class Variables(OpenOrders):
                 expression.plus(self.precedes(x, k, y, rank), -weight)
 
     def set_start(self, start: list[int], begin: list[int], cost: int) -> None:
-        """Give every variable its value in a schedule, whose items and frames start at these ticks."""
+        """Set the initial value of every variable (the MIP start) from a schedule.
+
+        Its items start at the ticks `start`, its frames at the ticks `begin`, and it costs `cost` ticks.
+        """
         self.cost.setInitialValue(cost)
         for frame, time in zip(self.begin, begin, strict=True):
             frame.setInitialValue(time)

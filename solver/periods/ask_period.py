@@ -1,4 +1,4 @@
-"""One question to CP-SAT: is there a block of at most this period?"""
+"""One question to CP-SAT: is there a repeating block whose period is at most a given one?"""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..cpsat.race import search
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """CP-SAT's answer.
+    """CP-SAT's answer to such a question.
 
     Parameters
     ----------
     block
-        A valid block of at most the period that was asked for, None if CP-SAT has found none.
+        A valid block whose period is at most the given one, None if CP-SAT has found none.
     refuted
         Whether CP-SAT has proven that there is no such block.
     reason
@@ -31,16 +31,16 @@ class Answer:
 
 
 def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
-    """Ask CP-SAT for a block of at most a period.
+    """Ask CP-SAT for a repeating block whose period is at most `period` ticks.
 
     Parameters
     ----------
     shape
         What the block consists of.
     period
-        Ticks, at least `period_bound` of the shape.
+        The largest period allowed, in ticks; at least `period_bound` of the shape.
     budget
-        The limits; as many searches race as it has threads.
+        The limits. One search runs on each thread, and the first that ends stops the others.
     effort
         Limit of each search in CP-SAT's deterministic time.
     """

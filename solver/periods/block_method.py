@@ -1,4 +1,4 @@
-"""The method ``block``: schedules that repeat an optimal block, with improved warm-up and cool-down."""
+"""The method ``block``: schedules that repeat a short block, with improved warm-up and cool-down."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def solve_block(
         The limits. Without a deadline the effort is fixed, and with one thread every run gives the same
         result.
     warm_start
-        A valid schedule, which is kept unless a block or its improvement is cheaper. None for one microbatch
+        A valid schedule, which is returned unless a cheaper one is found. None to start from one microbatch
         after another.
     progress
         Called with each new incumbent or bound.

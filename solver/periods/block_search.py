@@ -44,7 +44,8 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
     Returns
     -------
     Turns
-        Each question to CP-SAT is a turn. They end with the reason why blocks are not searched for, if any.
+        Each question to CP-SAT is a turn. In the end the generator returns why blocks are not searched for,
+        or why a question ended early; the empty string if neither happened.
     """
     reason = out_of_reach(instance)
     if reason:

@@ -1,4 +1,4 @@
-"""Search the least period of the blocks of a shape, from above by blocks and from below by refutations.
+"""The search for the least period of a shape's blocks, from above by blocks and from below by refutations.
 
 If there is a block of one period, the same sequences give a block of every larger period (proof in
 `compress`). So the search asks for periods between the largest one that is refuted and the smallest one for
@@ -22,12 +22,12 @@ from .ask_period import ask
 
 _EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time to find a block, per pair of operations of a device
 _EFFORT_TO_SETTLE = 0.2  # effort of each question of the first `settle`, in CP-SAT's deterministic time
-_PERIODS = 4  # most periods that a sweep asks for before the last one
-_SHIFT = (5**0.5 - 1) / 2  # share of a step between periods by which a sweep is shifted from the one before
+_PERIODS = 4  # most periods that a sweep asks for besides the largest one
+_SHIFT = (5**0.5 - 1) / 2  # by which a sweep is shifted from the one before; 1 is the distance of two periods
 
 
 class PeriodSearch:
-    """The search of the least period of the blocks of one shape.
+    """The search for the least period of the blocks of one shape.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class PeriodSearch:
 
     @property
     def closed(self) -> bool:
-        """Whether no block of the shape has a smaller period than `block`."""
+        """Whether it is proven that no block of the shape has a smaller period than `block`."""
         return self.bound == self.block.period
 
     def ask_round(
@@ -67,16 +67,16 @@ class PeriodSearch:
     ) -> Iterator[Block | None]:
         """Ask the questions of a round; yield after each a block of smaller period, None if it found none.
 
-        A *sweep* asks for periods between the bound and the best period, from below, until it finds a block.
-        The next sweep asks for periods between the last one that gave no block and that block's period. The
-        last question of a sweep, unless `below` sets a lower limit, asks for one tick less than the best
-        period, because its refutation closes the search.
+        A *sweep* asks for periods between the bound and the best period, the smallest first, until it finds a
+        block. The next sweep asks for periods between the last one that gave no block and the period of that
+        block. The last question of a sweep, unless `below` sets a lower limit, asks for one tick less than
+        the best period, because its refutation closes the search.
 
         Parameters
         ----------
         limits
             Returns the limits of the next question. Each question has a seed of its own, counted up from
-            that of the limits.
+            the seed in the limits.
         effort
             Limit of each question in CP-SAT's deterministic time.
         below
@@ -99,8 +99,8 @@ class PeriodSearch:
     def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
         """Return the periods to ask for, from `low` up.
 
-        Whether CP-SAT finds a block depends on the period far more than on the seed, so no two sweeps ask for
-        the same periods.
+        Whether CP-SAT finds a block depends on the period far more than on the seed, so each sweep asks for
+        other periods. Only the largest one, whose refutation may close the search, may be asked for again.
         """
         low, high = max(low, self.bound), self._most(below)
         if low > high:
@@ -123,7 +123,10 @@ class PeriodSearch:
         return answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
-        """Ask with linear programs for one tick less than the best period, and halfway to the bound."""
+        """Ask, with linear programs, for one tick less than the best period, and for one midway to the bound.
+
+        `effort` is the limit of each of the two questions in CP-SAT's deterministic time.
+        """
         for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
             if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
                 continue
@@ -140,7 +143,7 @@ class PeriodSearch:
 
 
 def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> PeriodSearch:
-    """Search the least period of the blocks of a shape until it is proven or the budget ends.
+    """Search for the least period of the blocks of a shape until it is proven or the budget ends.
 
     Parameters
     ----------

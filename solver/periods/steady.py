@@ -32,15 +32,16 @@ def steady_block(schedule: Schedule, copies: int) -> Block | None:
     Block or None
         The block runs the sequences of the part of the schedule that repeats, so it holds as much memory as
         the schedule does there. It has the least period that these sequences allow. None if no part of the
-        schedule gives a block, or if blocks do not model a rule of its instance.
+        schedule gives a block, or if blocks do not model a rule of the schedule's instance.
 
     Notes
     -----
-    In some consecutive periods of the schedule, each device runs the same sequence of kinds and stages. Each
+    In several consecutive periods of the schedule, each device repeats one sequence of kinds and stages. Each
     operation in the first of these periods is a repetition of an operation of the block, which has the same
-    kind, stage and route. Divide the operation's rank in its queue by `copies`: the remainder says which
-    microbatch of the block it belongs to, and the quotient by how many periods the repetition lies later. The
-    sequences of a few equal periods may deadlock if they are repeated for ever; then there is no block.
+    kind, stage and route. Count the microbatches of the route that come before the operation's microbatch,
+    and divide this number by `copies`: the remainder says which microbatch of the block the operation belongs
+    to, and the quotient by how many periods the repetition lies later. The sequences of a few equal periods
+    may deadlock if they are repeated for ever; then there is no block.
     """
     if not is_modelled(schedule.instance):
         return None
@@ -66,7 +67,7 @@ def steady_block(schedule: Schedule, copies: int) -> Block | None:
 
 
 def _ranks(instance: Instance) -> list[int]:
-    """Return for each microbatch how many of its route come before it."""
+    """Return, for each microbatch, how many microbatches of the same route come before it."""
     seen: Counter[int] = Counter()
     ranks = []
     for microbatch in range(instance.microbatches):

@@ -20,7 +20,7 @@ from ..improve.anneal_kernel import destination
 from ..improve.draws_kernel import GeneratorState, draw
 from ..improve.event_graph import EventGraph
 
-_BEGINS = 0.02  # share of the moves that change when a device begins, where that counts
+_BEGINS = 0.02  # share of the moves that change when a device begins, if the objective is `device_span`
 
 
 class Sample(NamedTuple):
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
     lags: Floats  # (M, 2 S n + 1, K) ticks of each message, and a last row of zeros
     moment: Floats  # (M, p, K) tick at which each device stalls
     stall: Floats  # (M, p, K) ticks for which each device stalls
-    weights: Floats  # (samples,) weight of each cost when the costs are sorted upwards; the sum is 1
+    weights: Floats  # (samples,) weight of each cost when the costs are in ascending sequence; the sum is 1
 
 
 class Walk(NamedTuple):
@@ -57,9 +57,9 @@ class Walk(NamedTuple):
 def value_of(graph: OrderGraph, sample: Sample, spans: bool, walk: Walk, most: float) -> tuple[float, float]:
     """Return the measure of the costs of the walk's order, and their mean in the first block, in ticks.
 
-    The measure is infinite if operations deadlock. To save time, infinity is also returned for it, and the
-    other blocks are not run, if the mean in the first block is above `most`: most moves are bad, and one
-    block shows that.
+    The measure is infinite if operations deadlock. If the mean in the first block is above `most`, the other
+    blocks are not run, and the measure returned is infinite too. This saves time, because most moves are bad
+    and one block shows it.
     """
     blocks, _, width = sample.durations.shape
     first = 0.0
@@ -164,7 +164,10 @@ def _move_begin(
     value: float,
     rise: float,
 ) -> float:
-    """Let a random device begin at another time unless that adds over `rise` ticks; return the measure."""
+    """Let a random device begin at another time, and return the measure that then holds.
+
+    The change is undone if it raises the measure, or the mean in the first block, by more than `rise` ticks.
+    """
     device = int(draw(random) * len(walk.release))
     before = walk.release[device]
     ticks = int(graph.planned[int(draw(random) * len(graph.planned))] * draw(random) ** 2)
@@ -187,7 +190,11 @@ def _move_row(
     value: float,
     rise: float,
 ) -> float:
-    """Move a random row to another place unless that adds over `rise` ticks; return the measure."""
+    """Move a random row to another position on its device, and return the measure that then holds.
+
+    The change is undone if it breaks a precedence or the memory limit, or if it raises the measure, or the
+    mean in the first block, by more than `rise` ticks.
+    """
     i = int(draw(random) * len(walk.word))
     j = destination(events, random, i)
     if i == j:
@@ -204,7 +211,7 @@ def _move_row(
 
 @compiled
 def _shift(walk: Walk, i: int, j: int) -> None:
-    """Move the row at position i to position j, and the rows between by one."""
+    """Move the row at position i to position j, and each row in between by one position."""
     row, step = walk.word[i], 1 if j > i else -1
     for k in range(i, j, step):
         walk.word[k] = walk.word[k + step]

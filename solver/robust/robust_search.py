@@ -1,4 +1,4 @@
-"""The search for a *robust* order: the mean or the 95th percentile of its cost under noise is to be least.
+"""The search for a *robust* order, whose cost under noise has a small mean or 95th percentile.
 
 Several threads anneal. Each starts every round from the best order of all threads.
 """
@@ -31,11 +31,11 @@ from ..start import in_queue_order
 from .robust_kernel import Sample, Walk, value_of, walk_robustly
 
 # Temperatures are in mean durations of an operation.
-_WARM = 0.05
+_WARM = 0.05  # temperature at the start of a round
 _COOLING = 50.0  # factor by which the temperature falls in a round
 _ROUNDS = 3  # each starts from the best order so far
 _WORK_PER_BATCH = 30_000_000  # moves times operations times samples; a batch takes some tenths of a second
-_MOVES_PER_OPERATION = 20  # of the whole search if there is no time limit
+_MOVES_PER_OPERATION = 20  # of each thread in the whole search, if there is no deadline
 
 
 class Measure(StrEnum):
@@ -58,18 +58,18 @@ class Measure(StrEnum):
 def robust_search(
     start: Schedule, blocks: Sequence[Times], samples: int, measure: Measure, budget: Budget
 ) -> tuple[Schedule, str]:
-    """Search for an order, and a begin of each device, with the least measure of costs in given samples.
+    """Search for the order and device start times that minimize a measure of the cost over the given samples.
 
     Parameters
     ----------
     start
-        A valid schedule to start from, of an instance that `improve` takes.
+        A valid schedule to start from. `improve` must model its instance: no operations overlap.
     blocks
         The random times of all samples, `BLOCK` samples in each block.
     samples
         Number of samples that count, from the first one on: at most `BLOCK` times the number of blocks.
     measure
-        The measure to minimize.
+        The measure to minimize: the mean or the 95th percentile.
     budget
         The limits. Each thread anneals on its own, and all start each round from the best order. Without a
         deadline the number of moves depends only on the size of the instance and the number of samples, and
@@ -157,7 +157,7 @@ class _Walker:
         self.value = self.best = self.judge()
 
     def judge(self) -> float:
-        """Return the measure of the order, and note its mean in the first block of samples."""
+        """Return the measure of the order, and store its mean cost in the first block of samples."""
         search = self.search
         value, self.walk.first[0] = value_of(
             search.graph, search.sample, search.events.spans, self.walk, np.inf

@@ -1,8 +1,9 @@
 """Decisions about the order of items, compiled, and the agenda entries that follow from them.
 
-A decision is about an item and a whole part of another queue of its device, because queues run in sequence:
-what precedes the n-th item of a queue also precedes all items behind that one. The items on both sides of a
-decision, and a neighbour of the item in its own queue, are put on the agenda.
+A decision says that an item follows the front part of another queue of its device, or precedes the rear part.
+It concerns a part because queues run in sequence: what precedes the n-th item of a queue also precedes all
+items behind that one. The items of the other queue whose windows change, and a neighbour of the item in its
+own queue, are put on the agenda; callers of `put_before` and `put_after` put the item itself there.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def put_after(arrays: QueueArrays, state: WindowState, item: int, k: int, count:
 def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
     """Suppose that all open items of the device's k-th queue precede the item, or that all follow it.
 
-    An item of that queue is open here if its order with `item` is.
+    An item of that queue is open here if the windows do not decide whether it precedes or follows `item`.
 
     Parameters
     ----------

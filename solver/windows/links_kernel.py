@@ -17,7 +17,7 @@ _DEEP = 16  # one more than the largest number of other messages that a rule loo
 
 @compiled_inline
 def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the least time, in ticks, at which the item's message leaves.
+    """Return the least time, in ticks, at which the item's message can leave.
 
     For every set of messages that surely leave before this one, this one leaves no earlier than the least end
     among their items plus `occupancy` ticks for each message of the set.
@@ -45,10 +45,11 @@ def leaves_from(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def leaves_by(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the largest time, in ticks, at which the item's message leaves.
+    """Return the largest time, in ticks, at which the item's message can leave.
 
-    The message has to be in time for its own receiver. For every set of messages that surely leave after it,
-    it also leaves no later than the largest `due` among them minus `occupancy` ticks for each of them.
+    The message has to be in time for its own receiver. For every set of messages that surely leave after this
+    one, this one also leaves no later than the largest `due` among them minus `occupancy` ticks for each of
+    them.
     """
     queue = arrays.queue[item]
     device, cursor = arrays.device[queue], state.cursor
@@ -77,7 +78,7 @@ def leaves_by(arrays: QueueArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def due(arrays: QueueArrays, state: WindowState, item: int) -> int:
-    """Return the tick by which the item's message must leave so that its receiver starts in its window."""
+    """Return the tick by which the item's message must leave to arrive by its receiver's largest start."""
     queue = arrays.queue[item]
     receiver = arrays.first[arrays.receiver[queue]] + item - arrays.first[queue]
     return int(state.latest[receiver] - arrays.travel[queue])

@@ -120,8 +120,9 @@ def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) 
 def _count_memory(arrays: QueueArrays, state: WindowState, item: int) -> None:
     """Apply the memory limit: once the item has started, the device holds no more than its limit.
 
-    Only an item that takes memory can break the limit. If an item must break the limit, the slack is
-    negative. Then `low` of another queue rises above its `high`, which `_fit_in_time` notices.
+    Only an item that takes memory can break the limit. If an item must break the limit, `slack`, which is the
+    limit less the least memory held, is negative. Then `low` of another queue rises above its `high`, which
+    `_fit_in_time` notices.
     """
     queue = arrays.queue[item]
     device = arrays.device[queue]
@@ -178,9 +179,8 @@ def _fit_in_time(arrays: QueueArrays, state: WindowState, item: int) -> bool:
 def _fit_on_link(arrays: QueueArrays, state: WindowState, item: int) -> bool:
     """Decide the order of each other item whose message can leave only before, or only after, the item's.
 
-    Only items that send over the item's link count.
-
-    Return False if the item's own message cannot leave in time.
+    Only items that send over the item's link count. Return False if the item's own message cannot leave in
+    time.
     """
     low, high, queue = state.low, state.high, arrays.queue[item]
     if arrays.link[queue] < 0:

@@ -19,7 +19,10 @@ from .window_state_kernel import LENGTH, RECORDED, RECORDING, STEPS, WindowState
 
 @compiled
 def propagate(arrays: QueueArrays, state: WindowState, steps: int) -> bool:
-    """Apply the rules to at most `steps` items of the agenda; return False on a contradiction."""
+    """Apply the rules to at most `steps` items of the agenda; return False on a contradiction.
+
+    The work also ends, without a contradiction, when the trail has no room for the changes of one more item.
+    """
     possible, left = True, steps
     while possible and left > 0 and state.counter[LENGTH] > 0 and _is_room(state):
         left -= 1

@@ -18,9 +18,9 @@ class QueueArrays(NamedTuple):
     """The queues of an instance under one horizon, as arrays.
 
     Q is the number of queues, p the number of devices and N the number of items. M is the largest number of
-    queues on one device, and E the largest number of entries of one queue in `followers`, or in `leaders`. A
-    queue has two numbers: one among all queues, and one among the queues of its device, from 0. The second
-    one is meant by "the device's k-th queue".
+    queues on one device, and E the largest number of entries of one queue, counted for `followers` and for
+    `leaders` separately. A queue has two numbers: one among all queues, and one among the queues of its
+    device, from 0. The second one is meant by "the device's k-th queue".
     """
 
     first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
@@ -31,17 +31,17 @@ class QueueArrays(NamedTuple):
     local: Ints  # (Q,) number of each queue among those of its device
     on: Ints  # (p, M) the k-th queue of each device, -1 where there are fewer
     held: Ints  # (p,) number of queues on each device
-    followers: Ints  # (Q, E, 2) each queue that waits for it, and least ticks from start to start; then -1, 0
+    followers: Ints  # (Q, E, 2) at [q]: queues that wait for q, least ticks from start to start; then -1, 0
     sources: Ints  # (Q, M) for each pool, the B queues whose W's it holds; all other entries are -1
     limit: Ints  # (p,) memory limit of each device, -1 where there is none
-    leaders: Ints  # (Q, E, 2) each queue that it waits for, and least ticks from start to start; then -1, 0
-    precedes: Bools  # (Q, Q) at [q, r]: whether the k-th item of q precedes that of r, perhaps through others
+    leaders: Ints  # (Q, E, 2) at [q]: queues that q waits for, least ticks from start to start; then -1, 0
+    precedes: Bools  # (Q, Q) at [q, r]: the k-th item of q precedes the k-th of r, perhaps through others
     link: Ints  # (Q,) link on which the queue's messages may have to wait, -1 for none
     receiver: Ints  # (Q,) queue that such a message goes to
     travel: Ints  # (Q,) ticks from when such a message leaves until it arrives
     occupancy: int  # least ticks from one message on such a link to the next
-    opening: Ints  # (p,) item with which the device must begin, -1 where no such item is known
-    idle: Ints  # (p,) ticks that the device may idle between the start and the end of its frame
+    opening: Ints  # (p,) item that surely runs first on each device; -1 if unknown, or if frames are shared
+    idle: Ints  # (p,) ticks that each device may idle between the start and the end of its frame
     anchor: int  # the device whose frame starts at time 0; -1 if all devices share one frame
 
 
@@ -119,7 +119,7 @@ def _sources(queues: Queues, q: int) -> list[int]:
 
 
 def _opening(queues: Queues, first: Ints, device: int) -> int:
-    """Return the first F of the device's lowest stage, -1 if the device lies on two routes.
+    """Return the item that is the first F of the device's lowest stage, -1 if the device lies on two routes.
 
     On a single route, everything else on the device waits for that F.
     """

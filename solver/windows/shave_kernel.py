@@ -78,7 +78,8 @@ def _shave_side(
 ) -> tuple[int, bool]:
     """Shave the open orders of an item and the device's k-th queue until a supposition is not refuted.
 
-    Each supposition is that all open items of the queue follow the item, or that all of them precede it.
+    If `follows` is true, each supposition is that all open items of the queue follow the item; otherwise,
+    that all of them precede it.
 
     Returns
     -------

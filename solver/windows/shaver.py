@@ -1,4 +1,4 @@
-"""Shave windows on several threads until they are contradictory, nothing more follows, or time is up."""
+"""Shaving of windows on several threads, in sweeps that become more thorough."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .windows import Windows, settle, windows_of
 _FIRST_STEPS = 30  # items that the propagation of one supposition may work on in the first sweep
 _LAST_STEPS = 2**14
 _CHUNK = 128  # items of one thread between two looks at the time
-_LITTLE = 0.01  # share of the open orders: after a sweep that decided no more, the next one goes deeper
+_LITTLE = 0.01  # share of the open orders; a sweep that decides at most this is followed by a deeper one
 
 
 class Shaver:
-    """Narrows windows by shaving, in sweeps over the items, of which later ones may be more thorough.
+    """Narrows windows by shaving, in sweeps over the items; later sweeps may be more thorough.
 
     Parameters
     ----------
     windows
         The windows, which are narrowed in place.
     threads
-        The number of threads. Each shaves a copy of its own for a while. Then the copies are intersected,
+        The number of threads. Each shaves a copy of the windows for a while. Then the copies are intersected,
         which is correct because the windows of each copy hold.
 
     Attributes
@@ -40,7 +40,7 @@ class Shaver:
     steps
         The number of items that the propagation of one supposition may work on in the next sweep.
     exhausted
-        Shape (items,), true for items about which no supposition is refuted by propagation to its end.
+        Shape (items,), true for items about which no supposition is refuted even by unlimited propagation.
         More steps say nothing new about such an item until a window changes, so sweeps pass it over.
     """
 
@@ -53,9 +53,10 @@ class Shaver:
         self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 
     def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
-        """Shave until the windows are contradictory, nothing more follows, or time is up.
+        """Shave until the windows are contradictory, sweeps decide little, or time is up.
 
-        Nothing more follows when all items are exhausted, or when the most thorough sweep has ended.
+        No further sweep begins when all items are exhausted, or when a sweep that is as thorough as allowed
+        has decided few orders.
 
         Parameters
         ----------
@@ -68,7 +69,7 @@ class Shaver:
         Returns
         -------
         bool or None
-            True if the windows are contradictory, False if no sweep finds more, None if time is up.
+            True if the windows are contradictory, None if time is up, False otherwise.
         """
         while self.feasible and self.steps <= thorough and not self.exhausted.all():
             open_before = self.windows.undecided
@@ -109,7 +110,7 @@ class Shaver:
         return True
 
     def _parts(self) -> Iterator[list[Ints]]:
-        """Yield lists of arrays, one array for each thread, that together hold the promising items.
+        """Yield lists of arrays of items, one array for each thread, that together hold the promising items.
 
         Late items come first, because windows are tightest in the cool-down.
         """
@@ -122,7 +123,7 @@ class Shaver:
             yield [np.ascontiguousarray(chunk[t :: self.threads]) for t in range(self.threads)]
 
     def _meet(self, budget: Budget) -> bool:
-        """Give every copy what the others have found; return False on a contradiction."""
+        """Set every copy to the intersection of all, after propagation; return False on a contradiction."""
         if self.threads == 1:
             return True
         first, *others = self._states

@@ -5,8 +5,8 @@ are views of that array. Its first half holds the lower values: the least start 
 and each queue of its device, the number of items that surely precede the item; and the least start of each
 device's frame. The second half holds the upper values in the same sequence: the largest start of each item;
 for each item and each queue, the rank from which on all items surely follow the item; and the largest start
-of each frame. Lower values only rise and upper values only fall. If the windows of two states hold, so do
-those with the larger of the two lower values and the smaller of the two upper values everywhere.
+of each frame. Lower values only rise and upper values only fall. If the windows of two states hold, their
+intersection holds too: the larger of the two lower values and the smaller of the two upper values everywhere.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class WindowState(NamedTuple):
 
     value: Ints  # (2 (N + N M + p),) the six fields that follow, one after the other
     earliest: Ints  # (N,) least start of each item, in ticks
-    before: Ints  # (N, M) number of items of its device's k-th queue that surely precede each item
+    before: Ints  # (N, M) at [i, k]: number of items of the device's k-th queue that surely precede item i
     frame_earliest: Ints  # (p,) least start of each device's frame, in ticks
     latest: Ints  # (N,) largest start of each item, in ticks
-    after: Ints  # (N, M) rank in its device's k-th queue from which on all surely follow each item
+    after: Ints  # (N, M) at [i, k]: rank in the device's k-th queue from which on all surely follow item i
     frame_latest: Ints  # (p,) largest start of each device's frame, in ticks
     trail: Ints  # (entries, 2) position in `value` of each change, and the value before that change
     agenda: Ints  # (N,) items whose rules have to be applied, as a ring buffer
@@ -52,8 +52,9 @@ def open_state(arrays: QueueArrays, horizon: int) -> WindowState:
     """Return the windows before any rule is applied.
 
     They decide the sequence of the items of each queue, and of the operations of one microbatch where one
-    waits for the other. Each frame starts at most a horizon before or after the anchor's, because microbatch
-    0 of route 0 starts and ends on the anchor within the anchor's frame, and passes every device meanwhile.
+    waits for the other. If every device has a frame of its own, each frame starts at most a horizon before or
+    after the anchor's, because microbatch 0 of route 0 starts and ends on the anchor within the anchor's
+    frame, and passes every device meanwhile.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def meet(state: WindowState, other: WindowState) -> None:
 
 
 def _first_orders(arrays: QueueArrays) -> tuple[Ints, Ints]:
-    """Return the values of `before` and `after` that follow from the precedences alone, shape (N, M) each."""
+    """Return the `before` and `after` that follow from queues and precedences alone, shape (N, M) each."""
     mine, on_device = arrays.queue[:, None], arrays.on[arrays.device[arrays.queue]]
     exists = on_device >= 0
     items = np.arange(len(mine))

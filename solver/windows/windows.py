@@ -73,7 +73,7 @@ class Windows:
         return self.state.frame_earliest, self.state.frame_latest
 
     def from_frame(self) -> tuple[Ints, Ints]:
-        """Return, for each item, the least and the most ticks from its device's frame's start to its own.
+        """Return the least and the most ticks from the start of the device's frame to the start of each item.
 
         Both arrays have the shape (items,).
         """
@@ -100,15 +100,16 @@ class Windows:
 
     @property
     def before(self) -> Ints:
-        """For each item, the number of items in each queue that precede it in every schedule in the horizon.
+        """For each item, the number of items in each queue that are known to precede it.
 
-        The shape is (items, queues of a device); column k stands for the k-th queue of the item's device.
+        They precede it in every schedule of cost at most the horizon; others may, too. The shape is
+        (items, queues of a device); column k stands for the k-th queue of the item's device.
         """
         return self.state.before
 
     @property
     def after(self) -> Ints:
-        """For each item, the rank in each queue from which on all follow it in every schedule in the horizon.
+        """For each item, the rank in each queue from which on all items are known to follow it.
 
         The shape and the columns are those of `before`.
         """
@@ -150,6 +151,8 @@ def windows_where(
     windows: Windows, device: int, soonest: int, latest: int, budget: Budget = UNLIMITED
 ) -> Windows:
     """Return the windows of all schedules in which the frame of one device starts within a range.
+
+    If the result is not feasible, no schedule of cost at most the horizon starts the frame in this range.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A small run of every compiled loop, with the argument types of real calls, compiles all loops ahead."""
+"""A small run of every compiled loop, with real argument types, compiles all loops ahead of time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
 from .solving.starts import warm_starts
 
-_LEAST = 246  # ticks: the bound of the tiny V that is certified; its proof needs suppositions
+_LEAST = 246  # ticks: the bound to certify for the tiny V instance; the proof has to suppose orders (shaving)
 
 
 def exercise() -> None:
@@ -29,11 +29,12 @@ def exercise() -> None:
     Raises
     ------
     KeyboardInterrupt
-        If Ctrl-C is pressed. A solver then returns a result, and its reason raises the exception again here.
+        If Ctrl-C is pressed. A solver then returns a result that names the signal as its reason, and
+        `raise_again` raises the exception here.
     """
     for placement in PLACEMENTS:
         warm_starts(_tiny(placement, 16))
-    # the optimum of this instance is above its bounds by formulas; else a search would end before it begins
+    # the optimum of this instance is above its bounds by formulas; else a search would have nothing to do
     tiny = _tiny("v", 8)
     for method, budget in (("cpsat", UNLIMITED.within(60.0)), ("improve", UNLIMITED)):
         raise_again(find_method(method).load()(tiny, budget, "best", ignore).reason)

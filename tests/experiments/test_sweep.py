@@ -98,7 +98,7 @@ def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     wait_until(lambda: len(done(folder)) == 1 and "running" in states(folder))
     told = json.loads(call("status", experiment, "-o", folder, "--json").stdout)
     assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
-    assert told["running_now"] == ["small 6x24 3p cpsat from best"]
+    assert told["running_now"] == ["small 6x24 3p cpsat from best 600 s seed 0"]
     solves = solve_processes(sweep.pid)
     sweep.send_signal(number)
     _, errors = sweep.communicate()

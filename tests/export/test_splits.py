@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from itertools import pairwise
@@ -116,6 +117,16 @@ def test_megatron_recomputes_every_block_by_another_method() -> None:
     text = split_text(split, "megatron-layout")
     assert "--recompute-method uniform\n--recompute-num-layers 1\n" in text
     assert SPLITS["megatron-layout"].read(text) == split
+
+
+def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
+    names = ["embedding", "block", "block", "block", "mtp", "head"]
+    split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
+    text = split_text(split, "megatron-layout")
+    equals = re.sub(r"(?m)^(--[a-z-]+) ", r"\1=", text)
+    assert equals != text
+    for written in (f"--bf16\n{text}", f"--lr 0.1 {text} --use-flash-attn --seed=3", equals):
+        assert SPLITS["megatron-layout"].read(written) == split
 
 
 @pytest.mark.parametrize(

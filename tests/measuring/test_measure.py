@@ -7,14 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from traces import BEGIN, STEP, add_kernels, moved, write_kineto, write_nsight
 
 import tightpipe
-from tightpipe import InputError, Instance, Schedule, measure, simulate
+from tightpipe import InputError, Instance, Order, Schedule, measure, simulate
 from tightpipe.core.schedule_file import MEASURED, faults
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.measuring import Cause, Measurement
+from tightpipe.measuring.accounts import accounts_of
 
 RECORDED = Path(__file__).parents[1] / "data/traces"
 
@@ -130,6 +132,21 @@ def test_time_in_sends_and_receives_is_communication(tmp_path: Path) -> None:
     patterns = [rf"{kind}:^tightpipe {kind}(?P<stage>\d+)\.(?P<microbatch>\d+)" for kind in ("F", "BW")]
     idle = measure(*paths, patterns=[*patterns, "COMM:send"]).accounts[0].idle
     assert (idle[Cause.COMMUNICATION], idle[Cause.LATE]) == (7, 3)
+
+
+def test_messages_that_overlap_count_once_and_the_first_stage_waits_for_nobody() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=10, backward=10, weight=10, placement="linear"
+    )
+    order = Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 B1.0 W1.0 F1.1 B1.1 W1.1")
+    start = np.array([0, 30, 60, 70, 80, 90, 20, 30, 40, 50, 60, 70])
+    schedule = Schedule(instance, order, start, start + 10)
+    first, _ = accounts_of(schedule, [[(12, 20), (14, 16), (25, 28)], []])
+    assert {cause: ticks for cause, ticks in first.idle.items() if ticks} == {
+        Cause.COMMUNICATION: 8 + 3,  # before F0.1, from 10 to 30
+        Cause.LATE: 9 + 20,
+    }
+    assert first.waited_for == {}
 
 
 def test_ranges_of_pytorchs_runtime_begin_with_the_wait(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ def chain_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    A device starts no later than the F of a microbatch at the device's first stage of the route, and ends no
-    earlier than the W that follows the B of the microbatch there. All operations of the microbatch between
-    these two run one after another. For the makespan the path begins with F at stage 0, and ends with W at
-    stage 0 or at the device's first stage of the route, whichever path is longer.
+    Let lo be the lowest of the device's stages on a microbatch's route, and S the number of stages. The
+    device starts no later than F lo of the microbatch, and ends no earlier than W lo. In between, the
+    operations F lo, ..., F S-1, B S-1, ..., B lo and W lo of the microbatch run one after another. For the
+    makespan the path begins with F 0, and ends with W lo or goes on from B lo to W 0, whichever is longer.
     """
     begun = perf_counter()
     value, device = max(

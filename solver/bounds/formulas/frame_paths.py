@@ -21,12 +21,12 @@ from .routes import earliest_starts, least_time
 
 
 def most_before(instance: Instance, first_b: Ints) -> Ints:
-    """Return the most work, in ticks, that each worker can do before `first_b`, shape (frames, workers).
+    """Return the most work, in ticks, that each worker can have done `first_b` ticks after the frame's start.
 
-    No B of the worker starts in the first `first_b` ticks of the frame. So this work consists of F's, which
-    fit into the worker's memory together, and into the time since its earliest start. A worker whose first
-    stage comes before the first stage of the frame's device may start before the frame does, so that only
-    memory limits its work.
+    Both arrays have the shape (frames, workers). No B of the worker starts in the first `first_b` ticks of
+    the frame. So this work consists of F's. Together they fit into the worker's memory, and into the time
+    from the worker's earliest start on. A worker whose first stage comes before the first stage of the
+    frame's device may start before the frame does. Then only memory limits its work.
     """
     held = np.array([most_forwards(instance, worker) for worker in range(instance.devices)])
     begin = shortest(instance, _until_first_forward)
@@ -34,14 +34,15 @@ def most_before(instance: Instance, first_b: Ints) -> Ints:
 
 
 def shortest(instance: Instance, ticks_on: Callable[[Instance, Route], Ints]) -> Ints:
-    """Return the least value over all routes of what `ticks_on` returns, shape (frames, workers)."""
+    """Return the least, over all routes, of the ticks that `ticks_on` returns, shape (frames, workers)."""
     return np.asarray(np.min([ticks_on(instance, route) for route in instance.placement.routes], axis=0))
 
 
 def _until_first_forward(instance: Instance, route: Route) -> Ints:
     """Return the least ticks from the start of each frame to each worker's first F, shape (frames, workers).
 
-    A negative entry says nothing: the worker's first stage comes before that of the frame's device.
+    A negative entry means that the worker may start before the frame: the worker's first stage on the route
+    comes before the first stage of the frame's device.
     """
     start = earliest_starts(instance, route)
     first_f = np.array([start[stages_on(route, device)[0]] for device in range(instance.devices)])
@@ -50,7 +51,10 @@ def _until_first_forward(instance: Instance, route: Route) -> Ints:
 
 
 def until_first_backward(instance: Instance, route: Route) -> Ints:
-    """Return the least ticks from start of each frame to each worker's first B, shape (frames, workers)."""
+    """Return the least ticks from the start of each frame to each worker's first B.
+
+    The shape is (frames, workers).
+    """
     start, last = earliest_starts(instance, route), instance.stages - 1
     held = [stages_on(route, device) for device in range(instance.devices)]
     begins = np.array([0 if whole(instance) else start[stages[0]] for stages in held])

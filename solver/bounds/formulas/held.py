@@ -23,17 +23,17 @@ def most_forwards(instance: Instance, device: int) -> int:
 
 
 def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 1) -> int:
-    """Return an upper bound on the work that is left on `device` when all its F's have begun, in ticks.
+    """Return an upper bound on the ticks of B's and W's left on `device` when all its F's have begun.
 
     A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
-    done holds the memory that W frees, and leaves W to do.
+    done holds the memory that W frees, and leaves W to do. All that is held fits into the memory of `device`.
 
     Parameters
     ----------
     instance, device
         The problem, and the device whose work is bounded.
     backward, weight
-        Factors by which the ticks of each B and of each W are multiplied.
+        Factors by which the ticks of each B and of each W are multiplied in the sum.
     """
     choices = [
         Choice(visit.microbatches, _forms(instance, s, backward, weight))

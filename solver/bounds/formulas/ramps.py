@@ -2,9 +2,8 @@
 
 Pairs, which are operations that run together, change neither argument. No F is in a pair before the device's
 first B starts, and no B is in a pair after the device's last F ends. So within these two parts of the span
-every operation of the device takes its own duration. Elsewhere, paths count each operation with its least
-time (`routes`), and the work of the device is what is left when as many pairs as pay are made
-(`Instance.work`).
+every operation of the device takes its own duration. Paths count each operation with its least time, alone or
+in a pair (`routes`), and the device's work is the least that pairs allow (`Instance.work`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .routes import Visit, visits
 
 
 def warmup_bound(instance: Instance) -> Bound:
-    """Bound the cost by what each device must idle before its first B.
+    """Bound the cost by the work of a device plus the time that it must idle before its first B.
 
     Notes
     -----
@@ -41,7 +40,7 @@ def warmup_bound(instance: Instance) -> Bound:
 
 
 def cooldown_bound(instance: Instance) -> Bound:
-    """Bound the cost by what each device must idle after its last F.
+    """Bound the cost by the work of a device plus the time that it must idle after its last F.
 
     Notes
     -----
@@ -57,7 +56,7 @@ def cooldown_bound(instance: Instance) -> Bound:
 
 
 def ramps_bound(instance: Instance) -> Bound:
-    """Bound the cost by the idle times of warm-up and cool-down together.
+    """Bound the cost by the work of a device plus the times that it must idle in warm-up and cool-down.
 
     Notes
     -----

@@ -79,7 +79,7 @@ def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], 
 
 @lru_cache(maxsize=16)  # every device of the route asks for the same starts
 def earliest_starts(instance: Instance, route: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the starts, in ticks, of the F's and B's of one microbatch that runs alone on a route.
+    """Return the earliest starts, in ticks, of the F's and B's of a microbatch that starts at 0 on a route.
 
     The F's come first, from stage 0 up, then the B's, from the last stage down.
     """

@@ -1,12 +1,13 @@
 """The bound `three times`: long B's do not all fit between the last F and the time by which they must end.
 
-Take the V placement with equal stages, p devices and n microbatches, where F, B, W and a message take f, b, w
-and c ticks. There this bound is larger than the bound `two times` if b > f + 2c. With memory for 2p
-activations, n > p, and a whole activation held until the end of W, it says
+Take the V placement with equal stages, p > 1 devices and n > p microbatches, where F, B, W and a message take
+f, b, w and c ticks. With memory for 2p activations, and a whole activation held until the end of W, the bound
+says
 
     cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) + (p - 1) max(0, b - f - 2c) - (2p - 1) w.
 
-If less of an activation is held between B and W, more W's can be pending, and the bound is lower than that.
+This is larger than the bound `two times` if b > f + 2c. If less of an activation is held between B and W,
+more W's can be pending, and the bound is lower than this formula.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def three_times_bound(instance: Instance) -> Bound:
     -----
     The frame, the worker, t1 and t2 = T - u are those of `two_times_bound`. A third time follows from the
     same paths: all B's have ended on the worker by t3 = T - v. The last B of a microbatch on the worker is at
-    the worker's lowest stage. After it, the microbatch still runs its B's at earlier stages, down to a stage
+    the worker's lowest stage. After it, the microbatch still runs its B's at lower stages, down to a stage
     of the frame's device, and its W at that stage, all within the frame.
 
     All B's that are left at t2 run on the worker between t2 and t3, one after another, so they take at most
@@ -43,8 +44,8 @@ def three_times_bound(instance: Instance) -> Bound:
 
         x + y = s x + ((1 - s) x + y) <= s (u - v) + the most of (1 - s) x + y that memory allows.
 
-    For s = 0 the right-hand side is the most work left at t2 in `two_times_bound`. The least right-hand side
-    over several shares (`_shares`) takes its place here.
+    For s = 0 the right-hand side is the most work left at t2 in `two_times_bound`. This bound uses the least
+    right-hand side over several shares (`_shares`) instead.
     """
     begun = perf_counter()
     costs = three_times(instance)
@@ -69,7 +70,7 @@ def three_times(instance: Instance) -> Ints:
 def _most_left(instance: Instance, last_f: Ints) -> Ints:
     """Return the most work, in ticks, left on each worker when all its F's have ended.
 
-    That time is `last_f` ticks before the end of the frame. Both arrays have the shape (frames, workers).
+    All F's have ended `last_f` ticks before the end of the frame. Both arrays have shape (frames, workers).
     """
     windows = last_f - shortest(instance, _after_last_backward)
     columns = [_least_over_shares(instance, worker, windows[:, worker]) for worker in range(instance.devices)]
@@ -77,9 +78,10 @@ def _most_left(instance: Instance, last_f: Ints) -> Ints:
 
 
 def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
-    """Return the most work, in ticks, left on a worker if all B's that are left run within `windows` ticks.
+    """Return the least, over the shares, of the bounds on the work left when a worker's F's have ended.
 
-    Each entry of `windows` and of the result belongs to one frame, shape (frames,).
+    The B's that are left must end within a number of ticks, which `windows` gives for each frame. Both arrays
+    have the shape (frames,).
     """
     sums = []
     for share in _shares(instance, worker):
@@ -89,9 +91,10 @@ def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
 
 
 def _shares(instance: Instance, worker: int) -> set[Fraction]:
-    """Return the shares s to try: 0, 1, and for each stage the s that makes its two forms of work equal.
+    """Return the shares s to try: 0, 1, and for each stage the s at which two ratios of the stage are equal.
 
-    The forms are (1 - s) B + W per memory held before B, and W per memory held between B and W.
+    They are ((1 - s) b + w) / (memory held before B) and w / (memory held between B and W), where B and W
+    take b and w ticks.
     """
     shares = {Fraction(0), Fraction(1)}
     for route in instance.placement.routes:
@@ -106,8 +109,9 @@ def _shares(instance: Instance, worker: int) -> set[Fraction]:
 def _after_last_backward(instance: Instance, route: Route) -> Ints:
     """Return the least ticks from the end of each worker's last B to the end of each frame.
 
-    The shape is (frames, workers). If the frame's device has no stage at or below the stage of that B,
-    nothing is known. The entry is then minus the worker's work, which leaves room for all of its B's.
+    The shape is (frames, workers). The last B is at the worker's lowest stage. If the frame's device has no
+    stage at or below this one, nothing is known. The entry is then minus the worker's work, which leaves room
+    for all of the worker's B's.
     """
     start, last = earliest_starts(instance, route), instance.stages - 1
     ended = [start[2 * last + 1 - s] + least_time(instance, OpKind.BW, s, route) for s in range(last + 1)]

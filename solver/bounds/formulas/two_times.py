@@ -39,7 +39,8 @@ class TwoTimes:
     first_backward
         The first time t1, counted from the start of the frame: no B starts on the worker before t1.
     after_last_forward
-        Least time u from the end of the worker's last F to the end of the frame; the second time is T - u.
+        Least time u from the end of the worker's last F to the end of the frame. The second time is T - u,
+        where T is the length of the frame.
     work
         Work of the worker.
     before, held
@@ -77,7 +78,8 @@ def two_times_bound(instance: Instance) -> Bound:
       microbatch runs an F in the frame, its F's at all later stages, and its B's at all stages above the
       worker's highest. Until t1 the worker only runs F's, and no memory is freed, so the F's that have begun
       fit into its memory together. That limits the work that the worker can have done by t1
-      (`most_forwards`). This work also fits between the worker's own earliest start and t1.
+      (`most_forwards`). If paths show that the worker does not start before the frame, this work also fits
+      between the worker's earliest start and t1.
     - All F's have ended on the worker by t2 = T - u. After its last F on the worker, a microbatch still runs
       its F's at later stages, its B's down to a stage of the frame's device, and its W at that stage, all
       within the frame. At t2 only B's and W's of microbatches that the worker holds are left to run, and
@@ -101,7 +103,7 @@ def two_times_bound(instance: Instance) -> Bound:
 
 
 def two_times(instance: Instance) -> TwoTimes:
-    """Return the numbers of the largest bound of two times over all workers and frames."""
+    """Return the numbers of the bound `two times` for the worker and the frame for which it is largest."""
     first_b = shortest(instance, until_first_backward)
     last_f = shortest(instance, after_last_forward)
     before = most_before(instance, first_b)

@@ -19,7 +19,7 @@ from tightpipe.core.result import Bound, LogEntry, Proof
 from ..formulas import best_bound
 
 Refute = Callable[[int, Budget], Proof | None]
-"""Takes a target in ticks and a budget; returns the kind of proof that refuted the target, else None."""
+"""Takes a target in ticks and a budget; returns the kind of proof that refuted the target, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Steps:
     first, last
         The first and the least distance from the bound to the next target, as shares of the initial
         difference between cost and bound. The distance doubles as long as targets are refuted, up to half of
-        the difference that is left, and halves otherwise. A first share of 1/2 makes a bisection.
+        the difference that is left, and halves otherwise. The search ends when it falls below the least one.
+        A first share of 1/2 makes a bisection.
     share
         The share of the remaining time that one target gets, so that a hard target leaves time for easier
         ones.
@@ -53,7 +54,7 @@ def destructive_bound(
     lower: int,
     progress: Progress,
 ) -> Bound:
-    """Return the bound that follows from the largest refuted target; else the best closed formula's bound.
+    """Return the bound from the largest refuted target, or from the best closed formula if none is refuted.
 
     Parameters
     ----------
@@ -78,8 +79,8 @@ def destructive_bound(
 
     Notes
     -----
-    If no schedule costs at most T, every schedule costs at least T + 1, as costs are integers. A target that
-    stays open counts as too large: all later targets are smaller.
+    If no schedule costs at most a target T, every schedule costs at least T + 1, as costs are integers. A
+    target that stays open counts as too large: all later targets are smaller.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)

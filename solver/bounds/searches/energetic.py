@@ -1,4 +1,4 @@
-"""A destructive lower bound by energetic reasoning: below it, some device would have too much to do."""
+"""A destructive lower bound by energetic reasoning: at a lower cost some device would have too much to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .energetic_kernel import overload_of
 def energetic_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
-    """Bound the cost by targets under which a device has more work between two times than it has time.
+    """Bound the cost by refuting targets under which some device has more work than time between two times.
 
     Parameters
     ----------
@@ -37,11 +37,16 @@ def energetic_bound(
     Notes
     -----
     Every schedule of cost at most a target T lies inside the windows of T. Where `overload_of` proves that no
-    schedule lies inside them, every schedule costs at least T + 1. The excess that `overload_of` returns
-    mostly shrinks by one tick when T grows by one tick. So the next target is the cost at which the excess
-    would vanish; each time that such a target is refuted too, the least distance to the next one doubles.
-    After a target that stays open, the next one lies in the middle between the bound and that target. Fused
-    backwards are left out, as split ones are never worse (`queues`), and busy links only add constraints.
+    schedule lies inside them, every schedule costs at least T + 1.
+
+    The first target is upper - 1. The excess that `overload_of` returns mostly shrinks by one tick when T
+    grows by one tick. So after a refuted target the next one is the largest at which an excess of one tick
+    would remain, but it is at least `step` ticks ahead. `step` starts at 1, doubles at each refutation, and
+    is 1 again after a target that stays open. Then the next target lies in the middle between the bound and
+    the open one.
+
+    Fused backwards are left out, as split ones are never worse (`queues`), and busy links only add
+    constraints.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)

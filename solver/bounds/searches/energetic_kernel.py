@@ -17,7 +17,7 @@ _NO_LIMIT = 2**61
 _NEVER = 2**61  # more than any work or time
 _KINDS = OpKind.F, OpKind.B, OpKind.W
 _F, _B, _W = (int(kind) for kind in _KINDS)
-_NONE = -1  # stands for a queue where no operation runs
+_NONE = -1  # in place of the queue of the operation that runs, if none runs
 
 
 class DeviceArrays(NamedTuple):
@@ -43,9 +43,9 @@ class Counts(NamedTuple):
 
 
 class Ranges(NamedTuple):
-    """The least and the most operations of each kind that can have ended by a time.
+    """The least and the most operations of each kind that can have ended by a time, given what runs then.
 
-    `work` and `memory` are those of the operations that surely have ended.
+    `work` and `memory` are sums over the operations that surely have ended.
     """
 
     least_f: int
@@ -73,8 +73,9 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     Returns
     -------
     int
-        The largest excess over any two times at which the windows change, in ticks. An excess of more than 0
-        proves that no schedule lies in the windows. It is `_NEVER` if no counts meet the conditions below.
+        The largest excess, in ticks, between any two of the times at which it can be largest. An excess of
+        more than 0 proves that no schedule lies in the windows. It is `_NEVER` if at one of these times no
+        counts meet the conditions below.
 
     Notes
     -----
@@ -88,17 +89,18 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     t2 - t1 in every schedule within the windows.
 
     This is energetic reasoning (Baptiste, Le Pape and Nuijten, Constraint-Based Scheduling, chapter 3) in
-    which the memory limit decides the least and the most work. The items of all queues of a kind are counted
-    together. Each counts with the smallest or the largest duration and memory among these queues, so that
-    least(t) is never too large and most(t) never too small.
+    which the memory limit decides the least and the most work. Items that surely have ended count with their
+    own duration and memory delta. The other items of all queues of a kind are counted together, each with the
+    least memory delta among these queues, and with the least duration in least(t) and the largest one in
+    most(t). So least(t) is never too large and most(t) never too small.
     """
     mine, first = queues.on(device), windows.arrays.first
     items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
     earliest, latest = windows.earliest[items], windows.latest[items]
     arrays = _arrays_of(queues, device)
     duration = np.repeat(arrays.duration, np.diff(arrays.first))
-    # most(t) - t is smallest just before an item can begin or end, and least(t) - t is largest once an item
-    # must have begun or ended.
+    # most(t) - t is smallest at the last t by which an item cannot have begun, or cannot have ended, and
+    # least(t) - t is largest at the first t by which an item surely has begun, or surely has ended.
     events = earliest, earliest + duration - 1, latest + 1, latest + duration
     times = np.unique(np.concatenate(events))
     counts = Counts(*np.zeros((len(Counts._fields), len(mine)), np.int64))
@@ -141,7 +143,7 @@ def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, c
 
 @compiled
 def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
-    """Set `counts` to the numbers of items that have ended by t and have begun before t."""
+    """Set `counts`, which are those of an earlier time or all 0, to the counts at time t."""
     for q in range(len(arrays.kind)):
         duration = arrays.duration[q]
         counts.ended[q] = _passed(arrays, q, counts.ended[q], latest, t - duration)
@@ -161,9 +163,9 @@ def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> in
 
 @compiled
 def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
-    """Return the ranges at a time when an item of queue `running` runs, or when none runs if it is `_NONE`.
+    """Return the ranges at a time when an item of queue `running` runs, or no item if `running` is `_NONE`.
 
-    The `work` of the ranges is -1 if the counts rule out that such an item runs.
+    The `work` of the ranges is -1 if the counts rule this out.
     """
     least_f = most_f = least_b = most_b = least_w = most_w = work = 0
     memory = arrays.delta[running] if running >= 0 and arrays.kind[running] == _F else 0
@@ -186,10 +188,10 @@ def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
 
 @compiled
 def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
-    """Return the least work in ticks, `_NEVER` if no counts in the ranges fit into memory.
+    """Return least(t) in ticks, or `_NEVER` if no counts in the ranges meet the conditions of `overload_of`.
 
-    The least work is that of the items that surely have ended, plus as little work of further B's and W's as
-    frees enough memory.
+    The least work is the work of the items that surely have ended, plus as little work of further B's and W's
+    as frees enough memory.
     """
     least = _NEVER
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
@@ -207,10 +209,10 @@ def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
 
 @compiled
 def _most_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
-    """Return the most work in ticks, -1 if no counts in the ranges fit into memory.
+    """Return most(t) in ticks, or -1 if no counts in the ranges meet the conditions of `overload_of`.
 
-    For each number of B's, the most work has all W's that can have ended and as many F's as then fit into
-    memory.
+    For each number of B's that have ended, the most work contains all W's that can have ended, as many F's as
+    then fit into memory, and the operation that runs.
     """
     most = -1
     waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0

@@ -26,9 +26,9 @@ _GRIDS = (3.2, 0.8, 0.4)  # the coarsest one refutes most targets, in a tenth of
 # With 16 devices and 48 microbatches these take seconds to a minute, so only one device is tried.
 _FINE_GRIDS = (0.2, 0.1, 0.05)
 _MOST_TIMES = 10_000  # a grid with more times is not tried, as it takes minutes
-_SHARE_OF_WINDOWS = 0.5  # of the time that a target gets
-_SHARE_OF_SHAVING = 0.1
-_THOROUGH = 30  # more thorough shaving takes longer than it is worth here
+_SHARE_OF_WINDOWS = 0.5  # of the time that a target gets, for its windows
+_SHARE_OF_SHAVING = 0.1  # of the time that a target has left, for shaving
+_THOROUGH = 30  # items per supposition: more thorough shaving takes longer than it is worth here
 _NARROW = 1 / 8  # hops: the window of a frame's start is not cut if it is narrower
 _SMALLEST_PART = 1 / 8  # smallest share of a frame's start window that the search tries to cut off
 _WITNESSES = 2  # number of devices tried before all others: those that last refuted something
@@ -87,8 +87,8 @@ class Refuter:
     def __init__(self, instance: Instance) -> None:
         self.queues = queues_of(instance)
         self.hop = _hop(self.queues)
-        # The device whose inequalities refuted last comes first; at the beginning the devices far from the
-        # anchor do.
+        # The device whose inequalities were the last to refute something comes first. At the beginning the
+        # highest numbers come first, devices far from the anchor.
         self.devices = list(reversed(range(instance.devices)))
         self.open: Windows | None = None  # windows of the last open target; lower targets start from these
         self.passed: dict[float, int] = {}  # for each grid, the least target that it failed to refute
@@ -110,9 +110,9 @@ class Refuter:
         return False
 
     def _refuted_on(self, grid: float, windows: Windows, budget: Budget) -> bool:
-        """Return whether the inequalities of a device after the first `_WITNESSES` refute windows on a grid.
+        """Return whether the inequalities of any device but the first `_WITNESSES` refute windows on a grid.
 
-        A grid that failed to refute a target no larger than this one, though there was time, is not tried.
+        A grid is not tried if it failed, though there was time, to refute a target no larger than this one.
         """
         if windows.horizon >= self.passed.get(grid, inf):
             return False
@@ -125,8 +125,8 @@ class Refuter:
     def narrowed(self, windows: Windows, grid: float, budget: Budget) -> Windows:
         """Return windows after cutting off ranges in which frames are proven not to start.
 
-        The frame whose start has the widest window comes first. The loop ends when it finds nothing to cut
-        off for a frame.
+        Each step takes a frame whose start has the widest window, or nearly the widest one. The loop ends at
+        the first frame for which it finds nothing to cut off.
         """
         while windows.feasible and budget.left > 0:
             device, before = self._widest(windows), _width(windows).sum()
@@ -143,8 +143,8 @@ class Refuter:
     def _cut(self, windows: Windows, device: int, grid: float, budget: Budget, *, late: bool) -> Windows:
         """Return windows after cutting off late, or early, starts of a device's frame where that is possible.
 
-        The method supposes that the frame starts in a part of its window. If this is refuted, the part is cut
-        off; if not, a part of half the size is tried next.
+        The method supposes that the frame starts in a part of the window of its start. If this is refuted,
+        the part is cut off; if not, a part of half the size is tried next.
         """
         share = 1 / 2
         while windows.feasible and share >= _SMALLEST_PART and budget.left > 0:
@@ -198,7 +198,7 @@ def _width(windows: Windows) -> Ints:
 
 
 def _hop(queues: Queues) -> float:
-    """Return the hop: the mean ticks from the start of an F or B to that of the next stage's F or B."""
+    """Return the hop: about the mean ticks from the start of a microbatch's F or B to its next F or B."""
     instance = queues.instance
     stages = range(instance.stages)
     kinds = OpKind.F, OpKind.B

@@ -1,15 +1,16 @@
 """The inequalities that the progress of a device's queues satisfies if the cost is at most a target.
 
 These inequalities are the *fluid* relaxation of the problem, in which operations may be divided at will. An
-operation that starts at s and takes d ticks has progressed at time t by (t - s) / d, cut to [0, 1]. The
-progress X_q(t) of queue q is the sum of these numbers over its operations. The variables are X_q at the times
-of a grid, for the queues q of one device, and the start s of the device's first operation. Under the target T
-the device runs within [s, s + T], for `makespan` within [0, T]. Each method below proves its rows for all
-times, so they also hold at the times of any grid.
+operation of d ticks has progressed by e / d at a time when it has run for e ticks. The progress X_q(t) of
+queue q at time t is the sum of these numbers over its operations. The variables are X_q at the times of a
+grid, for the queues q of one device, and the start s of the device's frame. Under the target T the device
+runs within [s, s + T]; for `makespan` s is 0. Each method that adds rows proves them for all times, so they
+also hold at the times of any grid.
 
 The constraints of other devices enter through the windows alone. Rows between the progress of one device and
 the progress of the next would make one large linear program of many small ones. In measurements with 8
-devices such rows refuted more only within the last 0.1 % of the cost, where finer grids and CP-SAT take over.
+devices those rows refuted further targets only within the last 0.1 % of the cost, where finer grids and
+CP-SAT take over.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FluidRows:
     queues
         The problem.
     windows
-        Feasible windows of the target. All times count from the same origin as theirs.
+        Feasible windows of the target. All times count from the same origin as the times of the windows.
     device
         The device.
     step
@@ -64,7 +65,7 @@ class FluidRows:
 
     @property
     def start(self) -> int:
-        """The index of the variable for the device's start."""
+        """The index of the variable for s, the start of the device's frame."""
         return len(self.mine) * len(self.times)
 
     def _add_variables(self) -> None:
@@ -88,11 +89,11 @@ class FluidRows:
         return done.sum(axis=1).tolist()  # type: ignore[no-any-return]
 
     def _busy(self, i: int, factor: int = 1) -> list[Term]:
-        """Return the terms that sum to `factor` times the device's work, in ticks, until grid time `i`."""
+        """Return terms whose sum is `factor` times the ticks that the device has worked by grid time `i`."""
         return [(first + i, factor * self.queues.queues[q].duration) for q, first in self._first.items()]
 
     def _add_rates(self) -> None:
-        """Add the rows that say: between two times the device works no longer than they are apart."""
+        """Add the rows that say: between two grid times the device works no longer than they are apart."""
         for i in range(len(self.times) - 1):
             terms = self._busy(i) + self._busy(i + 1, -1)
             self.system.at_least(terms, self.times[i] - self.times[i + 1])
@@ -141,7 +142,7 @@ class FluidRows:
             self.system.at_least([(self.progress(q, i), -delta) for q, delta in deltas if delta], -limit)
 
     def _add_precedences(self) -> None:
-        """Add the rows X_r(t) <= X_q(t - c - m) for each queue r whose items wait for the items of a queue q.
+        """Add the rows X_r(t) <= X_q(t - c - m) for queues q and r of the device where r waits for q.
 
         The k-th item of r starts c or more ticks after the end of the k-th item of q, and m is the smaller of
         the durations d_q and d_r. Let u be the ticks from the start of the item of q until t, less c. Then at

@@ -83,9 +83,9 @@ def is_infeasible(system: Inequalities, budget: Budget) -> bool:
     Notes
     -----
     An added variable e loosens every row by e times the amount by which the lower corner of the box misses
-    the row, so there is a solution with e = 1. HiGHS minimises e by an interior point method. Its duals,
-    scaled and rounded to integers, are tried as multipliers (`Inequalities.refuted_by`), so that the proof
-    does not rest on floating point.
+    the row, so there is a solution with e = 1. HiGHS minimises e by an interior point method; where the least
+    e is above 0, the system has no solution. The duals, scaled and rounded to integers, are tried as
+    multipliers (`Inequalities.refuted_by`), so that the proof does not rest on floating point.
     """
     if budget.left < _SECONDS_PER_ENTRY * len(system.row):
         return False

@@ -47,7 +47,7 @@ def merged(row: Ints, column: Ints, value: Floats, columns: int) -> tuple[Ints, 
 
 
 def duals_of(program: LinearProgram, budget: Budget) -> Floats | None:
-    """Return feasible dual values of the rows, None if HiGHS finds none before the deadline."""
+    """Return feasible dual values of the rows, None if HiGHS gives up or finds none before the deadline."""
     model = mathopt.Model.from_model_proto(_model(program))
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=budget.seconds_for_solver),

@@ -58,17 +58,17 @@ class Constraints:
                 self.model.add(self.start[j] >= self.start[i] + queue.duration)
 
     def precedence(self) -> None:
-        """Require that an item starts after the item that it waits for, plus communication."""
+        """Require that an item starts after the end of the item that it waits for, plus communication."""
         for q, r, lag in self.queues.precedences():
             least = self.queues.queues[q].duration + lag
             for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
                 self.model.add(self.start[j] >= self.start[i] + least)
 
     def busy_links(self) -> None:
-        """Require that a message waits until its link is free, for links on which that may take time.
+        """Require that messages leave one after another, on each link where a message may have to wait.
 
-        A message leaves when its item has ended, and at least `occupancy` ticks after the previous message on
-        the link. The receiving item starts after the message has arrived.
+        A message leaves no earlier than its item ends, and at least `occupancy` ticks after the previous
+        message on the link. The receiving item starts after the message has arrived.
         """
         v, busy = self.variables, self.variables.occupancy
         for link in v.links:
@@ -138,9 +138,9 @@ class Constraints:
                     self._memory_at(x, on, limit)
 
     def spans(self) -> None:
-        """Require that every F and every W of a device lies in the device's frame.
+        """Require that every F of a device starts, and every W ends, within the device's frame.
 
-        That is enough, because every device starts with an F and ends with a W.
+        Then all other items lie in the frame too, because every device starts with an F and ends with a W.
         """
         for device, on in enumerate(self.variables.on):
             frame = self.variables.frame[device]
@@ -154,9 +154,10 @@ class Constraints:
     def idle_time(self) -> None:
         """Require that a device idles from 0 to `cost` - work ticks between the start of its frame and an F.
 
-        The rest of the time before the F is the work that precedes it. These rows follow from `no_overlap`
-        and `spans` once all orders are fixed. Before that they tie a start to all that is known of many
-        orders. Such rows for B's and W's would cost more time than they save.
+        The rest of the time before the F is the work that precedes it. Once all order booleans are fixed,
+        these constraints are implied by `no_overlap` and `spans`. While some are open, they bound the start
+        of each F by the work that is already known to precede it. B's and W's get no such constraints, which
+        would take more time than they save.
         """
         for device, on in enumerate(self.variables.on):
             durations = {q: self.queues.queues[q].duration for q in on}

@@ -17,7 +17,7 @@ from ...windows import Windows
 from .constraints import Constraints
 from .variables import Variables
 
-_MUCH_IDLE = 0.13  # share of the horizon that the busiest device may idle
+_MUCH_IDLE = 0.13  # of the horizon: CP-SAT reasons about precedences if the busiest device may idle longer
 
 
 class LatticeModel:

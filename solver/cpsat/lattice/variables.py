@@ -85,8 +85,8 @@ class Variables(OpenOrders):
     def _frame(self, model: cp_model.CpModel, device: int) -> cp_model.IntVar | int:
         """Return when the frame of `device` starts, in ticks or as a variable.
 
-        The frame starts with the first F of the device. A new variable is needed only if the windows leave
-        open which queue has that F.
+        For `makespan` that is 0. For `device_span` the frame starts with the first F of the device. A new
+        variable is needed only if the windows leave open which queue has that F.
         """
         if not self.windows.floating:
             return 0
@@ -98,7 +98,7 @@ class Variables(OpenOrders):
         return self._open_frames.setdefault(device, model.new_int_var(earliest, latest, f"frame{device}"))
 
     def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
-        """Return a variable for the departure of each message that may have to wait for its link, by item."""
+        """Return, by sending item, a variable for the departure of each message on the links in `links`."""
         return {
             i: model.new_int_var(
                 self.start[i].proto.domain[0] + self.queues[q].duration,

@@ -15,7 +15,7 @@ from .variables import Variables
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    `block.block` defines residues and laps, and `Variables` delays.
+    `block.block` defines residues and laps, and `Variables` defines delays.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Constraints:
     variables
         The variables of the model.
     rooms
-        What the memory of each device leaves for delays.
+        The room for delays that the memory limit of each device leaves.
     """
 
     def __init__(self, model: cp_model.CpModel, variables: Variables, rooms: list[Room]) -> None:
@@ -89,11 +89,11 @@ class Constraints:
     def memory(self) -> None:
         """Require that the device's memory is within its limit whenever an F has started.
 
-        Repetition i of an operation of lap l starts i periods after the start l * T + residue. When
-        repetition 0 of an operation of lap k starts, the other operation has run all repetitions i < k - l,
-        and i = k - l too if its residue is smaller. Beyond the repetitions i < 0, these are k - l or
-        k - l + 1 more, or fewer if that is negative. The repetitions i < 0 of all operations together hold
-        nothing, since the deltas of a microbatch on a device sum to zero.
+        Repetition i of an operation of lap l starts i periods after l * T + residue. Let repetition 0 of an F
+        of lap k start. Any other operation of the device, of lap l, has then run all its repetitions
+        i < k - l, and also i = k - l if its residue is smaller than that of the F. These are k - l or
+        k - l + 1 more than the repetitions i < 0; a negative number means fewer. The repetitions i < 0 of all
+        operations together hold nothing, since the deltas of a microbatch on a device sum to zero.
         """
         for device, operations in enumerate(self.variables.on):
             limit = self.shape.instance.memory_limit(device)
@@ -103,7 +103,7 @@ class Constraints:
                         self._memory_at(operation, operations, limit)
 
     def memory_time(self) -> None:
-        """Require that all delays together fit into the room that the memory of each device leaves."""
+        """Require that the delays, each times the memory it holds, fit into the room on each device."""
         for room in self.rooms:
             delays = (memory * self.variables.delay[wait] for wait, memory in room.takes.items())
             self.model.add(sum(delays) <= room.most)

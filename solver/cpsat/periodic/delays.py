@@ -3,16 +3,16 @@
 **Two periods are enough.** Let operation v wait for operation u. Shift the v of every microbatch, and all
 operations that follow v on the microbatch's path, to the times at which the previous microbatch of the route
 runs these operations. The devices are then busy at the same times as before, and hold no activation for
-longer. Repeat this for any wait for which every v still starts late enough after its u. In the end, for
-every wait, the v of some microbatch cannot be shifted in this way. The delay of that v is less than a period,
-because the previous v starts at most a period earlier. The delays of the same wait in the other microbatches
-differ from it by at most a period: queues are first in, first out, and the starts in a queue repeat after K
-microbatches and one period. If K is 1, all microbatches have the same delay.
+longer. Repeat this, for any wait, as long as every shifted v still starts late enough after its u. In the
+end, for every wait, the v of some microbatch cannot be shifted in this way. The delay of that v is less than
+a period, because the previous v starts at most a period earlier. The delays of the same wait in the other
+microbatches differ from it by at most a period: queues are first in, first out, and the starts in a queue
+repeat after K microbatches and one period. If K is 1, all microbatches have the same delay.
 
-**Memory.** By Little's law, the sum over a device's operations of the memory that each one holds times the
-ticks for which it is held is at most the memory limit times the period. An activation is held for the length
-of the shortest path from its F to its B or W, plus the delays on that path. So the limit leaves room for a
-weighted sum of delays.
+**Memory.** Take each activation that a device holds in the block, and multiply its memory by the ticks for
+which it is held. By Little's law, the sum of these products is at most the memory limit times the period. An
+activation is held for the length of the shortest path from its F to its B or W, plus the delays on that path.
+So the limit leaves room for a weighted sum of delays.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Room:
     takes
         For each wait, the memory that is held one tick longer by each tick of its delay.
     most
-        The most that the sum over the waits of this memory times the delay may be, in units of memory times
-        ticks; negative if there is no block of the period.
+        Upper limit on the sum, over all waits, of this memory times the wait's delay, in units of memory
+        times ticks. If it is negative, there is no block of the period.
     """
 
     takes: dict[Wait, int]
@@ -68,10 +68,10 @@ def most_delays(shape: Shape, period: int, found: list[Room]) -> dict[Wait, int]
 
 
 def _takes(shape: Shape, device: int) -> dict[Wait, int]:
-    """Return, for each wait, the memory of `device` that every tick of its delay holds longer; 0 is left out.
+    """Return, for each wait, the memory on `device` that is held one tick longer by each tick of its delay.
 
-    The delay of a wait on the chain of F's and B's holds memory of each stage of the device whose F has begun
-    and whose B has not.
+    A delay of a W holds what the W frees. A delay on the chain of F's and B's holds the memory of each stage
+    of the device whose F has begun and whose B has not. Waits whose delays hold no memory are left out.
     """
     takes: dict[Wait, int] = {}
     for m in range(shape.microbatches):
@@ -89,7 +89,7 @@ def _takes(shape: Shape, device: int) -> dict[Wait, int]:
 
 
 def _change(shape: Shape, operation: Operation, device: int) -> int:
-    """Return how the start of `operation` changes the memory that `device` holds for B's yet to start."""
+    """Return by how much `operation`, when it starts, changes what `device` holds for B's yet to start."""
     if shape.device(operation) != device:
         return 0
     whole = shape.delta(Operation(OpKind.F, operation.stage, operation.microbatch))

@@ -1,4 +1,4 @@
-"""The CP-SAT model whose solutions are the repeating blocks of a given period."""
+"""The CP-SAT model whose solutions are repeating blocks of a given period."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .variables import Variables
 
 
 class PeriodicModel:
-    """A model whose solutions are the blocks of a shape and a period.
+    """A model whose solutions are blocks of a shape and a period; it has one if there is any such block.
 
     The hint is that all delays are 0: good blocks have little delay, because delays take memory. With this
     hint CP-SAT finds blocks in seconds that it otherwise does not find in minutes.
@@ -47,6 +47,6 @@ class PeriodicModel:
         return list(self.variables.start.values())
 
     def order(self, start: list[int]) -> Order:
-        """Keep a solution's block as `block`, and return the order of the instance in which it repeats."""
+        """Keep a solution's block as `block`, and return the instance's order in which this block repeats."""
         self.block = Block(self._shape, self._period, dict(zip(self.variables.start, start, strict=True)))
         return unrolled(self.block, self.instance).order

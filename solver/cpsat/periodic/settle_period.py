@@ -14,7 +14,7 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Bl
     """Search for a block of a given period by CP-SAT with its presolve and its linear programs.
 
     If there is no such block, this search mostly proves so in a second, where a search without presolve and
-    linear programs needs minutes. If there is one, a search without them finds it sooner. A signal such as
+    linear programs needs minutes. If there is one, the search without them finds it sooner. A signal such as
     Ctrl-C takes effect only when the search ends.
 
     Parameters

@@ -51,8 +51,8 @@ class Variables:
     def _add_microbatch(self, m: int, most: dict[Wait, int]) -> None:
         least = earliest_starts(self.shape, m)
         first = self.shape.chain(m)[0]
-        # Shifting the block in time makes F0 of microbatch 0 start at 0. Choosing which of its repetitions
-        # belongs to the block makes F0 of every other microbatch start in the first period.
+        # The block can be shifted in time so that F0 of microbatch 0 starts at 0. Of every other microbatch,
+        # the block can contain the repetition whose F0 starts in the first period.
         largest = {first: 0 if m == 0 else self.period - 1}
         self._add_operation(first, 0, largest[first])
         for wait in self.shape.waits(m):

@@ -45,13 +45,13 @@ class Constraints:
             self.first_in_first_out()
 
     def forward_dependency(self) -> None:
-        """Require that F follows the F of the previous stage."""
+        """Require that F follows the F of the previous stage, after communication."""
         for m in range(self.instance.microbatches):
             for s in range(1, self.instance.stages):
                 self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
 
     def backward_dependency(self) -> None:
-        """Require that B follows the B of the next stage, and at the last stage its F."""
+        """Require that B follows the B of the next stage, and at the last stage the F of that stage."""
         last = self.instance.stages - 1
         for m in range(self.instance.microbatches):
             self._follows(Operation(OpKind.F, last, m), Operation(OpKind.B, last, m))
@@ -65,10 +65,10 @@ class Constraints:
                 self._follows(Operation(OpKind.B, s, m), Operation(OpKind.W, s, m))
 
     def busy_links(self) -> None:
-        """Require that messages on one link leave in the sequence of their operations, one occupancy apart.
+        """Require that messages on one link leave in the sequence of the operations that send them.
 
-        A message leaves no earlier than its operation ends, and the receiving operation starts after the
-        message has arrived.
+        They leave at least one link occupancy apart. A message leaves no earlier than its operation ends, and
+        the receiving operation starts after the message has arrived.
         """
         departure = self.variables.departure
         for op, leaves in departure.items():
@@ -138,5 +138,5 @@ class Constraints:
         return start if op.kind is OpKind.F else start + self.instance.duration(op.kind, op.stage)
 
     def _least(self, held: list[Operation]) -> int:
-        """Return a lower limit on the memory that always holds; CP-SAT's reservoirs need one."""
+        """Return a value below which memory never falls; CP-SAT's reservoir constraint requires one."""
         return sum(min(0, self._delta(op)) for op in held)

@@ -15,8 +15,8 @@ def bound_spans(
 ) -> None:
     """Require that the makespan, or the span of every device, is at most `cost`.
 
-    Rows for F's and W's are enough, because the first operation of a device is an F and its last one a W. The
-    makespan counts from time 0.
+    Constraints on F's and W's are enough, because the first operation of a device is an F and its last one a
+    W. The makespan counts from time 0.
     """
     for op, start in variables.start.items():
         begin = variables.begin[instance.device(op.stage, op.microbatch)]

@@ -26,7 +26,7 @@ class Variables:
     instance
         The problem.
     latest
-        A time in ticks by which all operations can have ended.
+        The model contains only schedules whose operations have all ended by this time, in ticks.
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance, latest: int) -> None:

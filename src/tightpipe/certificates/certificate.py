@@ -28,7 +28,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A proof that no schedule of an instance costs less than a bound, or a note on what the bound rests on.
+    """A proof that no schedule of an instance costs less than a bound, or the name of what found the bound.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Certificate:
         The proven lower bound of the cost, in ticks.
     proof
         The entry `proof` of the certificate's file: `kind`, for the kind `windows` also `anchor` and `steps`,
-        for the kind `trusted` also `by`, the name of what found the bound.
+        for the kind `trusted` also `by`, the name of the method or formula that found the bound.
     """
 
     instance: Instance
@@ -47,7 +47,7 @@ class Certificate:
 
     @property
     def trusted(self) -> bool:
-        """Whether the certificate has no proof, and only names what found the bound."""
+        """Whether the certificate has no proof, and only names the method or formula that found the bound."""
         return bool(self.proof["kind"] == "trusted")
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,10 +68,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class _Formula:
-    """A formula that has a short proof, with the devices for which its bound is largest.
+    """A formula that has a short proof, with the two devices for which its bound is largest.
 
-    The formula counts in the frame of the device `anchor`, and counts the work of the device `worker`.
-    `last_step` finds the last step of the proof.
+    The formula measures times in the frame of the device `anchor`, and counts the work of the device
+    `worker`. `last_step` finds the last step of the proof.
     """
 
     anchor: int
@@ -125,7 +125,7 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
 
 
 def _formulas(instance: Instance) -> Iterator[_Formula]:
-    """Yield the formulas that have a proof of a few steps."""
+    """Yield the formulas of two and of three times, whose proofs have a few steps."""
     two = two_times(instance)
     yield _Formula(two.frame or 0, two.worker, overload_step)
     three = three_times(instance)
@@ -136,7 +136,8 @@ def _formulas(instance: Instance) -> Iterator[_Formula]:
 def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:
     """Return the steps that prove a formula's bound, or None if they lead to no contradiction.
 
-    They walk along the paths of the first and the last microbatch, and end with the worker's work.
+    The steps walk along the paths of the first and the last microbatch of each route. The last step shows
+    that the worker has too much work.
     """
     steps: list[Step] = []
     try:
@@ -150,7 +151,7 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
 
 
 def _last_weights(windows: Windows) -> list[Step]:
-    """Return the steps that show, where W's of several stages share a queue, that a W follows each last B."""
+    """Return, for queues of W's of several stages, the steps that show that a W follows each last B."""
     steps: list[Step] = []
     for w, queue in enumerate(windows.queues):
         ranks = [0] * len(windows.on[queue.device])

@@ -22,7 +22,7 @@ import zlib
 from collections import namedtuple
 from contextlib import suppress
 from itertools import product
-from reprlib import repr as shown  # a short one
+from reprlib import repr as shown  # shortens long values
 from typing import Any
 
 FORMAT = "tightpipe-proof-1"
@@ -32,7 +32,7 @@ LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 
 MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 2 * 10**7, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
-# The rules of a proof with the kinds of their arguments: items, queues, devices, ranks, times, structures.
+# The rules of a proof with the kinds of their arguments: item, queue, device, rank, time, structure.
 RULES = {"arrive": "i", "depart": "i", "walk": "r", "preceded": "is", "followed": "is", "frame": "i"}
 RULES |= {"order": "ii", "chain": "iii", "memory": "iq", "pool": "iqq", "fill": "iq", "suppose": "iis"}
 RULES |= {"overload": "dtsts", "progress": "dsss"}
@@ -51,7 +51,7 @@ class RefutedError(Exception):
 
 
 def require(condition: object, text: str, error: type[Exception] = InputError) -> None:
-    """Raise an error with a text unless the condition holds."""
+    """Raise an error with the message `text` unless the condition holds."""
     if not condition:
         raise error(text)
 
@@ -64,7 +64,7 @@ def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
 
 
 def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST) -> list[int]:
-    """Return `count` integers from a list of as many, or from one integer that is repeated."""
+    """Return `count` integers: those of a list with `count` entries, or one integer repeated."""
     entries = value if isinstance(value, list) else [value] * count
     require(len(entries) == count, f"{name}: must have {count} entries, has {len(entries)}")
     return [integer(entry, f"{name}[{k}]", low, high) for k, entry in enumerate(entries)]
@@ -119,7 +119,7 @@ class Problem:
 
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
-    """Return the device of each stage, for each direction in which microbatches travel."""
+    """Return the routes: the device of each stage, for each direction in which microbatches travel."""
     name, usual = data.get("placement", "v"), {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
     require(isinstance(name, str) and name in usual, f"placement: unknown, {shown(name)}")
     lengths = [len(data[key]) for key in KEYS.values() if isinstance(data[key], list)]
@@ -161,7 +161,7 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
 
 
 def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> None:
-    """Check that a device runs one slot at a time, within its memory and flushes; enter times to `times`."""
+    """Check a device's slots (operations, start, end): one at a time, memory, flushes; write to `times`."""
     events, running, free = [], [0], 0
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
@@ -188,7 +188,7 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
 
 
 def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
-    """Check that every operation waits for those before it, and every message for its link."""
+    """Check that every operation waits for the one before it on its path, and every message for its link."""
     links: dict[tuple[int, int], list[tuple[int, bool, int]]] = {}
     for (kind, s, m), (start, _, named) in times.items():
         before = (kind, s - 1, m) if kind == "F" else ("B", s + (kind == "B"), m)
@@ -216,9 +216,9 @@ class Windows:
     split: its B ends earlier. Busy links and flushes only add constraints. `overlapped` is refused.
 
     A *frame* is an interval of length T with all operations of a device: its span, or for the makespan one
-    span for all. Time 0 is the start of the frame of the device `anchor`. A device idles T less its work in
-    its frame. For each item, `early` and `late` are its least and its largest start. For an item and a queue
-    of its device, `low` is the number of the queue's items that surely precede the item, and `high` the first
+    span for all. Time 0 is the start of the frame of the device `anchor`. In its frame, a device idles for T
+    less its work. For each item, `early` and `late` are its least and its largest start. For an item and a
+    queue of its device, `low` is the number of items there that surely precede the item, and `high` the first
     rank there that surely follows it. Values only get narrower; `RefutedError` is raised where they cross.
     """
 
@@ -234,7 +234,7 @@ class Windows:
         require(len(self.queue) * self.width <= MOST_ORDERS, "instance: too large for this checker")
         self.local = [self.on[queue.device].index(q) for q, queue in enumerate(self.queues)]
         self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
-        # Of two devices, one has operations between two of the other: frames overlap, and start within T.
+        # One of two devices runs between two operations of the other, so their frames start at most T apart.
         self.frame_late = [0 if problem.makespan or d == anchor else target for d in range(problem.devices)]
         self.frame_early = [-time for time in self.frame_late]
         self.early = [self.frame_early[self.queues[q].device] for q in self.queue]
@@ -269,7 +269,7 @@ class Windows:
         return 2 * (s if kind == "F" else 2 * self.problem.stages - 1 - s) + (kind == "W")
 
     def link_queues(self) -> None:
-        """Find for each queue the queue it waits for, item by item, and the least ticks between starts."""
+        """Find the queue that each queue waits for, item by item, and the least ticks from start to start."""
         at = {(r, self.place(u.kind, s)): q for q, u in enumerate(self.queues) for r, s in u.members}
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
         self.sources = [[at[r, self.place("B", s)] for r, s in queue.members] for queue in self.queues]
@@ -282,13 +282,13 @@ class Windows:
                 self.followers[before].append((q, lag))
 
     def leads(self, q: int, r: int) -> bool:
-        """Return whether item k of queue q comes before item k of r on one path, for all k, or q is r."""
+        """Return whether q is r, or item k of queue q comes before item k of r on one path, for all k."""
         one, two = self.queues[q], self.queues[r]
         same = one.members[0][0] == two.members[0][0] and len(two.members) == 1 and one.kind != "W"
         return q == r or (same and one.place < two.place)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Narrow a value to `least` to `most`; under a supposition the old bounds go on the trail."""
+        """Limit a value to `least` ... `most`; under a supposition, put the old bounds on the trail."""
         self.effort += 1
         for values, value in ((lower, max(least, lower[at])), (upper, min(most, upper[at]))):
             if self.depth and value != values[at]:
@@ -297,11 +297,11 @@ class Windows:
         require(lower[at] <= upper[at], "values cross", RefutedError)
 
     def start(self, i: int, least: int = -FAR, most: int = FAR) -> None:
-        """Narrow the start of an item."""
+        """Limit the start of an item to `least` ... `most`."""
         self.narrow(self.early, self.late, i, least, most)
 
     def precede(self, a: int, b: int) -> None:
-        """Enter that a precedes b. As queues run in sequence, all items up to a precede all from b on."""
+        """Enter that a, with all before it in its queue, precedes b, with all behind it in its queue."""
         one, two = self.queues[self.queue[a]], self.queues[self.queue[b]]
         require(one.device == two.device, f"items {a} and {b} run on different devices")
         require(a != b, f"item {a} cannot precede itself", CheckError)
@@ -317,7 +317,7 @@ class Windows:
             self.narrow(self.low, self.high, at, -FAR, b - two.first)
 
     def count(self, i: int, q: int, least: int = -FAR, most: int = FAR) -> None:
-        """Narrow the number of items of a queue that precede an item of the same device."""
+        """Limit the number of items of queue q that precede item i of the same device."""
         queue = self.queues[q]
         require(least <= queue.count and most >= 0, "there are not so many", RefutedError)
         if least > 0:
@@ -333,12 +333,12 @@ class Windows:
     # Rules. Each narrows the windows without losing a schedule. Arguments are items i, a, b, c, and queues q.
 
     def arrive(self, i: int) -> None:
-        """An item starts once the item that it waits for has ended and its message has arrived."""
+        """Raise the least start: the item waits until its leader has ended and the message has arrived."""
         for leader, lag in self.leaders[self.queue[i]]:
             self.start(i, least=self.early[self.queues[leader].first + self.rank[i]] + lag)
 
     def depart(self, i: int) -> None:
-        """An item starts early enough for the items that wait for it."""
+        """Lower the largest start: the item starts early enough for the items that wait for it."""
         for follower, lag in self.followers[self.queue[i]]:
             self.start(i, most=self.late[self.queues[follower].first + self.rank[i]] - lag)
 
@@ -350,14 +350,14 @@ class Windows:
                 rule(self.queues[q].first + rank)
 
     def preceded(self, i: int, ranks: Any) -> None:
-        """Before the item the device runs its sure predecessors from the given ranks on, one at a time."""
+        """Raise the least start: sure predecessors from the given ranks on run before it, one at a time."""
         rows = [(self.queues[q], r, low) for q, low, _, r in self.cut(i, ranks) if r < low]
         require(rows, f"item {i} has no predecessor there", CheckError)
         begin = min(self.early[queue.first + r] for queue, r, _ in rows)
         self.start(i, least=begin + sum(queue.time * (low - r) for queue, r, low in rows))
 
     def followed(self, i: int, ranks: Any) -> None:
-        """The device runs the item and then its sure followers below the given ranks, one at a time."""
+        """Lower the largest start: sure followers below the given ranks run after the item, one at a time."""
         rows = [(self.queues[q], high, r) for q, _, high, r in self.cut(i, ranks) if high < r]
         require(rows, f"item {i} has no follower there", CheckError)
         end = max(self.late[queue.first + r - 1] + queue.time for queue, _, r in rows)
@@ -371,7 +371,7 @@ class Windows:
         return [(q, *known, integer(r, "rank", 0, self.queues[q].count)) for (q, known), r in rows]
 
     def frame(self, i: int) -> None:
-        """From the start of its frame to an item, a device runs predecessors and idles at most `idle`."""
+        """Limit the starts of frame and item: between them run predecessors, and idling is at most `idle`."""
         d, least, slack = self.reach(i)
         self.narrow(self.frame_early, self.frame_late, d, self.early[i] - slack, self.late[i] - least)
         self.start(i, self.frame_early[d] + least, self.frame_late[d] + slack)
@@ -379,7 +379,7 @@ class Windows:
     def reach(self, i: int) -> tuple[int, int, int]:
         """Return an item's device and the least and the most ticks from the start of its frame to the item.
 
-        If a device is on one route, all else waits for its first F: its own frame begins with this F.
+        If a device is on one route, all else there waits for its first F, so its own frame begins with that.
         """
         own, orders = self.queues[self.queue[i]], self.orders(i)
         least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
@@ -390,19 +390,19 @@ class Windows:
         return own.device, least, 0 if opens else self.idle[own.device] + most
 
     def order(self, a: int, b: int) -> None:
-        """Item a precedes b where b cannot end before a must start."""
+        """Enter that item a precedes b, after checking that b cannot end before a must start."""
         require(self.early[b] + self.ticks[b] > self.late[a], f"items {a}, {b} have no order", CheckError)
         self.precede(a, b)
 
     def chain(self, a: int, b: int, c: int) -> None:
-        """Item a precedes c where it surely precedes b, and b precedes c."""
+        """Enter that item a precedes c, after checking that a surely precedes b, and b surely precedes c."""
         for one, two in ((a, b), (b, c)):
             low, _ = self.orders(two).get(self.queue[one], (0, 0))
             require(low > self.rank[one], f"item {one} may follow item {two}", CheckError)
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
-        """As an F starts, F's that have begun hold memory, and only B's and W's that have ended freed any.
+        """Limit items of q before an F: at its start F's begun hold memory, only B's and W's ended freed any.
 
         The least that the device may hold then leaves a slack below its limit. Each further F before this one
         uses some of the slack, and so does each B or W that follows, though it could have come before.
@@ -419,9 +419,9 @@ class Windows:
         self.count(i, q, *((-FAR, low + more) if self.queues[q].delta > 0 else (high - more, FAR)))
 
     def pool(self, i: int, q: int, r: int) -> None:
-        """Up to any point, a device has run no more W's of a queue q than B's that they belong to.
+        """Limit W's by B's: up to any point, a queue q has run no more W's than their stages have run B's.
 
-        If r is q, this limits the W's before item i. If r is a queue of their B's, it asks for B's before i.
+        If r is q, this limits the W's before item i. If r is a queue of B's, it requires B's before item i.
         """
         own, orders = self.queue[i], self.orders(i)
         good = q in orders and self.queues[q].kind == "W" and r in (q, *self.sources[q]) and own != r
@@ -433,7 +433,7 @@ class Windows:
             self.count(i, r, least=orders[q][0] + (own == q) - sum(most.values()) + most[r])
 
     def fill(self, i: int, q: int) -> None:
-        """The work before an item fits between its frame's start and the item, with at most `idle` left."""
+        """Limit items of q before i: work fits between frame start and i, with at most `idle` ticks left."""
         (d, least, _), orders, time = self.reach(i), self.orders(i), self.queues[q].time
         require(q in orders and q != self.queue[i], f"queue {q} has no order with item {i}")
         room = self.late[i] - self.frame_early[d] - least
@@ -444,7 +444,7 @@ class Windows:
         self.count(i, q, high - spare // time, low + room // time)
 
     def suppose(self, a: int, b: int, steps: Any) -> None:
-        """Item b precedes a if the given steps refute the contrary, that a precedes b."""
+        """Enter that item b precedes a, after checking that the steps refute that a precedes b."""
         mark, self.depth = len(self.trail), self.depth + 1
         with suppress(RefutedError):
             self.precede(a, b)
@@ -457,17 +457,17 @@ class Windows:
         self.precede(b, a)
 
     def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
-        """No schedule lets a device work more between two times than they are apart."""
+        """Show that a device would have to work more between two times than they are apart."""
         self.progress(d, [t1, t2], [first, second], [1])
 
     def progress(self, d: int, times: Any, counts: Any, weights: Any) -> None:
-        """No schedule lets a device's queues progress as much between given times as they have to.
+        """Show that a device's queues would have to progress more between given times than they can.
 
         A queue has progressed by the ticks for which its items have run. Between two times all queues of the
         device together progress by at most the ticks between them, and none goes back. So if queues have
         weights, their weighted progress is at most these ticks times the largest weight, or 0 if that is
         below 0. Add this up over neighbouring times: at each time, the progress of a queue so far counts with
-        its weight before less its weight after. The least values, one per time, sum to more: refuted.
+        its weight before less its weight after. If the least such values sum to more, no schedule exists.
         """
         good = all(isinstance(part, list) for part in (times, counts, weights))
         good = good and len(times) == len(counts) == len(weights) + 1 <= MOST_TIMES
@@ -483,7 +483,7 @@ class Windows:
         raise RefutedError
 
     def least(self, d: int, t: int, counts: Any, factors: list[int]) -> int:
-        """Return the least sum over queues of a factor times the ticks that the queue has progressed by t.
+        """Return the least sum, over the queues of a device, of a factor times the progress by t in ticks.
 
         Four counts for each queue say how many items have surely ended by t, can have ended, have surely
         begun before t, and can have begun; one item's window proves each. At most one operation runs at t,
@@ -506,7 +506,7 @@ class Windows:
         return min(found)
 
     def choices(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> list[int]:
-        """Return the least sum for each number of ended B's; queue `running` runs; an item adds `each`."""
+        """Return the least sum for each number of ended B's, if `running` runs; an item of q adds each[q]."""
         runs, held = ("", 0) if running is None else (self.queues[running].kind, self.queues[running].delta)
         ranges = [
             (q, max(ended, begun - (q == running)), min(may_end, may_begin - (q == running)))

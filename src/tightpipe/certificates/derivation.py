@@ -1,4 +1,4 @@
-"""Derive windows by the rules of the checker, and record each step that narrows something."""
+"""A derivation of windows by the rules of the checker, which records each step that narrows something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .check_proof import FAR, Problem, RefutedError, Windows
 
 Step = list[Any]
-_DEEP = 200  # most predecessors or followers that are tried: more than the compiled rules try
+_DEEP = 200  # most predecessors or followers of an item that are tried: more than in the compiled rules
 
 
 class Derivation(Windows):
@@ -36,7 +36,7 @@ class Derivation(Windows):
         super().__init__(problem, target, anchor)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Narrow a value as the checker does, and note that something changed."""
+        """Narrow a value as the checker does, and set `changed` if that changes the value."""
         self.changed = self.changed or least > lower[at] or most < upper[at]
         super().narrow(lower, upper, at, least, most)
 
@@ -66,8 +66,8 @@ class Derivation(Windows):
     def suppose_and(self, a: int, b: int, refute: Callable[[], None]) -> None:
         """Record the step `suppose`, and enter that b precedes a.
 
-        Its inner steps are those that `refute` records, under the supposition that a precedes b, until it
-        raises `RefutedError`.
+        The inner steps of `suppose` are the steps that `refute` records under the supposition that a precedes
+        b, until it raises `RefutedError`.
         """
         outer, self.steps = self.steps, []
         mark, self.depth = len(self.trail), self.depth + 1
@@ -83,7 +83,7 @@ class Derivation(Windows):
         self.precede(b, a)
 
     def _candidates(self, i: int) -> Iterator[Step]:
-        """Yield the steps about an item that are worth a try, in the sequence of the compiled rules."""
+        """Yield the steps about an item that are worth a try, in the sequence in which compiled rules run."""
         q = self.queue[i]
         on = self.on[self.queues[q].device]
         others = [r for r in on if r != q]

@@ -1,4 +1,4 @@
-"""Find times between which a device would have to work longer than they are apart."""
+"""Proof steps about times between which a device would have to work longer than they are apart."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def overload_step(windows: Windows, device: int) -> Step | None:
     """Return the step `overload` between the two times at which the excess of a device is largest.
 
     The excess is the work that the device must do between two times, less the ticks between them. Return None
-    if no excess is above 0.
+    if no excess is above 0. If the windows allow no counts at all at some time, the step names that time
+    twice.
     """
     best, step = 0, None
-    ahead: tuple[int, int, Counts] | None = None  # at the t where it is least: (most work by t) - t
+    ahead: tuple[int, int, Counts] | None = None  # (most work by t) - t, where it is least, with t and counts
     for t in _times(windows, device):
         counts = counts_at(windows, device, t)
         try:
@@ -35,7 +36,7 @@ def overload_step(windows: Windows, device: int) -> Step | None:
 def three_times_step(windows: Windows, device: int) -> Step | None:
     """Return the step `progress` about three times (theorem 4 of `docs/theorem.md`), or None.
 
-    From the first time on B's may run, by the second all F's have ended, and by the third all B's have ended.
+    Before the first time no B can run, by the second all F's have ended, and by the third all B's have ended.
     Between the first two times all work counts. Between the last two only the work of B's counts, and only a
     share of it. The result is None if no share leads to a contradiction.
     """
@@ -58,7 +59,7 @@ def three_times_step(windows: Windows, device: int) -> Step | None:
 
 
 def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, int]:
-    """Return the least and the most ticks that a device can have worked by a time."""
+    """Return the least and the most ticks that a device can have worked by tick `t`."""
     return (
         windows.least(device, t, counts, [1] * len(counts)),
         -windows.least(device, t, counts, [-1] * len(counts)),
@@ -66,7 +67,7 @@ def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, i
 
 
 def _ended(windows: Windows, device: int, kind: str) -> int:
-    """Return the tick by which all items of a kind have surely ended on a device."""
+    """Return the tick by which all items of one kind of operation have surely ended on a device."""
     own = [windows.queues[q] for q in windows.on[device]]
     return max(int(windows.late[queue.end - 1] + queue.time) for queue in own if queue.kind == kind)
 
@@ -74,8 +75,8 @@ def _ended(windows: Windows, device: int, kind: str) -> int:
 def _shares(windows: Windows, device: int) -> list[Fraction]:
     """Return shares s of a B's work that are worth a try: 1, and for each stage at most one below 1.
 
-    At the share of a stage, (1 - s) b + w, over the memory that F takes, is equal to w over the memory that
-    W frees, where b and w are the ticks of B and W.
+    The share of a stage makes two ratios equal: (1 - s) b + w over the memory that F takes, and w over the
+    memory that W frees, where b and w are the ticks of B and W.
     """
     problem, shares = windows.problem, set[Fraction]()
     for _, s in problem.held[device]:
@@ -88,9 +89,10 @@ def _shares(windows: Windows, device: int) -> list[Fraction]:
 
 
 def _times(windows: Windows, device: int) -> list[int]:
-    """Return the ticks next to which the counts of the device change.
+    """Return, ascending, the times at which an excess can be largest.
 
-    They are the last ones before an item can have begun or ended, and the first ones at which it surely has.
+    For each item of the device, they are the last tick at which it cannot yet have begun, the last at which
+    it cannot yet have ended, and the first ticks at which it surely has begun and surely has ended.
     """
     found = set()
     for queue in (windows.queues[q] for q in windows.on[device]):
@@ -101,11 +103,11 @@ def _times(windows: Windows, device: int) -> list[int]:
 
 
 def counts_at(windows: Windows, device: int, t: int) -> Counts:
-    """Return the counts that `Windows.least` takes, for each queue of the device.
+    """Return the four counts of each queue of the device at tick `t`, as `Windows.least` takes them.
 
-    The window of one item proves each count. Windows along a queue may be out of sequence. Then the last item
-    that surely starts early enough gives the sure counts, and the first one that cannot gives the possible
-    ones.
+    The window of one item proves each count. Windows along a queue may be out of sequence. Then a sure count
+    comes from the last item that surely starts early enough, and a possible count from the first item that
+    cannot start early enough.
     """
     rows = []
     for queue in (windows.queues[q] for q in windows.on[device]):

@@ -1,4 +1,4 @@
-"""Look-ahead, compiled: what each side of each open order leads to if it is supposed."""
+"""Look-ahead, compiled: what follows if one or the other side of an open order is supposed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: b
 
 @compiled
 def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
-    """Return how many orders of two items stay open under a supposition, `REFUTED` on a contradiction.
+    """Return how much stays open under a supposition, or `REFUTED` if it leads to a contradiction.
+
+    The result counts, for each item, the items of its device that neither surely precede nor surely follow
+    the item. So an open order counts at both of its items, and every item counts itself once.
 
     Parameters
     ----------
@@ -51,8 +54,9 @@ def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follo
 def look(arrays: QueueArrays, state: WindowState, steps: int, found: Ints) -> None:
     """Write to `found` what `left_under` returns for each side of each open order.
 
-    `found` has the shape (N, M, 2), for N items and at most M queues on a device. The last index is 1 for the
-    supposition that the queue's open items follow the item. Where no order is open, it gets `NOT_OPEN`.
+    `found` has the shape (N, M, 2), for N items and at most M queues on a device. ``found[item, k, 1]`` is
+    for the supposition that the open items of the k-th queue of the item's device follow the item, and
+    ``found[item, k, 0]`` that they precede it. Both are `NOT_OPEN` if no item of that queue is open.
     """
     for item in range(len(state.agenda)):
         queue = arrays.queue[item]

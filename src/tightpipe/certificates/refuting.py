@@ -1,7 +1,7 @@
 """Search for a proof that no schedule costs at most a target: windows, suppositions, and branches.
 
 The compiled rules of `solver.windows` find the items whose rules narrow something, and the suppositions that
-fail. Only these are repeated with the rules of the checker, which take a hundred times as long.
+fail. Only for these are the rules of the checker applied, which take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from .derivation import Derivation, Step
 from .energetic_times import overload_step
 from .look_ahead_kernel import REFUTED, fails, look
 
-# (item, k, follows): whether the items of its device's k-th queue that are open with it follow or precede it.
+# (item, k, follows): the supposition that all open items of the k-th queue of the item's device follow or
+# precede the item. An item of that queue is open if its order with the item is.
 Side = tuple[int, int, bool]
 _QUICK, _THOROUGH = 30, 240  # items that the propagation of one supposition may work on
 
@@ -46,11 +47,11 @@ class Refuter:
     Parameters
     ----------
     instance, problem
-        The problem, as this package and as the checker reads it, without overlap and without busy links.
+        The problem, in the form of this package and in that of the checker, without overlap and busy links.
     target
         The cost to refute, in ticks.
     budget
-        Its deadline ends the search.
+        The time for the search, which ends at the deadline.
     """
 
     def __init__(self, instance: Instance, problem: Problem, target: int, budget: Budget) -> None:
@@ -62,12 +63,12 @@ class Refuter:
         self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
     def steps(self) -> list[Step]:
-        """Return steps that lead to a contradiction, not trimmed.
+        """Return steps that lead to a contradiction, among which some may be superfluous.
 
         Raises
         ------
         UnprovenError
-            If none are found before the deadline.
+            If no such steps are found, e.g. since the deadline has passed.
         """
         try:
             self.derivation = Derivation(self.problem, self.target, self.anchor)
@@ -132,7 +133,7 @@ class Refuter:
         return bool(state.before[item, k] < state.after[item, k])
 
     def _exclude(self, state: WindowState, side: Side) -> None:
-        """Record a proof that a supposition fails, which may itself need branches, and enter its opposite."""
+        """Record a proof that a side fails, which may need further suppositions, and enter the other side."""
         item, k, follows = side
         a, b = self._order(state, side)
         part = copy_of(state)
@@ -142,7 +143,7 @@ class Refuter:
         self._settle(state)
 
     def _order(self, state: WindowState, side: Side) -> tuple[int, int]:
-        """Return the items (a, b) such that the supposition says that a precedes b."""
+        """Return the items (a, b) such that supposing the side means to suppose that a precedes b."""
         item, k, follows = side
         first = int(self.arrays.first[self.arrays.on[self.arrays.device[self.arrays.queue[item]], k]])
         if follows:
@@ -150,7 +151,11 @@ class Refuter:
         return first + int(state.after[item, k]) - 1, item
 
     def _branch(self) -> Side:
-        """Return a side of the open order whose worse side leaves fewest orders open: its better side."""
+        """Return the side to refute next, by the numbers that `look` found.
+
+        It belongs to the open order for which the larger number of the two sides is least, and is the side
+        with the smaller number.
+        """
         both = self.found.max(axis=2)
         if (both < 0).all():
             raise UnprovenError  # everything is decided, and a schedule may lie in the windows

@@ -1,9 +1,9 @@
-"""Leave out of a proof what its conclusion does not use.
+"""Trimming leaves out of a proof the steps that its contradiction does not use.
 
 The steps run once more, on windows that note which values each step reads and writes. A step is needed if the
 contradiction reads a value that the step wrote last, directly or by way of other needed steps. Without the
 other steps some values are less narrow. The rules are monotone in the values that they read, so a needed step
-still derives at least what it is needed for.
+still narrows the values that other needed steps read from it at least as far as they require.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LISTS = ("early", "late", "low", "high", "frame_early", "frame_late")
 
 
 def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> list[Step]:
-    """Return those of the steps that their contradiction needs, in the same sequence.
+    """Return, in the same sequence, the steps that are needed to reach the contradiction.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> li
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A step, or a supposition, with the nodes whose values it used."""
+    """A step, or a supposition, with the nodes of the steps that wrote the values which it used."""
 
     step: Step
     premises: set[_Node] = field(default_factory=set)
@@ -94,7 +94,7 @@ class _Tracing(Windows):
         raise CheckError("the steps lead to no contradiction")
 
     def narrow(self, lower: Any, upper: Any, at: int, least: int, most: int) -> None:
-        """Narrow a value as the checker does, and note the step; if values cross, both count as read."""
+        """Narrow a value as the checker does, and note the step that did; if bounds cross, both are read."""
         if not isinstance(lower, _Traced):
             return super().narrow(lower, upper, at, least, most)  # before the lists are traced
         noting, self._reads.noting = self._reads.noting, False
@@ -113,7 +113,7 @@ class _Tracing(Windows):
         return None
 
     def precede(self, a: int, b: int) -> None:
-        """Enter an order; values that are read only to see how far the order reaches are no premises."""
+        """Enter an order; the values read to find the items that the order affects do not count as read."""
         noting, self._reads.noting = self._reads.noting, False
         try:
             super().precede(a, b)
@@ -142,7 +142,7 @@ class _Tracing(Windows):
         self._reads.noting = True
 
     def _used(self) -> set[_Node]:
-        """Return the nodes that wrote the values which were read."""
+        """Return the nodes of the steps that wrote the values which were read."""
         return {self._writer[place] for place in self._reads.places if place in self._writer}
 
     def _refute(self, node: _Node, a: int, b: int, steps: list[Step]) -> None:

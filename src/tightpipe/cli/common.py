@@ -78,9 +78,9 @@ def search_options(time_limit: float) -> Callable[[Command], Command]:
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
-    """Say on stderr how many rows of other engines there are, which do not count, and where they are kept.
+    """Say on stderr how many rows come from other engines and so do not count, and that `kept` has them.
 
-    If all rows are of this engine, nothing is printed.
+    `rows` has the number of rows by engine. If all rows are of this engine, nothing is printed.
     """
     others = {engine: count for engine, count in rows.items() if engine != engine_version()}
     if others:

@@ -105,10 +105,12 @@ def report_plans(
 ) -> None:
     """Write a report into a folder, if there is one, and show its table.
 
+    If `stop` is not None and there is no folder, the command then exits with the status of the signal.
+
     Raises
     ------
     KeyboardInterrupt
-        If `stop` says that a signal has ended the searches, and there is a folder that keeps what they found.
+        If `stop` is not None, as a signal ended the searches, and there is a folder that keeps the plans.
     NoScheduleError
         If no row has a plan.
     """
@@ -140,7 +142,7 @@ def _write(report: Report, folder: PlanFolder) -> None:
 
 
 def show_alternatives(model: str, output: str | None, allowance: Allowance, as_json: bool) -> None:
-    """Show alternative plans for a model file, and keep plans and reports in the folder `output` unless None.
+    """Show alternative plans for a model file; keep plans and reports in the folder `output`, if not None.
 
     Raises
     ------

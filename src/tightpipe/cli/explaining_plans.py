@@ -1,4 +1,4 @@
-"""The part of the command ``explain`` that is about plans: what limits one, and what changes would give."""
+"""The part of the command ``explain`` for plans: what limits a plan, and what changes would give."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def explain_plan(
 ) -> None:
     """Show what limits the plan in a file, and what changes of its problem would give.
 
+    If a signal ends the searches, what was found by then is shown, and the command ends.
+
     Parameters
     ----------
     path
@@ -36,8 +38,6 @@ def explain_plan(
         Whether to print one JSON object in place of tables.
     show_schedule
         Function that prints the explanation of the schedule, which comes first.
-
-    If a signal ends the searches, what was found by then is shown, and the command ends.
 
     Raises
     ------

@@ -104,7 +104,7 @@ def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_
 
 
 def _failures(library: Library, names: list[str]) -> dict[str, str]:
-    """Return why a check failed, by the name of its instance, and say on stderr how each check ends."""
+    """Check the named instances, say on stderr how each check ends, and return the failures by name."""
     failed = {}
     with progress_bar(len(names), None) as bar:
         for name in names:

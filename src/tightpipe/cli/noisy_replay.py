@@ -1,4 +1,4 @@
-"""What ``replay --noise`` does: schedules under random durations, as tables, figures and files."""
+"""The part of the command ``replay`` that runs, with ``--noise``, schedules under random durations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool
     Raises
     ------
     InputError
-        If an option is out of range or a file is neither a valid schedule nor a program.
+        If an option is out of range, or a file is given twice or is neither a valid schedule nor a program.
     """
     models = parse_noises(options.noise)
     for path in filter(None, (options.output, options.costs)):
@@ -110,7 +110,7 @@ def _name(file: str, files: Sequence[str]) -> str:
 
 
 def _schedule(path: str) -> Schedule:
-    """Return the schedule of a file, or the order of a program's operations with its best start times."""
+    """Return the schedule in a file; if it is a program's file, the program's order with best start times."""
     if not is_kind(read_json(path), "program"):
         return valid_schedule(path).schedule
     program = load_program(path)
@@ -124,8 +124,8 @@ def _schedule(path: str) -> Schedule:
 def _figures(name: str, noisy: Noisy, first: Noisy, found: dict[str, Noisy]) -> dict[str, Any]:
     """Return a line of the table for the schedule `name`.
 
-    `against_first` compares its mean cost with that of `first`. `wins` is the share of samples in which no
-    schedule in `found` costs less.
+    `against_first` compares the schedule's mean cost with the mean cost of `first`. `wins` is the share of
+    samples in which no schedule in `found` costs less.
     """
     cheapest = np.min([each.costs for each in found.values()], axis=0)
     figures = noisy.distribution

@@ -112,7 +112,7 @@ def _replay(
 
     Without --noise, FILES is one program; the exit status is 1 if its devices wait for each other. With
     --noise, FILES are schedules or programs of one instance, which all run under the same random samples. The
-    answer is the distribution of the cost of each, and which operations and messages delay it.
+    answer is, for each of FILES, the distribution of its cost and the operations and messages that delay it.
     """
     of_program = ("semantics", "fuse", "link_occupancy")
     _refuse_others(context, of_program if of_noise["noise"] else tuple(of_noise), bool(of_noise["noise"]))
@@ -159,7 +159,7 @@ def _overlap(
     """Reorder FILE so that communication hides behind computation.
 
     FILE is a task list in JSON, of any program; or a schedule, which is lowered first and written as a
-    program (its default passes: sink_waits,raise_comms).
+    program (the default passes are then sink_waits,raise_comms).
     """
     check_writable(output)
     overlap = _overlap_schedule if _is_schedule(file) else _overlap_tasks
@@ -177,7 +177,7 @@ def _overlap(
 
 def _is_schedule(path: str) -> bool:
     data = read_json(path)
-    return isinstance(data, dict) and "instance" in data  # a program's file has it too; loading refuses it
+    return isinstance(data, dict) and "instance" in data  # so have programs, which `valid_schedule` refuses
 
 
 def _overlap_tasks(file: str, output: str, **options: Any) -> Overlapped:

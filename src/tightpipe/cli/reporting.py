@@ -21,8 +21,8 @@ from .common import cli, json_option, summary_beside, valid_schedule
 def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json: bool) -> None:
     """Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.
 
-    The page needs no network: a table that sorts and filters, the figures, and for each row its
-    schedule to zoom and pan, beneath the heuristic's, with an explanation.
+    The page has a table that sorts and filters, the figures, and for each row its schedule to zoom and
+    pan, beneath the heuristic's, with an explanation. It needs no network.
     """
     from ..report import render, report_of_files, report_of_study  # imported late: loads the plotting library
 

@@ -1,4 +1,4 @@
-"""What ``solve --method improve --robust`` does: it searches for a schedule that is cheap under noise."""
+"""The part of the command ``solve`` that searches, with ``--robust``, for a schedule cheap under noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RobustOptions:
 def refuse_contradictions(context: click.Context, robust: bool) -> None:
     """Raise an InputError if the options of ``solve`` contradict each other.
 
-    Some do not go with ``--robust``, others go only with it; `robust` is whether it is given.
+    Some options do not go with ``--robust``, others only with it. `robust`: whether ``--robust`` is given.
     """
     given = {
         name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT

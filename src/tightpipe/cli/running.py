@@ -161,7 +161,7 @@ def _profile(
 
 
 def _warn(warnings: tuple[str, ...], as_json: bool) -> dict[str, list[str]]:
-    """Print warnings on stderr, and return their entry in the JSON object; it is empty without --json."""
+    """Print warnings on stderr, and return the entry for them in the JSON object; {} without --json."""
     for text in warnings:
         print(f"tightpipe: warning: {text}", file=sys.stderr)
     return {"warnings": list(warnings)} if as_json else {}

@@ -28,12 +28,14 @@ def duration(seconds: float) -> str:
 
 
 def title(row: Row) -> str:
-    """Return a name for a solve, made of the values that distinguish it from other solves of its sweep."""
+    """Return a short name for a solve, made of its problem, its changes and its options."""
     words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, row.method]
     if row.costs != "true":
         words.append(f"{row.costs} costs")
     if row.warm_start is not None:
         words.append(f"from {row.warm_start}")
+    if row.time_limit is not None:
+        words += [f"{row.time_limit:g} s", f"seed {row.seed}"]
     return " ".join(word for word in words if word and word != "own")
 
 
@@ -90,6 +92,6 @@ def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
 
 @contextmanager
 def sweep_bar(store: Store, quiet: bool) -> Iterator[_SweepBar]:
-    """Show the progress of a sweep on stderr until the block ends; if `quiet`, show nothing."""
+    """Show the progress of a sweep on stderr until the `with` block ends; if `quiet`, show nothing."""
     with _SweepBar(store, quiet) as bar:
         yield bar

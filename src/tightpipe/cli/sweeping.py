@@ -105,7 +105,7 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
             if executor == "local":
-                compile_ahead()  # else the first solves would spend their time limit on compiling
+                compile_ahead()  # here, so that no solve has to wait for the compiler
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:
@@ -193,17 +193,21 @@ def _status(experiment: str, output: str | None, as_json: bool) -> None:
     with open_store(path) as store:
         rows = store.rows()
         running = [title(row) for row in rows if row.state == "running"]
-        failed = {title(row): row.error for row in rows if row.state == "failed"}
-        unsolved = {title(row): row.reason for row in rows if row.state == "done" and row.cost is None}
+        failed = [(title(row), row.error) for row in rows if row.state == "failed"]
+        unsolved = [(title(row), row.reason) for row in rows if row.state == "done" and row.cost is None]
         if as_json:
-            lists = {"running_now": running, "errors": failed, "unsolved": unsolved}
+            lists = {
+                "running_now": running,
+                "errors": [{"solve": name, "error": error} for name, error in failed],
+                "unsolved": [{"solve": name, "reason": reason} for name, reason in unsolved],
+            }
             return show_json({**_progress(store), **lists})
         show_pairs(_progress(store))
         for name in running:
             print(f"running: {name}")
-        for name, error in failed.items():
+        for name, error in failed:
             print(f"failed: {name}: {error}")
-        for name, reason in unsolved.items():
+        for name, reason in unsolved:
             print(f"no schedule: {name}: {reason}")
 
 

@@ -43,9 +43,9 @@ def accepted(instance: Instance, order: Order) -> Schedule:
 
 
 def _misplaced(instance: Instance, order: Order) -> Violation | None:
-    """Return the first place where the order breaks the rule `complete` or `placement`, whatever its times.
+    """Return the first violation of the rules `complete` and `placement`, which do not depend on times.
 
-    None if it obeys both.
+    Return None if the order obeys both rules.
     """
     never = np.zeros(len(order), np.int64)
     violations = validate(instance, Schedule(instance, order, never, never))

@@ -33,8 +33,8 @@ class Budget:
         Cap on the resident memory of this process and a solver program that it started, in GB (10**9 bytes);
         None for no cap.
     effort
-        Limit where there is no deadline; infinite for no limit. The work done is counted and converted to
-        seconds of one thread on a usual machine, so the limit is the same on every machine.
+        Limit in seconds, used where there is no deadline; infinite for no limit. The work done is counted and
+        converted to seconds of one thread on a usual machine, so the limit is the same on every machine.
     halt
         An event by which another thread ends the work: once it is set, no time is left. None for no event.
     """
@@ -72,7 +72,7 @@ class Budget:
         return replace(self, deadline=min(self.deadline, perf_counter() + seconds))
 
     def shortened(self, seconds: float) -> Budget:
-        """Return the budget that ends after `seconds`: of effort without a deadline, else of wall time."""
+        """Return the budget with at most `seconds` left, of wall time or, without a deadline, of effort."""
         return replace(self, effort=min(self.effort, seconds)) if self.endless else self.within(seconds)
 
     def part(self, share: float) -> Budget:

@@ -1,4 +1,4 @@
-"""The name of the engine, which is the code that finds schedules and proves bounds; results contain it.
+"""The name of the engine, the code that finds schedules and proves bounds; results contain this name.
 
 A version alone does not say which code made a result, because between two releases the code changes often.
 So the name of an engine has the version and the last commit that changed a source of the engine. Results with
@@ -20,7 +20,7 @@ SOURCES = (
 """Folders of the repository whose files decide what a method finds and what a bound proves."""
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
-_DIGITS = 7  # of a commit; git itself shows more of them in a repository with more commits
+_DIGITS = 7  # of a commit; fixed, because git itself shows more digits as a repository grows
 _SECONDS = 20  # until a call of git is given up, e.g. on a network drive
 
 
@@ -35,7 +35,7 @@ def engine_version() -> str:
 
 
 def name_engine(release: str, checkout: Path) -> str:
-    """Return `release`, with the last commit of the sources if `checkout` is a git checkout."""
+    """Return `release`; if `checkout` is a git checkout, append the last commit of the sources."""
     commit = _git(checkout, "log", "-1", "--format=%H") if (checkout / ".git").exists() else ""
     if not commit:
         return release

@@ -5,7 +5,7 @@ old file. So a reader sees the old content or the new, never half of it, and a w
 content. A symbolic link stays a link, and the file that it leads to is replaced. A named pipe, a device or
 the pipe of a shell's process substitution has no content to keep, and is written to as a stream.
 
-A text is compressed where the name of its file ends in ``.gz``. Equal texts become equal bytes.
+A text is compressed where the name of its file ends in ``.gz``; equal texts are written as equal bytes.
 
 The name ``-`` stands for standard input where a file is read, and for standard output where one is written; a
 file of that name is called ``./-``.
@@ -161,7 +161,10 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def _write_standard_output(content: bytes) -> None:
-    """Write past Python's buffer, which would at exit write again what a broken pipe has refused."""
+    """Write to standard output without Python's buffer.
+
+    After a broken pipe, the buffer would still hold the content, and Python would write it again at exit.
+    """
     if sys.stdout is None:
         raise OSError(0, "standard output is closed")
     sys.stdout.flush()

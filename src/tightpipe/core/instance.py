@@ -174,8 +174,8 @@ class Instance:
         placement
             Name of the placement, one of `PLACEMENTS`.
         chunks
-            Number of stages per device. Where this is None, the placements `loop` and `wave` take it from
-            the length of a per-stage sequence if one is given, and otherwise the placement's usual number.
+            Number of stages of one route on each device. None takes the placement's usual number, except
+            that `loop` and `wave` derive the number from the length of a per-stage sequence if one is given.
         microbatches, memory, objective, iterations, flush
             See `Instance`.
         forward, backward, weight, comm, overlapped, link_occupancy
@@ -216,7 +216,7 @@ class Instance:
         return self._duration[kind][stage]
 
     def overlapped(self, device: int) -> int | None:
-        """Return the duration of an F together with a BW on `device`, in ticks; None for the sum of both."""
+        """Return the duration of an F with a BW on `device`, in ticks; None if it is the sum of the two."""
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
     def memory_delta(self, kind: OpKind, stage: int) -> int:
@@ -405,8 +405,8 @@ def _objective(value: Any) -> Objective:
 def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
     """Return the number of stages per device that the length of the first per-stage list implies.
 
-    None if no entry of `lists` is a list, if the length does not fit, or if the placement is neither `loop`
-    nor `wave`.
+    Return None if no entry of `lists` is a list, if the length does not give a whole number, 2 or more, of
+    stages per device, or if the placement is neither `loop` nor `wave`.
     """
     if placement not in ("loop", "wave"):
         return None

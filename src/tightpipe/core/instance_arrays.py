@@ -16,11 +16,11 @@ from .operation import OpKind
 class InstanceArrays(NamedTuple):
     """Arrays of one instance with R routes, S stages, n microbatches and p devices; times are in ticks.
 
-    An operation of kind k at stage s of route r waits for its predecessor: F of stage s - 1 if k is F, and B
-    or BW of stage s + 1 if k is B or BW. ``lag[k, r, s]`` is the communication time from the predecessor, and
-    0 where there is none or both are on one device. ``peer[k, r, s]`` is the device to which the operation
-    sends its result, and -1 where no other device needs it. A `limit` or an `overlapped` of -1 means that
-    the instance has none.
+    Take an operation of kind k at stage s of route r. ``lag[k, r, s]`` is the communication time of its
+    input, which an F gets from F of stage s - 1, and a B or BW from B or BW of stage s + 1. The lag is 0
+    where the operation needs nothing from another device. ``peer[k, r, s]`` is the device to which the
+    operation sends its result, and -1 where no other device needs the result. A `limit` or an `overlapped`
+    of -1 means that the instance has none.
     """
 
     duration: NDArray[np.int64]  # (4, S) ticks of each operation

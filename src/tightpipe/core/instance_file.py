@@ -64,7 +64,7 @@ def instance_from_dict(data: Any, where: str = "") -> Instance:
 
 
 def instance_to_dict(instance: Instance) -> dict[str, Any]:
-    """Return the content of an instance's file; entries that are equal for all stages become one number."""
+    """Return the content of an instance's file; a list of equal numbers becomes one number."""
     costs, memory = instance.costs, instance.memory
     data: dict[str, Any] = {
         "devices": instance.devices,
@@ -123,7 +123,7 @@ def read_data(path: str | Path) -> Any:
     Raises
     ------
     InputError
-        If the file cannot be read, is empty or truncated.
+        If the file cannot be read, or is not valid TOML or JSON, e.g. because it is empty or truncated.
     """
     return read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
 
@@ -187,7 +187,11 @@ def is_kind(data: Any, kind: str) -> bool:
 
 
 def check_kind(data: Any, wanted: str) -> None:
-    """Raise an InputError if a file's content is of another kind than `wanted`, e.g. a schedule."""
+    """Raise an InputError if a file's content is no table, or is clearly of another kind than `wanted`.
+
+    For example, a schedule is refused where an instance is wanted. A table of no known kind is accepted,
+    because its reader names the keys that are missing.
+    """
     if not isinstance(data, dict):
         raise InputError(f"must be a table of keys and values, as in {_article(wanted)} file", value=data)
     kind = _kind_of(data) or wanted

@@ -57,12 +57,13 @@ def check_int(key: str, value: Any, low: int | None = None, high: int | None = L
 def per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:
     """Return `count` integers, one per `noun` ("stage", "device"), from one number or from a sequence.
 
-    One number is repeated; a sequence must have `count` entries.
+    One number is repeated; a sequence must have `count` entries. Each is at least `low`, unless that is None.
 
     Raises
     ------
     InputError
-        If `value` is neither a number nor a sequence, has another length, or has an entry below `low`.
+        If `value` is neither a number nor a sequence, has another length, or has an entry that is no integer
+        or out of range.
     """
     if not is_list(value):
         if not isinstance(value, int) or isinstance(value, bool):

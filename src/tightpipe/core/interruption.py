@@ -1,8 +1,8 @@
 """A signal may end work early: Ctrl-C, or SIGTERM from a batch system that wants its machine back.
 
 Both signals raise a KeyboardInterrupt in the main thread, so both end work in the same way: the best schedule
-so far is written and shown. The two differ in the reason that a result gives and in the exit status, which is
-128 plus the number of the signal, as a shell has it for a program that a signal has ended.
+so far is written and shown. The two differ in the reason that a result gives and in the exit status. This is
+128 plus the number of the signal, which is also what a shell reports for a program that a signal has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REASONS: dict[int, str] = {number: reason for reason, number in _SIGNALS.items(
 _ECHO = 1.0  # seconds in which a second signal is ignored: a parent process may pass Ctrl-C on
 _FRAGILE = ("numba", "llvmlite", "importlib", "_frozen_importlib")  # the compiler, and imports
 _PREPARING = "tightpipe.exercise"
-_SHOW_CURSOR = b"\x1b[?25h"  # a progress bar has hidden the cursor
+_SHOW_CURSOR = b"\x1b[?25h"  # makes a terminal show the cursor again, which a progress bar has hidden
 _LATER = 0.01  # seconds until a signal is sent again
 _PATIENCE = 5.0  # seconds for which a signal waits at most; an import or loading compiled loops takes less
 
@@ -74,8 +74,9 @@ class _Listener:
     saves the best schedule. Within an import, an exception would leave half a module behind. Within the
     compiler of the inner loops, it would break the compiler's tables, which are still needed to time the
     schedules, or a destructor would swallow it. In both places the handler sends the signal again a little
-    later. While all inner loops are compiled ahead of any work, which takes minutes, there is nothing to
-    keep yet, and the process ends at once.
+    later, and raises the exception after `_PATIENCE` seconds at the latest. While all inner loops are
+    compiled ahead of any work, which takes minutes, there is nothing to save yet, and the process ends at
+    once.
     """
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class _Listener:
 
 
 def _send_again(number: int) -> None:
-    """Send the main thread a signal, or call its handler there where threads have no signals of their own."""
+    """Send a signal to the main thread; where single threads take no signals, let Python call the handler."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, number)
@@ -123,9 +124,9 @@ def _end(number: int) -> NoReturn:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let the block finish what it has begun: a signal within it raises its exception when the block ends.
+    """Let a block finish: a signal that comes within the block raises its exception when the block ends.
 
-    A second signal raises at once, because a write to a pipe that nobody reads would never end.
+    A second signal raises at once, because the block may hang, e.g. in a write to a pipe that nobody reads.
     """
     came: list[str] = []
 

@@ -14,7 +14,10 @@ from .simulate import memory_trace
 
 
 def device_spans(schedule: Schedule) -> NDArray[np.int64]:
-    """Return the span (last end - first start) of each device in ticks, shape (devices,); 0 if it is idle."""
+    """Return the span (last end - first start) of each device in ticks, shape (devices,).
+
+    The span of a device without operations is 0.
+    """
     rows = [schedule.order.rows(d) for d in range(schedule.order.devices)]
     spans = [schedule.end[r].max() - schedule.start[r].min() if r.stop > r.start else 0 for r in rows]
     return np.array(spans, np.int64)
@@ -50,7 +53,8 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
 def work(schedule: Schedule) -> int:
     """Return the largest busy time of a device, in ticks.
 
-    It equals `largest_work` unless the instance has times for operations that run together.
+    For a valid schedule it equals `largest_work`, unless the instance has times for operations that run
+    together.
     """
     return int(busy_times(schedule).max())
 
@@ -99,7 +103,8 @@ def total_time(schedule: Schedule) -> int:
 def bubble_over_ideal(schedule: Schedule) -> float:
     """Return (cost - ideal) / ideal, where the ideal is the mean busy time of the devices.
 
-    Some papers call this figure the bubble rate, which elsewhere is the bubble as a share of the cost.
+    Some papers call this figure the bubble rate. In this package, `bubble_rate` is the bubble as a share of
+    the cost.
     """
     ideal = float(busy_times(schedule).mean())
     return (cost(schedule) - ideal) / ideal

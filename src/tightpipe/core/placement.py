@@ -19,7 +19,7 @@ Route = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Assignment of stages to devices, with `chunks` stages on each of the `devices` devices.
+    """Assignment of stages to devices, with `chunks` stages of each route on each of the `devices` devices.
 
     Parameters
     ----------

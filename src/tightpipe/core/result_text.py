@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def summary(result: Result) -> dict[str, object]:
-    """Return the value of each line of a result's text by its label; None stands for no line."""
+    """Return the lines of a result's text as label and value; a value of None or "" means no line."""
     return {
         "method": result.method,
         "status": status_text(result.status, result.proof),
@@ -63,5 +63,5 @@ def _memory(result: Result) -> str | None:
 
 
 def share_text(value: float | None) -> str | None:
-    """Return a share with six digits, e.g. ``0.012500``; None where it is unknown."""
+    """Return a share as text with six decimals, e.g. ``0.012500``; None where the share is unknown."""
     return None if value is None else f"{value:.6f}"

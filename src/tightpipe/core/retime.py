@@ -18,8 +18,8 @@ def retime(instance: Instance, order: Order) -> Schedule:
     """Return the schedule of least cost that runs the given order.
 
     For `makespan` the earliest start times are optimal. For `device_span` it can be better that a device
-    begins later than it could: this shortens the device's span as long as no other device waits for its first
-    operation. Among the optimal start times, the earliest are returned.
+    begins later than it could: this shortens the device's span, unless its last end moves by as many ticks.
+    Among the optimal start times, the earliest are returned.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def retime(instance: Instance, order: Order) -> Schedule:
 
 
 def begin_distances(instance: Instance, order: Order) -> Ints:
-    """Return constraints on the begins of devices that every schedule of least cost of an order satisfies.
+    """Return lower bounds on the time between the begins of devices in all cheapest schedules of an order.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
     Returns
     -------
     Ints
-        Ticks, shape (devices, devices): device e begins at least entry [d, e] after device d. The entry is
+        Ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d. The entry is
         negative where e may begin before d, and 0 on the diagonal.
 
     Raises

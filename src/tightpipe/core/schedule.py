@@ -16,7 +16,7 @@ from .operation import Operation, OpKind
 if TYPE_CHECKING:
     import pandas as pd
 
-_KINDS = tuple(OpKind)  # indexed by number, which takes a third of the time of OpKind(number)
+_KINDS = tuple(OpKind)  # _KINDS[number] takes a third of the time that OpKind(number) takes
 
 
 def _frozen(values: object, *shape: int) -> Ints:

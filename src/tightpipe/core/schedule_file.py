@@ -22,7 +22,7 @@ from .validate import Violation, complete, validate
 _REQUIRED = ("instance", "devices")
 _OPTIONAL = ("method", "cost", "bound")
 MEASURED = "measured"
-"""What a schedule file gives as `method` if the times were measured when the schedule ran."""
+"""The entry `method` of a schedule file whose times were measured in a run of the schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def load_schedule(path: str | Path) -> ScheduleFile:
     """Return the content of a schedule file.
 
     Times are taken as written, so the schedule can break rules of the model; `validate` finds these. A plan
-    file holds the content of a schedule file under the key ``schedule``, so it serves in place of one.
+    file is accepted as well, because it holds the content of a schedule file under the key ``schedule``.
 
     Raises
     ------

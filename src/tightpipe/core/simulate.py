@@ -43,8 +43,9 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
     DeadlockError
         If operations wait for each other; the message names them.
     InputError
-        If the order has an operation that the instance does not have, or has one twice, or puts two
-        operations into a slot that cannot run together; or if `release` is not one integer per device.
+        If the order has another number of devices than the instance, an operation that the instance does not
+        have, an operation twice, or a slot whose two operations cannot run together; or if `release` is not
+        one integer per device.
     """
     numbers = arrays_of(instance)
     earliest = _release_times(release, instance.devices)
@@ -60,7 +61,7 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
-    """Return the memory that the device holds during each operation, in the instance's unit, shape (N,).
+    """Return the memory that its device holds during each operation, in the instance's unit, shape (N,).
 
     An F takes memory from its start on, and a B or W frees memory at its end, so the largest entry of a
     device is its peak. The memory depends only on the order, not on the times.

@@ -10,7 +10,7 @@ from .operation import OpKind
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 ABSENT = -1
-"""Start time of an operation that a deadlock keeps from running."""
+"""Start and end of an operation that cannot run, as in a deadlock."""
 
 
 @compiled_with_arrays
@@ -58,10 +58,10 @@ def earliest_times(
     """Return the earliest start and end of each operation in ticks, and how many operations can run.
 
     The loop visits the devices one after another, again and again. Each device runs its operations in
-    sequence until the next one waits for an operation that has not run yet. When no device can go on, either
-    all operations have run or the rest are in a deadlock, and their start and end are `ABSENT`. `release`
-    holds the earliest start of each device in ticks; the other arrays are those of `Order` and
-    `InstanceArrays`.
+    sequence until the next one waits for an operation that has not run yet. The loop ends when no device can
+    go on. Operations that have not run by then never can, because of a deadlock or a missing operation; their
+    start and end are `ABSENT`. `release` holds the earliest start of each device in ticks; the other arrays
+    are those of `Order` and `InstanceArrays`.
     """
     devices = len(offsets) - 1
     ends = np.full((4, duration.shape[1], len(route)), ABSENT, np.int64)

@@ -2,8 +2,8 @@
 
 Each rule is one function, which takes a schedule and yields a message for each place where the schedule
 breaks the rule; its docstring states the rule. The functions share only data with the rest of the package:
-the numbers of the instance and the times of the schedule. The rules on dependencies and resources look at
-operations that occur exactly once, because the rule `complete` reports all others.
+the numbers of the instance and the times of the schedule. The rules on dependencies look only at operations
+that occur exactly once, because the rule `complete` reports all others.
 """
 
 from __future__ import annotations
@@ -201,7 +201,11 @@ def weight_dependency(schedule: Schedule) -> Iterator[str]:
 
 
 def link_capacity(schedule: Schedule) -> Iterator[str]:
-    """A directed link carries one message at a time, in the sequence of the operations that send them."""
+    """No operation starts before its message arrives over a link that may be busy with earlier messages.
+
+    The messages of a directed link leave in the sequence of the operations that send them, each at least
+    `link_occupancy` ticks after the one before.
+    """
     instance = schedule.instance
     busy = instance.costs.link_occupancy
     if busy == 0:
@@ -317,9 +321,10 @@ def _comm(instance: Instance, sender: int, receiver: int) -> Times:
 def _late(
     later: tuple[OpKind, int], starts: Times, earlier: tuple[OpKind, int], ends: Times, lag: Times | int
 ) -> Iterator[str]:
-    """Yield a message for each microbatch whose later operation starts before the earlier one has arrived.
+    """Yield a text for each microbatch whose later operation starts before the earlier one's result arrives.
 
-    `starts` and `ends` hold one time for each microbatch, and `lag` is the communication time between them.
+    `starts` has the start of the later operation, and `ends` the end of the earlier one, for each microbatch;
+    `lag` is the communication time between the two. All are in ticks.
     """
     early = (starts != _NEVER) & (ends != _NEVER) & (starts < ends + lag)
     for m in np.flatnonzero(early):

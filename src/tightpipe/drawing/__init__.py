@@ -1,4 +1,4 @@
-"""Drawings of schedules, as text for terminals and as charts for papers."""
+"""Drawings: schedules as text for terminals, and charts of schedules and of results for papers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FIGURES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function that draws a figure. It is imported on first use, because matplotlib loads slowly."""
+    """Return the drawing function `name`, which is imported on first use, because matplotlib loads slowly."""
     if name in _FIGURES:
         return getattr(import_module(_FIGURES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

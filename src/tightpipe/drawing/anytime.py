@@ -25,15 +25,15 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     """Draw the gap over time, with one panel per problem, and write the figure.
 
     Lines are step functions, because a gap stays until a better schedule or bound is found. Markers at the
-    begin and the end of each line tell the methods apart, also where lines coincide. The dashes of a line
-    show its warm start.
+    begin and the end of each line tell the methods apart, also where lines coincide. A line is solid if
+    the solve began with the best heuristic's schedule, dashed if it began without one, and dotted otherwise.
 
     Parameters
     ----------
     points
-        Points sorted by time, with the keys `panel`, `method` and `start` (texts; `start` is the warm start),
-        `seconds` (since the solve began) and `gap`. The last point of a solve is at the end of the solve. If
-        points have the key `engine`, the figure names these engines.
+        Points sorted by time, with the keys `panel`, `method` and `start` (texts; `start` names the warm
+        start), `seconds` (since the solve began) and `gap`. The last point of a solve lies at the end of the
+        solve. If points have the key `engine` (an engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -79,7 +79,7 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _dashes(start: str) -> Any:
-    """Return the line style of a warm start: solid for the best heuristic, dashed for none, others dotted."""
+    """Return the line style of a warm start: solid for ``best``, dashed for ``none``, dotted for others."""
     return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
 
 

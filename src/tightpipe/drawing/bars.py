@@ -17,7 +17,7 @@ from . import palette, style
 from .lanes import lanes, looks
 
 Floats = NDArray[np.floating[Any]]
-Group = tuple[OpKind, str, Ints]  # kind, colour, and the rows (in the order) of the operations that have both
+Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order of the operations with both
 
 _BAR_HEIGHT = 0.84  # share of a row's height
 _WIDEST_EDGE = 0.4  # points
@@ -35,8 +35,8 @@ def draw_bars(
 ) -> None:
     """Draw a bar for every operation, in one row per device (device 0 on top), and idle time in light grey.
 
-    Of two operations that run together, the F has the upper half of the row. BW is hatched, unless the bars
-    are dense. A dark line shows where a device starts another iteration.
+    Of two operations that run together, the F has the upper half of the row. BW is hatched, unless `dense`
+    is set. A dark line shows where a device starts another iteration.
 
     Idle time is grey where the objective charges it: between the first start and the last end of the device
     for `device_span`, and of the whole schedule for `makespan`.
@@ -48,13 +48,14 @@ def draw_bars(
     schedule
         Schedule to draw.
     shades
-        Number of shades of a colour in the figure, at least the number of the schedule's lanes.
+        Number of shades of a colour in the figure, at least the number of lanes (chunks or directions) of a
+        device.
     row_points
         Height of the row of a device, in points.
     tick_points
         Width of a tick, in points.
     dense
-        Whether to draw all bars as one image, also in vector files.
+        Whether to draw all bars as one image, also in vector files, without edges, hatching and numbers.
     heights
         Position on the vertical axis of the middle of each device's row, shape (devices,); None puts device d
         at d.
@@ -100,14 +101,14 @@ def _heights(schedule: Schedule, rows: Floats) -> tuple[Floats, Floats]:
 
 
 def _boxes(start: Ints, end: Ints, top: Floats, bottom: Floats) -> Any:
-    """Return the corners of one rectangle per entry, shape (entries, 4, 2)."""
+    """Return the corners (x, y) of one rectangle per entry of the arrays, shape (entries, 4, 2)."""
     x = np.stack([start, end, end, start], axis=1)
     y = np.stack([top, top, bottom, bottom], axis=1)
     return np.stack([x.astype(np.float64), y], axis=2)
 
 
 def _groups(schedule: Schedule, shades: int, shown: NDArray[np.bool_]) -> list[Group]:
-    """Return the kind, the colour and the rows of each group of operations that look alike."""
+    """Return the groups of operations in `shown` that look alike, each with its kind and its colour."""
     kind, lane = schedule.order.operations[:, 0], lanes(schedule)
     groups = [
         (k, palette.shade(k, i, shades), np.flatnonzero((kind == k) & (lane == i) & shown))
@@ -167,9 +168,10 @@ def _write(
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
-    """Return the largest font size in points at which a name and the longest number fit all these bars.
+    """Return the largest font size, in points, at which every bar of `members` has room for its text.
 
-    `name_width` is the width of the name as a share of the font size.
+    The text is the letter of the kind and the longest number of a microbatch. `name_width` is the width of
+    the letter as a share of the font size, 0 for texts without it.
     """
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
     digits = len(str(schedule.order.operations[members, 2].max()))

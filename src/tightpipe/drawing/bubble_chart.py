@@ -43,8 +43,8 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     rows
         One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
         without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
-        and methods are drawn in the sequence in which they first appear. If rows have the key `engine`, the
-        figure names these engines.
+        and methods are drawn in the sequence in which they first appear. If rows have the key `engine` (an
+        engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 

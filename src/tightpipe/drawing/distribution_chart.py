@@ -33,8 +33,8 @@ def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
     ----------
     points
         At least one point, each with the keys `name` (text), `planned` (the cost without noise in ticks) and
-        `costs` (the costs in the samples, in ticks, as an array). If points have the key `engine`, the figure
-        names these engines.
+        `costs` (the costs in the samples, in ticks, as an array). If points have the key `engine` (an
+        engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -67,9 +67,9 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _draw_row(axes: Axes, row: int, point: Point, edges: Any, look: Look) -> None:
-    """Draw a histogram of the costs on the line of a row.
+    """Draw a histogram of the costs of one schedule, which stands on the baseline of its row.
 
-    Marks on the line show the planned cost, the mean and the 95th percentile.
+    Marks on the baseline show the planned cost, the mean and the 95th percentile.
     """
     costs = np.asarray(point["costs"])
     counts, _ = np.histogram(costs, edges)

@@ -1,4 +1,7 @@
-"""A note in small letters, at the lower right of a figure, that names the engine of the results."""
+"""A note in small letters, at the lower right of a figure, that names the engine of the results.
+
+The engine is the code that schedules and proves; it is named by its version and its last commit.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def engine_of(points: Sequence[Point]) -> str | None:
 
 
 def note_engine(figure: Figure, engine: str) -> None:
-    """Write the name of an engine below all else; a figure with constrained layout becomes higher for it."""
+    """Write an engine version below all else; a figure with constrained layout gets a strip for this note."""
     layout = figure.get_layout_engine()
     if isinstance(layout, ConstrainedLayoutEngine):
         height = figure.get_figheight() + _STRIP

@@ -23,20 +23,20 @@ _MARGIN = 0.03  # share of the range of x that is added at both ends
 
 
 def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool) -> None:
-    """Draw the bubble rates over the constraint, with one panel per problem, and write the figure.
+    """Draw bubble rates against a constraint such as the memory limit, and write the figure.
 
-    A marker shows what a method reached under one value of the constraint. Between two markers nothing was
-    measured, so no slope joins them: a line stays level as long as the schedule of its marker is allowed,
-    which is up to the next looser constraint. The optimum lies in the band between the bound and the best
-    schedule. Between two markers, the bound for the looser constraint and the best schedule under the tighter
-    constraint hold.
+    There is one panel per problem. A marker shows the bubble rate that a method reached under one value of
+    the constraint. Nothing was measured between two markers. A marker's schedule stays valid under every
+    looser constraint, so its line runs level to the method's next marker on the looser side. The optimum lies
+    in the band between the bound and the best schedule. Between two values of the constraint, the band is
+    drawn from the bound under the looser one up to the best schedule under the tighter one.
 
     Parameters
     ----------
     points
         Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
         schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). If points have the key
-        `engine`, the figure names these engines.
+        `engine` (an engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
@@ -76,7 +76,7 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
 
 
 def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, holds: Steps) -> None:
-    """Draw the points of a method that have a schedule, with lines as far as each schedule is allowed."""
+    """Draw a method's points that have a schedule, each with a level line to the next on the looser side."""
     drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
     if not drawn:  # for an empty line, matplotlib would still make room for markers
         return
@@ -87,7 +87,8 @@ def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, 
 def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bool) -> None:
     """Draw the area that is proven impossible, and above it the band in which the optimum lies.
 
-    The bound under the tightest constraint goes on to the margin, because it also holds under tighter ones.
+    The bound under the tightest constraint is also drawn over the margin beyond it, because it holds under
+    all tighter constraints.
     """
     places = sorted(distinct(points, "x"))
     bound = [max(p["bound_rate"] for p in having(points, x=x)) for x in places]

@@ -28,7 +28,7 @@ _MEMORY_HEIGHT, _MEMORY_KEY = 1.05, 0.2
 _BETWEEN = 0.16
 _TIME_AXIS = 0.36
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.22, 2.9, 0.01
-_LONGEST_LABEL = 44
+_LONGEST_LABEL = 44  # characters
 _SHORTEST_LABEL = 16  # characters; a label with less room stands above the numbers
 _GAP = "   "  # between two numbers of a title
 _BOLD_CHARACTER = 0.066  # width of a character of a label
@@ -61,8 +61,8 @@ def draw_gantt(
         File to write. The endings ``.pdf`` and ``.svg`` give vector graphics, in which more than 10,000 bars
         are drawn as one image; ``.png`` gives an image.
     memory
-        Whether to draw, below each schedule with memory, how much memory its devices hold over time, and the
-        limit.
+        Whether to draw, below each schedule whose instance has memory, how much memory its devices hold over
+        time, and the limit.
     bounds
         For each schedule, a proven lower bound of its cost in ticks, or None.
     window
@@ -71,7 +71,7 @@ def draw_gantt(
     width
         Width of the figure in inches, 3 to 100; None takes 7, the width of a page with two columns.
     engine
-        Name of the engine that made the schedules, which the figure then shows; None to name no engine.
+        Version of the engine that made the schedules, which the figure then shows; None to show none.
 
     Raises
     ------
@@ -133,7 +133,10 @@ def _is_dense(schedules: Sequence[tuple[str, Schedule]], span: tuple[int, int]) 
 
 @dataclass
 class _Page:
-    """A figure that is filled with axes from top to bottom; all lengths are in inches."""
+    """A figure that is filled with axes from top to bottom.
+
+    `y` is the height at which the filled part ends, above the bottom of the figure. Lengths are in inches.
+    """
 
     figure: Figure
     width: float

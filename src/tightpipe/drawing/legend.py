@@ -63,7 +63,7 @@ def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
 
 
 def draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
-    """Draw the legend at the bottom, one column per kind."""
+    """Draw a legend with these columns of entries at the bottom of a figure."""
     lines = max(map(len, columns))
     figure.legend(
         handles=[patch for column in columns for patch in column + [_blank()] * (lines - len(column))],

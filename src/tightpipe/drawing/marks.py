@@ -16,7 +16,7 @@ Place = Literal["outside upper center", "outside lower center"]
 
 _HANDLE, _CHARACTER = 0.45, 0.055  # inches; widths of the mark of a legend entry and of a character
 _MARKER = 4.5  # points
-# Factors by which markers of the same size look equally large
+# Factors on the size of each kind of marker, with which all kinds look equally large
 _OPTICAL = {"^": 1.2, "v": 1.2, "<": 1.2, ">": 1.2, "X": 1.1, "P": 1.1, "D": 0.9, "d": 1.2}
 _EDGE, _OPEN_EDGE = 0.5, 1.0  # points
 _LARGEST_MARKER, _SMALLEST_MARKER = 7.0, 3.8
@@ -48,7 +48,7 @@ def marker_look(look: Look, size: float = _MARKER) -> dict[str, Any]:
 
 
 def nested_sizes(count: int) -> list[float]:
-    """Return marker sizes in points for `count` series, so that at one place each encloses the next."""
+    """Return marker sizes in points for `count` series, so that coinciding markers enclose each other."""
     step = (_LARGEST_MARKER - _SMALLEST_MARKER) / max(1, count - 1)
     return [_LARGEST_MARKER - step * index for index in range(count)]
 

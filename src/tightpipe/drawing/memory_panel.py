@@ -16,18 +16,19 @@ from ..core.schedule import Schedule
 from ..core.simulate import memory_trace
 from . import palette, style
 
-_MOST_STEPS = 700  # more changes do not fit the width; then a line shows the largest level in each part
+_MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
 _ENVELOPE_PARTS = 600
-_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches: the limit's entry with both margins, a device's entry
+_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches; width of the limit's entry with margins, of a device's entry
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def memory_steps(schedule: Schedule) -> Iterator[Steps]:
-    """Yield for each device an array of times in ticks, and the memory that it holds from each time on.
+    """Yield for each device an array of times in ticks, and the memory that the device holds from each on.
 
-    The first memory is 0. Then each operation has two entries: one for its start, at which F takes
-    memory, and one for its end, at which B and W free it.
+    The first entry has memory 0. Then each operation has two entries: one for its start, at which F takes
+    memory, and one for its end, at which B and W free memory. Of two operations that run together, the F has
+    both entries at its start, so that the times ascend.
     """
     kind, stage, _ = schedule.order.operations.T
     during = memory_trace(schedule.instance, schedule.order)
@@ -61,7 +62,7 @@ def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np
 
 
 def _within(steps: Steps, span: tuple[float, float]) -> Steps:
-    """Return the steps that lie between two times, with the last one before and the first one after them."""
+    """Return the steps between the times of `span`, with the last one before and the first one after them."""
     times, levels = steps
     before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
     behind = int(np.searchsorted(times, span[1], side="left")) + 1
@@ -69,7 +70,7 @@ def _within(steps: Steps, span: tuple[float, float]) -> Steps:
 
 
 def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
-    """Return the largest level in each of `parts` equal parts of the time, and the last level, as steps."""
+    """Return, as steps, the largest level in each of `parts` equal parts of the time, and the last level."""
     edges = np.linspace(times[0], times[-1], parts + 1).astype(np.int64)
     owner = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, parts - 1)
     largest = np.zeros(parts, np.int64)

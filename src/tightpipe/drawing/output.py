@@ -40,7 +40,7 @@ def check_target(path: str | Path) -> str:
 def draw_to(path: str | Path, draw: Callable[[], Figure], engine: str | None = None) -> None:
     """Call `draw` in the style of the project, and write the figure that it returns.
 
-    If `engine` is given, the figure names it.
+    If `engine` (an engine version) is given, the figure names it.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def draw_to(path: str | Path, draw: Callable[[], Figure], engine: str | None = N
 
 
 def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Write a figure in the format of the path's suffix; `dpi` is the resolution of images in it.
+    """Write a figure in the format of the path's suffix; `dpi` is the resolution of images in the file.
 
     Raises
     ------

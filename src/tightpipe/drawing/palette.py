@@ -1,15 +1,15 @@
 """The palette of the project: figures, the HTML report and exported traces take all colours from here.
 
-Two things never differ in hue alone, because a page may be printed in grey and one reader in twenty sees
-fewer hues. They also differ as follows:
+Colours that a reader has to tell apart never differ in hue alone, because a page may be printed in grey and
+one reader in twenty sees fewer hues. They are told apart as follows:
 
 - Kinds of operations differ in lightness. The lightness of F, W and B is 20, 44 and 68 in CIE L*, and that of
-  idle time is 93, nearly white. Further chunks of a device are lighter by at most half of the
-  difference between two kinds, so that two chunks of different kinds still differ by 10. The hues are blue,
-  green and orange, and bars with enough room have the letter of their kind.
+  idle time is 93, nearly white. Further chunks of a device are lighter, by at most half of the difference
+  between two kinds, so that an F, a W and a B differ by at least 10, whatever their chunks. The hues of F, W
+  and B are blue, green and orange, and bars with enough room have the letter of their kind.
 - BW is hatched in white, because no lightness is left for it between the others.
-- Each series has its own marker and its own line pattern.
-- Idle time in the HTML report has a strip in the colour of its reason, which is named under the pointer.
+- Each look of a series has its own marker, and looks of the same colour have different line patterns.
+- Idle time in the HTML report has a strip in the colour of its reason; the pointer shows the reason's name.
 
 `tests/drawing/test_palette.py` checks the lightness and the contrast of the colours, also as readers with
 protanopia, deuteranopia and tritanopia see them.
@@ -120,9 +120,9 @@ _VARIANT = ", "  # stands between a method and the name of a variant, e.g. "gree
 def series(names: Sequence[str]) -> dict[str, Look]:
     """Return the look of each series of a figure, by name.
 
-    Well-known methods have the same look in all figures. Other series take the remaining looks in turn, which
-    repeat from the eleventh series on. A variant of a well-known method, such as ``cpsat, median costs``, has
-    the look of the method with a hollow marker.
+    Well-known methods have the same look in all figures. Other series take the remaining looks in turn, and
+    start again with the first of these when none is left. A variant of a well-known method, such as
+    ``cpsat, median costs``, has the look of the method with a hollow marker.
     """
     known = {name: _METHODS[_method(name)] for name in names if _method(name) in _METHODS}
     free = [look for look in SERIES if look not in known.values()] or list(SERIES)
@@ -136,7 +136,7 @@ def _method(name: str) -> str:
 
 
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
-    """Return the colour of a kind in a lane, evenly spaced between the colours of the first and last lane.
+    """Return the colour of a kind in a lane; lanes are evenly spaced between the two in `KINDS`.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _LEAST_ROOM = 0.02  # least size of this empty part, as a share of the largest n
 def draw_plans(
     points: Sequence[Point], path: str | Path, *, x_label: str, y_label: str, higher: bool = False
 ) -> None:
-    """Draw the plans at each place of the x axis, with the bound behind them, and write the figure.
+    """Draw the values of plans at each place of the x axis, with the bound behind them, and write the figure.
 
     The best possible value of a place lies in the band between its bound and its best plan.
 
@@ -38,8 +38,8 @@ def draw_plans(
         At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
         `bound`, a proven limit of the values at this place. The bound is None if nothing is proven. If it is
         proven that no plan fits, the bound is infinite, or 0 if a higher value is better. Places are drawn in
-        the sequence in which they first appear. If points have the key `engine`, the figure names these
-        engines.
+        the sequence in which they first appear. If points have the key `engine` (an engine version), the
+        figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label, y_label
@@ -85,7 +85,7 @@ def _range(numbers: Sequence[float]) -> tuple[float, float]:
 def _draw_proven(
     axes: Axes, x: int, points: Sequence[Point], ends: tuple[float, float], higher: bool
 ) -> None:
-    """Draw the values at a place that no plan can reach, and the band from them to the best plan."""
+    """Draw the area that no plan can reach at a place, and the band between this area and the best plan."""
     bounds = [p["bound"] for p in points if p["bound"] is not None]
     if not bounds:
         return

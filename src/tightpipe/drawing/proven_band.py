@@ -29,9 +29,9 @@ _RING |= {"markeredgecolor": palette.INK, "markeredgewidth": 0.9}
 def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
     """Draw the bubble rates over the memory limit, with one panel per problem, and write the figure.
 
-    At each memory limit, the optimum lies in the band between the bound and the cheapest schedule. Where both
-    are equal, the schedule is proven optimal and has a ring. Only the markers were measured: the lines that
-    join them, and the band between two limits, guide the eye.
+    At each memory limit, the optimum lies in the band between the bound and the cheapest schedule. A
+    schedule that is proven optimal has a ring. Only the markers were measured: the lines that join them, and
+    the band between two limits, guide the eye.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
         Points with the keys `panel` and `method` (texts), `x` (the memory limit), `bubble_rate` (None without
         a schedule, which leaves a gap in the method's line), `bound_rate` (no schedule at `x` has a lower
         bubble rate) and `optimal` (whether the schedule is proven optimal). The last method is drawn bold. If
-        points have the key `engine`, the figure names these engines.
+        points have the key `engine` (an engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -71,7 +71,7 @@ def _draw(points: Sequence[Point]) -> Figure:
 
 
 def _draw_method(panel: Axes, points: Sequence[Point], look: Look, width: float) -> None:
-    """Draw a method's rates, with gaps where it has no schedule, and rings around optimal ones."""
+    """Draw a method's rates, with gaps where it has no schedule, and a ring around each proven optimum."""
     drawn = sorted(points, key=lambda p: p["x"])
     rates = [math.nan if p["bubble_rate"] is None else p["bubble_rate"] for p in drawn]
     if all(map(math.isnan, rates)):  # for an empty line, matplotlib would still make room for markers

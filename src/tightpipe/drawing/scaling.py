@@ -30,7 +30,8 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     points
         Points with the keys `panel` and `target` (texts; the target is the gap), `p` (number of devices),
         `seconds`, and `reached`: True if the gap was reached after these seconds, False if the solve ended
-        then without reaching it. If points have the key `engine`, the figure names these engines.
+        then without reaching it. If points have the key `engine` (an engine version), the figure names these
+        versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 

@@ -27,7 +27,7 @@ _BEHIND_ARROW = 0.015  # distance from an arrow to its value, in units of the ax
 
 
 def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> None:
-    """Draw the shares of all methods, with one row per setting, and write the figure.
+    """Draw the share of an avoidable cost that each method avoids, in one row per setting; write the figure.
 
     A share below -25 % is an arrow at the left edge, with its value beside it. Where a share is missing, the
     reason is written: within the row if the row has no mark at all, otherwise at the right end of the row.
@@ -37,7 +37,8 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
     points
         Points with the keys `setting` and `method` (texts), `share` (1 if all of the avoidable cost is
         avoided, below 0 if the method adds to it, None if the share is missing) and `why` (the reason of a
-        missing share in a few words). If points have the key `engine`, the figure names these engines.
+        missing share in a few words). If points have the key `engine` (an engine version), the figure names
+        these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label

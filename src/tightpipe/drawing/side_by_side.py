@@ -1,4 +1,4 @@
-"""Plan and measurement of one run, as two rows for each device under one time axis."""
+"""The planned and the measured schedule of one run, as two rows for each device on one time axis."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _MOST_TIMES = 8
 
 
 def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> None:
-    """Draw a plan and the measurement of its run, and write the figure.
+    """Draw the planned and the measured schedule of one run, and write the figure.
 
     Every device has two rows, the plan above the measurement. Both begin at the left end of the axis, which
-    has the microseconds of the measurement. The ticks of a plan may stand for any unit of time. If the plan's
+    counts microseconds. The ticks of a plan may stand for any unit of time. If the plan's
     cost in ticks is less than a quarter or more than four times the measured cost in microseconds, the plan
     is scaled until both have the same total work, and the title has the scale.
 
     Parameters
     ----------
     plan, measured
-        Schedules with the same devices; `measured` has ticks of a microsecond.
+        The planned schedule, and the measured one, whose ticks are microseconds; both have the same devices.
     path
         File to write, with the ending ``.pdf``, ``.svg`` or ``.png``.
 
@@ -60,7 +60,7 @@ def _is_dense(plan: Schedule, measured: Schedule) -> bool:
 
 
 def stretch_of(plan: Schedule, measured: Schedule) -> float:
-    """Return the microseconds that a tick of the plan is drawn as: 1 if both have the same scale."""
+    """Return the microseconds that a tick of the plan is drawn as: 1 if the plan is not scaled."""
     ratio = metrics.cost(measured) / metrics.cost(plan)
     if 1 / _SAME_SCALE <= ratio <= _SAME_SCALE:
         return 1.0

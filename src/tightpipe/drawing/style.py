@@ -39,5 +39,5 @@ def paper_style() -> Iterator[None]:
 
 
 def thousands(value: float, _position: int | None = None) -> str:
-    """Return a number of ticks as text, e.g. ``1,234,567``; matplotlib passes a position, which is unused."""
+    """Return a number as text, e.g. ``1,234,567``; matplotlib also passes a position, which is not used."""
     return f"{value:,.0f}"

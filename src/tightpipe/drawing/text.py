@@ -35,7 +35,7 @@ def draw_text(
         Schedule to draw.
     scale
         Ticks per character, at least 1; None takes the smallest number that fits `width`, rounded up to two
-        digits.
+        significant digits.
     width
         Largest length of the line of a device in characters, at least 40; None takes 160. If `scale` is
         given, lines are as long as that scale requires.
@@ -68,9 +68,9 @@ def draw_text(
     operation from s to e takes the characters ``(s - first) // scale`` to ``(e - first) // scale - 1``. The
     first and the last of them are its letter; between the two stands the number of its microbatch, if all
     digits fit, and then ``-``. So a character shows the operation that runs at its end, and an operation that
-    is shorter than a character appears only if it runs across the end of one. ``.`` is idle time. Of two
-    operations that run together, the F has the first half of the characters, with ``+`` as its last, and the
-    other one has the rest: ``F3-+Q0-Q``.
+    is shorter than a character appears only if it runs to the end of one or across it. ``.`` is idle time. Of
+    two operations that run together, the F has the first half of the characters, with ``+`` as its last, and
+    the other one has the rest: ``F3-+Q0-Q``.
 
     The letter of an operation shows its kind and its chunk. The first chunk of a device has F, B, W or Q
     (Q is B and W fused), and the second chunk has the small letter. The next chunks have G g H h J j for F,
@@ -103,7 +103,7 @@ def draw_text(
 
 
 def _fit(ticks: int, margin: int, width: int | None) -> int:
-    """Return the smallest scale, of two digits followed by zeros, at which `ticks` fit the width."""
+    """Return the smallest scale with at most two significant digits at which `ticks` fit into the width."""
     width = USUAL_WIDTH if width is None else check_int("width", width, _LEAST_WIDTH)
     exact = -(-ticks // (width - margin))
     unit: int = 10 ** max(0, len(str(exact)) - 2)

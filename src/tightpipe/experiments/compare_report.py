@@ -130,7 +130,7 @@ def _against(row: Cells | None, base: Cells | None) -> list[str]:
 
 
 def _conditions(rows: Sequence[Cells]) -> list[str]:
-    """Return lines that say under which conditions the rows were measured, and what the columns mean."""
+    """Return lines on the conditions of the searches and the columns' meaning; none without a search."""
     searched = [row for row in rows if row["time_limit"]]
     if not searched:
         return []

@@ -75,7 +75,7 @@ def _family(name: str) -> str:
 def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
     placement = "v" if "v" in method.placements else method.placements[0]
     for label, limit in _limits(method.name):
-        # no warm start: where V-Min's schedule is optimal, it would be drawn as the block
+        # without a warm start: else V-Min's schedule, where it is optimal, would be drawn as the block's
         instance = _instance(placement, limit)
         result = solve(
             instance,
@@ -90,7 +90,7 @@ def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
 
 
 def _limits(method: str) -> list[tuple[str, float | None]]:
-    """Return a label and a memory limit for each chart of a method; one that adapts to the limit has several.
+    """Return a label and a memory limit for each chart of a method; methods that adapt to it have several.
 
     A limit is a multiple of p activations of a stage; None is no limit.
     """

@@ -32,7 +32,7 @@ class LatexTable:
         The rows, one text per column.
     compared
         Names of the columns that are compared in each row, by the numbers with which their texts begin.
-        The smallest number is set in bold wherever it occurs, unless the row has only one number.
+        The smallest of these numbers is set in bold wherever it occurs, unless there is only one number.
     texts
         Number of columns, from the left, that hold words and are flush left. The others hold numbers and
         are flush right.

@@ -1,6 +1,6 @@
-"""A CSV table of results is continued by the engine that made its rows, or else begun anew.
+"""A CSV table of results keeps only the rows of one engine version.
 
-Rows of two engines beside each other would be compared as if one code had made them.
+Otherwise the rows of two versions would be compared as if the same code had made them.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def choose_realistic(text: str) -> list[str]:
     Raises
     ------
     InputError
-        If a name is not that of an instance of the suite.
+        If a name is unknown.
     """
     known = list(load_realistic())
     names = known if text == "all" else [name.strip() for name in text.split(",")]

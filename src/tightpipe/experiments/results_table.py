@@ -1,4 +1,4 @@
-"""A CSV table has one row per solve; a run of a grid that was interrupted continues from the table alone.
+"""A CSV table has one row per solve; an interrupted run of a grid continues from the table alone.
 
 Each row is written by one `write` of one line to a file opened for appending, followed by a flush to disk.
 A killed run therefore leaves whole rows and at most one torn last line, which the next row or run removes.
@@ -72,7 +72,7 @@ class Table:
     path
         The file. If it does not exist, it is created with its header.
     form
-        Its columns and its key.
+        The columns and the key of the table.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The input that each operation of a schedule needs, and the time at which it arrives."""
+"""The input that each operation of a schedule needs, and the time at which this input arrives."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Arrivals:
     ended
         Time in ticks at which the source ends; 0 where there is no source, as in the next two arrays.
     left
-        Time in ticks at which the result leaves the source's device: when the source ends, or when the link
-        is free.
+        Time in ticks at which the result leaves the source's device: when the source ends or, if the link is
+        still busy then, when the link is free.
     arrived
         Time in ticks at which the result arrives, after the communication time.
     """
@@ -66,6 +66,6 @@ def _sources(schedule: Schedule) -> Ints:
     rows[kind, stage + 1, microbatch] = np.arange(len(kind))
     f, b, _, fused = rows
     previous, own = f[stage, microbatch], f[stage + 1, microbatch]
-    following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # B or BW runs
+    following = np.maximum(b[stage + 2, microbatch], fused[stage + 2, microbatch])  # either B or BW runs
     backward = np.where(stage == instance.stages - 1, own, following)
     return np.select([kind == OpKind.F, kind == OpKind.W], [previous, b[stage + 1, microbatch]], backward)

@@ -9,7 +9,7 @@ from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled_with_arrays
 
 NOTHING = -1
-"""Stands in place of a row where there is no such operation."""
+"""Stands in place of a row, the index of an operation in the order, where there is no operation."""
 
 
 @compiled_with_arrays
@@ -17,7 +17,8 @@ def departures(end: Ints, offsets: Ints, receiver: Ints, occupancy: int) -> Ints
     """Return when the result of each operation leaves its device, in ticks, shape (N,).
 
     `end` holds the end of each operation in ticks, and `receiver` the device that it sends its result to, or
-    a negative number. The rows of device d begin at `offsets[d]`; `occupancy` is the link occupancy in ticks.
+    a negative number if no other device needs the result. The rows of device d begin at `offsets[d]`;
+    `occupancy` is the link occupancy in ticks.
     """
     devices = len(offsets) - 1
     left = end.copy()

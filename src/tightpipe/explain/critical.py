@@ -1,4 +1,4 @@
-"""The critical path: the chain of operations and messages whose lengths sum to a schedule's cost."""
+"""The critical path: a chain of operations, messages and late starts, whose lengths sum to the cost."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
 
     Notes
     -----
-    Two constraints hold an operation: the operation before it on its device must have ended, and its input
-    must have arrived. A constraint is tight if the operation starts as soon as the constraint allows it.
+    Two constraints keep an operation from starting earlier: the operation before it on its device must have
+    ended, and its input must have arrived. A constraint is tight if the operation starts as soon as the
+    constraint allows it.
     """
     graph = _Holders(schedule, inputs)
     opens, closes = charged_windows(schedule)
@@ -108,14 +109,14 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
 class _Hold:
     """A constraint: `row` cannot start until `by` has ended, or until the result of `by` has arrived."""
 
-    row: int  # of two operations that run together, the one that the constraint holds
-    by: int  # the head of the row that must have ended, or whose result must have arrived
+    row: int  # of two operations that run together, the one that has to wait
+    by: int  # the head (see `_Holders`) of the operation that `row` waits for
     allows: int  # the time in ticks from which on the operation may start
     link: Link
 
 
 class _Holders:
-    """The constraints that hold each operation of a schedule.
+    """The constraints that keep each operation of a schedule from starting earlier.
 
     Operations that run together are identified by the row of the first one, which is called their head. An
     operation that runs alone is its own head.
@@ -135,7 +136,7 @@ class _Holders:
         return self.head(int(self.schedule.order.offsets[device + 1]) - 1)
 
     def device(self, row: int) -> int:
-        """Return the device that runs a row."""
+        """Return the device that runs the operation of a row."""
         return int(np.searchsorted(self.schedule.order.offsets, row, side="right")) - 1
 
     def start(self, row: int) -> int:
@@ -143,7 +144,7 @@ class _Holders:
         return int(self.schedule.start[row])
 
     def of(self, head: int) -> Iterator[_Hold]:
-        """Yield the constraints that hold the operations with this head."""
+        """Yield the constraints that keep the operations with this head from starting earlier."""
         if head not in self._first_rows:
             before = self.head(head - 1)
             yield _Hold(head, before, int(self.schedule.end[before]), Link.DEVICE)
@@ -182,7 +183,7 @@ def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
 def _followed_back(graph: _Holders, last: int, opens: int) -> Chain:
     """Return the chain that leads back from `last`, always along the constraint that is satisfied last.
 
-    The chain begins with an operation that starts no later than tick `opens`, or that no constraint holds.
+    The chain begins with an operation that starts no later than tick `opens`, or that has no constraint.
     """
     chain: Chain = []
     head = last

@@ -30,7 +30,7 @@ def search_gaps(
     `limits` the memory limit (-1 for none). For each row of the order, `start` and `end` hold its times,
     `joined` whether it runs together with the next row, `arrived` when its input arrives, `delta` its memory
     delta, `during` the memory of its device while it runs, and `iteration` its iteration. Times are in ticks.
-    With `flush`, no row of a later iteration can run in a gap.
+    Rows that run together with another one are left out, and with `flush` also the rows of later iterations.
     """
     fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
     fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]

@@ -31,10 +31,10 @@ class Reason(StrEnum):
     DEPENDENCY = "dependency"  #: the input of the next operation is not computed yet
     LINK = "link"  #: the input of the next operation waits until its link is free
     COMMUNICATION = "communication"  #: the input of the next operation is on its way
-    MEMORY = "memory"  #: an F is ready, but does not fit the memory, and no other operation is ready
-    ORDER = "order"  #: a later operation of the order could run and end before the next one starts
+    MEMORY = "memory"  #: a later F is ready but does not fit the memory, and nothing else could start
+    ORDER = "order"  #: a later operation could run and end before the next operation starts
     LATE = "late"  #: the next operation could start, because its input has arrived
-    FINISHED = "finished"  #: the device has run all its operations, but others have not
+    FINISHED = "finished"  #: the device has run all its operations, but other devices have not
 
 
 _OPERATIONS = ("next", "awaits", "ready", "frees")
@@ -156,7 +156,7 @@ def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
 
 
 def _waiting_row(schedule: Schedule, inputs: Arrivals, head: int) -> int:
-    """Return, of the operations that run together from row `head` on, the row whose input arrives last."""
+    """Return row `head` or, if it runs together with the next row, the one of them with the later input."""
     members = range(head, head + 1 + int(schedule.order.pairs[head]))
     return max(members, key=lambda row: int(inputs.arrived[row]))
 

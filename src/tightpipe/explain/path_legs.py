@@ -1,4 +1,4 @@
-"""Legs: the parts of a critical path, few enough for a person to read."""
+"""Legs: a critical path is cut into few enough parts for a person to read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Leg:
 
 
 def legs(path: Iterable[Step]) -> tuple[Leg, ...]:
-    """Return the legs of a critical path: long stays on one device, and the ways between them."""
+    """Return the legs of a critical path: each long stay on one device, and the steps between such stays."""
     stays = [tuple(steps) for _, steps in groupby(path, key=lambda step: (step.runs, step.device))]
     cut: list[tuple[Step, ...]] = []
     joinable = False

@@ -18,7 +18,7 @@ from ..solving.methods import is_heuristic
 from ..solving.solve import solve
 from ..solving.starts import warm_starts
 
-_PARTS = 1000  # parts of a tick, at most, in which durations are counted that are scaled to even work
+_PARTS = 1000  # most parts into which a tick is divided to count scaled durations
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Relaxation:
     cost
         Cost under the weaker constraint in ticks; None if the heuristic has no schedule.
     saved
-        Cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule.
+        Cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule,
+        and None if `cost` is None.
     unrelaxed
         Cost that is found in the same way without the relaxation; None if the heuristic has no schedule.
     """
@@ -93,7 +94,10 @@ def _anew(name: str, how: str, now: int, value: int | None, unrelaxed: int | Non
 
 
 def _with_comm(instance: Instance, divisor: int) -> Instance:
-    """Return the instance with all communication times divided and rounded down; 0 if `divisor` is 0."""
+    """Return the instance with all communication times and the link occupancy divided by `divisor`.
+
+    Quotients are rounded down; a `divisor` of 0 gives 0.
+    """
 
     def part(ticks: int) -> int:
         return ticks // divisor if divisor else 0
@@ -105,10 +109,10 @@ def _with_comm(instance: Instance, divisor: int) -> Instance:
 
 
 def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance | None, int]:
-    """Return the instance with the durations scaled so that each device works as long as the mean of all.
+    """Return the instance with the durations scaled so that each device works for the mean time of all.
 
-    The new instance counts in parts of a tick, so that short durations are scaled precisely; the second value
-    is how many parts a tick has. The instance is None if all devices work equally long already.
+    The new instance counts in parts of a tick, so that rounding hardly changes short durations; the second
+    value is how many parts a tick has. The instance is None if all devices work equally long already.
     """
     if not imbalance(busy):
         return None, 1

@@ -29,7 +29,7 @@ class Run:
     first, last
         Stages of the first and of the last operation.
     ticks
-        Ticks that the operations take together.
+        Sum of the least ticks that each of these operations takes.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Path:
     runs
         The operations in sequence.
     messages, message_ticks
-        Number of messages between devices, and the ticks that they take together.
+        Number of messages between devices, and the sum of their ticks.
     """
 
     runs: tuple[Run, ...]
@@ -99,7 +99,7 @@ class TwoTimesProof:
 
     @property
     def follows(self) -> bool:
-        """Whether the bound is larger than the work of its worker, which is always a bound of the cost."""
+        """Whether the bound is larger than the work of its worker; this work alone is a bound of the cost."""
         return self.times.cost > self.times.work
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _until_backward(instance: Instance, times: TwoTimes, route: Route) -> Path:
 
 
 def _after_forward(instance: Instance, times: TwoTimes, route: Route) -> Path:
-    """Return the longest path of a microbatch from its last F on the worker to a W in the frame."""
+    """Return the longest path of a microbatch after its last F on the worker, up to a W in the frame."""
     forward = _highest(route, times.worker)
     ends = [_step_of_backward(instance, s) for s, d in enumerate(route) if times.frame in (None, d)]
     paths = [_path(instance, route, range(forward + 1, e), range(forward, e), e) for e in ends]
@@ -213,7 +213,7 @@ def _path(
     steps
         Numbers of the steps, as in `_step_of_backward`.
     hops
-        Numbers of the steps after which a message to the next one belongs to the path.
+        Numbers of the steps whose messages to the next step belong to the path.
     with_weight
         Number of a B that, with the W after it, ends the path; None if the path has no W.
     """

@@ -22,6 +22,6 @@ def check_exportable(schedule: Schedule) -> None:
     violations = validate(schedule.instance, schedule)
     incomplete = [v for v in violations if v.rule in ("complete", "placement")]
     if not incomplete:
-        simulate(schedule.instance, schedule.order)  # a deadlock explains more than the rules that it breaks
+        simulate(schedule.instance, schedule.order)  # its error for a deadlock says more than the violations
     for violation in incomplete or violations:
         raise InputError(f"not exported, the schedule is invalid: {violation}")

@@ -2,7 +2,7 @@
 
 `--pipeline-model-parallel-layout` lists the parts of every stage in forward order, with ``|`` between two
 stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
-repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p.
+repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p, of p devices.
 
 Recomputation has one number N for all stages: with ``--recompute-method block`` the first N blocks of every
 stage are recomputed; with ``uniform`` and N = 1 every block is, multi-token prediction blocks too.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from itertools import groupby
 
 from ..core.errors import InputError
@@ -99,12 +100,12 @@ def layout_parts(text: str) -> tuple[str, ...]:
 
 
 def _read(text: str) -> ModelSplit:
-    """Return the split in a file of arguments; all other arguments are ignored."""
+    """Return the split that a file of arguments describes; arguments about anything else are ignored."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"not arguments of a shell: {error}") from None
-    given = dict(zip(words[::2], words[1::2], strict=False))
+    given = _values(words)
     for name in (_DEVICES, _LAYOUT):
         if name not in given:
             raise InputError(f"has no {name}")
@@ -112,6 +113,16 @@ def _read(text: str) -> ModelSplit:
     if len(parts) % devices:
         raise InputError(f"must divide the {len(parts)} stages of the layout", key=_DEVICES, value=devices)
     return ModelSplit(tuple(s % devices for s in range(len(parts))), parts, _recomputed(given, parts))
+
+
+def _values(words: Sequence[str]) -> dict[str, str]:
+    """Return arguments by name, which are written ``--name value``, ``--name=value`` or ``--flag``."""
+    given = {}
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            given[name] = value if equals or following.startswith("--") else following
+    return given
 
 
 def _recomputed(given: dict[str, str], parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:

@@ -1,7 +1,7 @@
 """A model cut into stages, in the parts that training frameworks know: embedding, blocks and head.
 
-A framework builds its model itself. It is told how many blocks each stage has, and which stages have the
-embedding and the head, so the layers of a model are translated to these parts by their names.
+A framework builds its model itself, and has to know only how many blocks each stage has, and which stages
+have the embedding and the head. So each layer of a model is translated to one of these parts, by its name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ModelSplit:
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """The first part of each stage, counted over the whole model, and at the end the number of parts."""
+        """Index of each stage's first part, counted over the model, and at the end the number of parts."""
         return (0, *accumulate(map(len, self.parts)))
 
     @property
@@ -62,7 +62,7 @@ class ModelSplit:
 
 
 def part_of(name: str) -> str:
-    """Return the letter of the part that a layer is, by its name.
+    """Return the letter of the part to which a layer with this name is translated.
 
     The name is read as words of letters, in lower case. A name with the word ``mtp``, or with ``token
     prediction``, is a multi-token prediction block. A name whose first or last word is ``embed``,
@@ -83,7 +83,7 @@ def split_model(
 ) -> ModelSplit:
     """Return the split of a model, with its layers translated to parts by their names.
 
-    A model without a layer for the embedding or for the head gets that part on its first or last stage,
+    If a model has no layer for the embedding or for the head, this part is added to the first or last stage,
     where frameworks have it.
 
     Parameters
@@ -91,7 +91,7 @@ def split_model(
     names
         Names of the layers in sequence.
     cuts
-        The first layer of each stage, and at the end the number of layers.
+        Index of the first layer of each stage, and at the end the number of layers.
     recomputed
         For each stage the indices of its recomputed layers, counted over the whole model.
     devices

@@ -1,7 +1,8 @@
 """``megatron-json`` and ``colossalai-json``: the lists of nodes that the zero-bubble runtimes run.
 
 A file has one list for each device, with its nodes in sequence. Both runtimes ignore the times of the
-nodes. The runtime of sail-sg adds communication itself, whereas ColossalAI takes it from the list.
+nodes. The first format is for sail-sg's zero-bubble fork of Megatron, which adds communication itself; the
+second is for ColossalAI, which takes communication from the list.
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ from ..core.schedule import Order, check_slot
 
 
 def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
-    """Return the order of a file whose rows hold device, operation, and whether it joins the row before.
+    """Return the order of a file.
+
+    A row holds a device, an operation, and whether this operation runs together with that of the row before.
 
     Raises
     ------

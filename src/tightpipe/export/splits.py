@@ -1,4 +1,4 @@
-"""The export targets for the cut of a model by name, and the functions that write and read their files."""
+"""The export targets for the cut of a model, by name, and the functions that write and read their files."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
     """Return the schedule that is written.
 
-    With `merge`, each B is fused with the W of its microbatch if that follows directly; with `torch_stage0`,
-    the schedule is timed with the costs that stage 0 has in PyTorch.
+    With `merge`, each B is fused with the W of its stage and microbatch if this W follows directly; with
+    `torch_stage0`, the schedule is timed with the costs that stage 0 has in PyTorch.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def write(schedule: Schedule, **options: object) -> str:
 
 
 def read(text: str) -> Order:
-    """Return the order of a file; empty cells mean idle time.
+    """Return the order of a file; empty cells, which stand for idle time, are left out.
 
     Raises
     ------

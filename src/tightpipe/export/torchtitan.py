@@ -19,9 +19,9 @@ from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
 from .split_target import SplitTarget
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
-_HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called it output
+_HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head output
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
-"""By placement, the schedule name by which torchtitan places stages, even if a CSV file has the schedule."""
+"""For each placement, the schedule name by which torchtitan chooses it, even if a CSV has the schedule."""
 
 
 def _write(split: ModelSplit) -> str:
@@ -55,7 +55,7 @@ def _names(split: ModelSplit) -> Iterator[list[str]]:
 
 
 def _modules(names: list[str]) -> list[str]:
-    """Return the modules of a stage: the final norm goes with the head."""
+    """Return the modules of a stage from the names of its parts; the final norm goes with the head."""
     return [module for name in names for module in ((_NORM, name) if name == _HEAD else (name,))]
 
 

@@ -1,8 +1,8 @@
 """The cache of compiled loops: one folder per user, version of the sources and kind of machine.
 
-Numba's own cache only looks at the file that a function stands in. If that function calls one of another
-file, the other function becomes part of its machine code, and an edit of the other file would have no effect.
-So here the name of the folder is a digest of everything that machine code is made from.
+Numba's own cache only looks at the file that a function stands in. If that function calls one in another
+file, the machine code contains both functions, but an edit of the other file would have no effect. So here
+the name of the folder is a digest of everything that machine code is made from.
 """
 
 from __future__ import annotations
@@ -181,13 +181,13 @@ class _FilesOfCalled(_Files):
 
 
 def _naming(function: str) -> bytes:
-    """Return bitcode that only defines the name `function`, which numba looks up in it before loading."""
+    """Return bitcode that only defines `function`: numba looks this name up before it loads machine code."""
     code: bytes = llvmlite.binding.parse_assembly(f'@"{function}" = global i8 0').as_bitcode()
     return code
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of a function, in which an error of the disk only means that the function is compiled."""
+    """Numba's cache of a function; where the disk fails, the function is compiled and no error is raised."""
 
     def __init__(self, function: Callable[..., Any], inner: bool) -> None:
         self._impl_class = _Files if inner else _FilesOfCalled
@@ -198,7 +198,7 @@ class _Cache(FunctionCache):
         return *super()._index_key(signature, codegen), self._inner
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return the machine code for a combination of argument types, None if the cache does not have it.
+        """Return the machine code for a combination of argument types, or None if the cache does not have it.
 
         The method of numba would first load all that compiling needs, which takes 0.3 s in every process. To
         run machine code, only the functions that manage the memory of arrays are needed.

@@ -88,7 +88,7 @@ LOOPS: list[Loop] = []
 
 
 def compiled(function: Function) -> Function:
-    """Return a function as a loop to be compiled.
+    """Mark a function as a loop that numba compiles when it is first called.
 
     The function may not allocate arrays, and runs without the lock of the Python interpreter.
     """
@@ -96,7 +96,7 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_inline(function: Function) -> Function:
-    """Compile a function that allocates no array as a part of each loop that calls it.
+    """Mark a function that allocates no array as a loop that numba compiles into each loop that calls it.
 
     A call passes every field of a tuple of arrays separately. These can be hundreds of numbers, and to pass
     them can take longer than to run the function. So this decorator is for small functions, and for functions
@@ -106,7 +106,7 @@ def compiled_inline(function: Function) -> Function:
 
 
 def compiled_with_arrays(function: Function) -> Function:
-    """Return a function as a loop to be compiled; it may allocate arrays."""
+    """Mark a function, which may allocate arrays, as a loop that numba compiles when it is first called."""
     return _loop(function, {})
 
 

@@ -105,7 +105,7 @@ class Library:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the library: wait until no other process writes to it, and keep others out until the end.
+        """Lock the library: wait for other processes, and keep them out until the `with` block ends.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Library:
             yield
 
     def put(self, record: Record, *, schedule: Any = None, proof: Any = None) -> None:
-        """Write a record and the contents of a new schedule or certificate, and remove what they replace.
+        """Write a record with a new schedule or certificate; remove the folder's files that it does not name.
 
         Raises
         ------

@@ -35,7 +35,7 @@ def percent(share: float | None) -> str | None:
 
 
 def markdown(records: Sequence[Record]) -> str:
-    """Return the tables: open problems by group, then how many instances there are, then all of them."""
+    """Return the tables: open problems by group, counts by family and status, and all instances."""
     parts = ["## Open problems", *_open_problems(records), "## All instances", _counts(records)]
     for family in _families(records):
         mine = [record for record in records if record.family == family]
@@ -70,7 +70,10 @@ _GROUPS: dict[str, Callable[[Record], bool]] = {
     "Below 1.25p activations": _little_memory,
     "Others": lambda record: True,
 }
-"""The groups of open problems. Each takes the instances for which its function is true from those left."""
+"""The groups of open problems by title, each with a function that says whether a record fits the group.
+
+A record belongs to the first group that it fits.
+"""
 
 
 def _families(records: Sequence[Record]) -> list[str]:

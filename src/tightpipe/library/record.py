@@ -18,9 +18,9 @@ _EASY, _MEDIUM = 10.0, 600.0
 class State(StrEnum):
     """How far an instance is solved."""
 
-    OPEN = "open"  #: the cost of the best schedule and the best bound differ
-    TRUSTED = "closed (trusted)"  #: they are equal, but the bound rests on a program that nobody has checked
-    CLOSED = "closed"  #: they are equal, and the checker of certificates verifies both
+    OPEN = "open"  #: the best bound is below the cost of the best schedule, or no schedule is known
+    TRUSTED = "closed (trusted)"  #: cost and bound are equal, but no certificate proves the bound
+    CLOSED = "closed"  #: cost and bound are equal, and the checker of certificates verifies both
 
 
 class Difficulty(StrEnum):
@@ -41,13 +41,13 @@ class Claim:
     value
         The cost or the bound, in ticks.
     method
-        What found the value: for a cost a method, for a bound an argument or a solver, by name.
+        Name of what found the value: a method for a cost, an argument or a solver for a bound.
     by
         Who found the value.
     date
         The day on which the value entered the library, as YYYY-MM-DD.
     engine
-        Engine version of tightpipe that found the value (`core.engine_version`); None for another program.
+        Engine version of tightpipe that found the value (`core.engine_version`); None if another program did.
     seconds
         How long the value took to find, in seconds of wall time; None if it was not stated.
     """

@@ -42,15 +42,15 @@ def submit(
     id
         Name of the instance that the content has to be about; None for any instance.
     engine
-        Engine version of tightpipe that found it; None for another program.
+        Engine version of tightpipe that found the schedule or certificate; None if another program did.
     seconds
-        How long it took to find, in seconds of wall time; None if unknown.
+        How long the search for it took, in seconds of wall time; None if unknown.
 
     Raises
     ------
     RefusedError
-        If the library does not have the instance, if the schedule or the certificate does not verify, or if
-        it is not better than what the library has.
+        If the library does not have the instance, if the content is about another instance than `id`, if the
+        schedule or the certificate does not verify, or if it is not better than what the library has.
     ContradictionError
         If a schedule costs less than a bound of the library, or a certificate proves more than the cost of
         a schedule.
@@ -103,7 +103,10 @@ def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> 
 
 
 def _certificate(library: Library, record: Record, content: Any, origin: Claim) -> Record:
-    """Enter a certificate that the checker verifies, if its bound is larger or was only trusted so far."""
+    """Enter a certificate that the checker verifies, if it proves a better bound than the record has.
+
+    A bound of the same value is better if the record's bound has no certificate.
+    """
     bound, known, cost = verified_bound(record.instance, content), record.bound.value, record.cost
     if bound < known or (bound == known and record.certified):
         how = "proven" if record.certified else f"trusted from {record.bound.method}"

@@ -1,7 +1,7 @@
 """The standalone checker of certificates verifies the schedules and certificates of the library.
 
 The checker is one file that shares no code with the rest of this package, so that neither a wrong schedule
-nor a wrong proof enters the library because of an error in what found it.
+nor a wrong proof enters the library because of an error in the code that found it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def verified_bound(instance: Instance, content: Any) -> int:
     Raises
     ------
     RefusedError
-        If a step of the proof fails, if there is no proof, or if it is about another instance.
+        If a step of the proof fails, or if the certificate has no proof or is about another instance.
     InputError
         If the content is no certificate.
     """
@@ -54,7 +54,7 @@ def verified_bound(instance: Instance, content: Any) -> int:
 
 
 def check_record(library: Library, record: Record) -> str:
-    """Verify again what the library says about an instance, and return one line about it.
+    """Verify again what the library says about an instance, and return the result as a line of text.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Where the time of each device went in a measured step: busy, waiting for whom, or late.
+"""Where the time of each device went in a measured training step: busy, waiting for whom, or late.
 
-The order is taken as given: `tightpipe.explain` tells what else a device could have run while it waited. Its
-code also finds the idle intervals for this module, and which of them full memory causes.
+The order is taken as given: `tightpipe.explain` tells what else a device could have run while it waited. That
+package also finds the idle intervals for this module, and tells which of them full memory causes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Cause(StrEnum):
     """Why a device was idle."""
 
     DEPENDENCY = "dependency"  #: the input of the next operation was not computed yet
-    STRAGGLER = "straggler"  #: the same, while the operation that computed it ran longer than its median
+    STRAGGLER = "straggler"  #: the same, in the time by which computing the input exceeded its median
     COMMUNICATION = "communication"  #: the input was on its way, or the device sent or waited to receive
     MEMORY = "memory"  #: an F was ready, but memory was full
-    LATE = "late"  #: the input was there, but the next operation had not begun
+    LATE = "late"  #: the input had arrived, but the next operation had not begun
     FINISHED = "finished"  #: nothing was left to do
 
 
@@ -51,7 +51,7 @@ class Account:
         Idle time in which the device waited for an operation of another device or for its message, by the
         number of the other device.
     longest
-        The longest idle interval as a sentence; empty where there is none.
+        A phrase on the longest idle time before an operation; empty if there is none.
     """
 
     device: int
@@ -76,7 +76,7 @@ class Account:
 
 
 Stretches = Sequence[tuple[int, int]]
-"""Intervals that do not overlap, as pairs of start and end in ticks, sorted by start."""
+"""Intervals as pairs of start and end in ticks."""
 
 
 def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Account, ...]:
@@ -99,7 +99,7 @@ def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Acco
             times,
             begins[times.device],
             inputs,
-            messages[times.device],
+            _merged(messages[times.device]),
         )
         for times in found.devices
     )
@@ -107,11 +107,11 @@ def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Acco
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """The input of an operation: the device that made it, and when it was there, in ticks."""
+    """The input of an operation: the device that made it, and when it was made and could arrive, in ticks."""
 
     home: int
-    ended: int
-    usual_end: int  # end of the operation that made the input, had it taken no longer than its median
+    ended: int  # end of the operation that made the input
+    usual_end: int  # the same, had this operation taken no longer than its median
     arrived: int  # when the fastest message would have brought the input
 
 
@@ -125,8 +125,10 @@ def _inputs(schedule: Schedule) -> dict[Operation, _Input]:
     found = arrivals(schedule)
     rows = zip(flat, found.source.tolist(), found.ended.tolist(), found.arrived.tolist(), strict=True)
     return {
-        op: _Input(homes[source], ended, ended - extra[source] if source >= 0 else ended, arrived)
-        for op, source, ended, arrived in rows
+        op: _Input(homes[source], ended, ended - extra[source], arrived)
+        if source >= 0
+        else _Input(homes[row], ended, ended, arrived)  # it waits for no operation
+        for row, (op, source, ended, arrived) in enumerate(rows)
     }
 
 
@@ -174,15 +176,26 @@ def _parts(idle: Idle, input_: _Input | None, messages: Stretches) -> dict[Cause
     }
 
 
+def _merged(stretches: Stretches) -> Stretches:
+    """Return intervals that cover the same ticks, do not overlap, and are sorted."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(stretches):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
 def _overlap(stretches: Stretches, start: int, end: int) -> int:
-    """Return how many ticks between `start` and `end` lie in one of the stretches."""
+    """Return how many ticks from `start` to `end` lie in stretches of `_merged`."""
     first = max(0, bisect_left(stretches, (start, start)) - 1)
     total = 0
     for begins, ends in islice(stretches, first, None):
         if begins >= end:
             break
         total += max(0, min(ends, end) - max(begins, start))
-    return min(total, end - start)
+    return total
 
 
 def _longest(gaps: Mapping[Operation, int], idle: Sequence[Idle], inputs: Mapping[Operation, _Input]) -> str:

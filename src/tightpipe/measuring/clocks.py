@@ -1,10 +1,11 @@
 """The clocks of the devices are aligned by the messages between them.
 
 A message cannot arrive before it was sent. If the clock of device a is put forward by o[a], each message from
-a to b demands o[a] - o[b] <= (when b starts to compute with it) - (when a has computed it), both by their own
-clocks. These difference constraints have a solution exactly when no cycle of devices has a negative sum. If
-the clocks satisfy the constraints with all o = 0, they are kept. Otherwise messages in both directions bound
-an offset from both sides, and the middle of the bounds is taken, as time servers do.
+a to b demands o[a] - o[b] <= (when b starts to compute with it) - (when a has computed it), each time by the
+device's own clock. These difference constraints have a solution exactly when no cycle of devices has a
+negative sum. If all o = 0 satisfy the constraints, the clocks are kept. Otherwise o[0] is 0, and messages in
+both directions bound every other offset from both sides. The middle of the bounds is taken, as NTP does; an
+offset without two bounds is 0.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def aligned(
 ) -> tuple[list[Step], tuple[int, ...]]:
     """Return the steps by one clock, and the nanoseconds by which the clock of each device was put forward.
 
-    In these steps, no operation starts before its input was computed. If a range begins with the wait for its
-    input, the operation starts when the input was computed. If an input still seems to be needed before
-    it was computed, the operation that needs it starts later.
+    In these steps, no operation starts before its input was computed. If the range of an operation begins
+    with the wait for its input, the operation starts when the input was computed. If the clocks still show a
+    start before the input was computed, the operation starts later.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def aligned(
 def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
     """Return the operations, one of which makes the input of `operation`; none for an F of stage 0.
 
-    For a B there are two, since the next stage runs either B or BW.
+    For a B or BW before the last stage there are two, since the next stage runs either B or BW.
     """
     kind, stage, microbatch = operation
     if kind is OpKind.F:
@@ -66,10 +67,10 @@ def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
 
 
 def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
-    """Yield sender's device, sender, receiver's device and receiver of each input of an operation.
+    """Yield sender's device, sender, receiver's device and receiver of the inputs of all operations.
 
     The sender is the operation that made the input, and the receiver the one that needs it. Receivers come
-    sorted by their ends, so that an operation comes as a receiver before it comes as a sender.
+    sorted by their ends, so that, by aligned clocks, an operation is a receiver before it is a sender.
     """
     homes = {timed.operation: (device, timed) for device, ran in enumerate(step) for timed in ran}
     stages = 1 + max(operation.stage for operation in homes)
@@ -80,10 +81,11 @@ def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
 
 
 def _slack(steps: Sequence[Step]) -> Ints:
-    """Return the least time from the end of an operation to the use of its message, shape (devices, devices).
+    """Return the least time from the end of an operation to the use of its result, shape (devices, devices).
 
-    Rows send, columns receive; times are in nanoseconds. A range that begins with the wait for its
-    input may have got the input at any time until its end.
+    Rows send, columns receive; times are in nanoseconds, `_FAR` without a message. If a range begins with the
+    wait for its input, the end of the range counts as the use, because the input may have come at any time
+    until then.
     """
     slack = np.full((len(steps[0]), len(steps[0])), _FAR, np.int64)
     for step in steps:

@@ -56,7 +56,7 @@ class Cost:
 
 
 def costs_of(steps: Sequence[Step]) -> tuple[Cost, ...]:
-    """Return the costs of each kind and stage that ran, by stage and then by kind."""
+    """Return the costs of each kind and stage that ran, sorted by stage and then by kind."""
     samples: dict[tuple[int, OpKind], list[tuple[float, Operation]]] = defaultdict(list)
     for step in steps:
         for ran in step:

@@ -3,7 +3,7 @@
 Ranges of ``record_function`` are of the category ``user_annotation``. With a GPU, they say when the CPU
 launched the work, not when it ran. For each of them the profiler then also writes a range of the category
 ``gpu_user_annotation`` per stream, from the first to the last kernel of the range on that stream. If a trace
-has any of these, only those on the stream with the most of them are read: the other streams carry messages.
+has such GPU ranges, only the stream with the most of them is read, because the other streams carry messages.
 """
 
 from __future__ import annotations

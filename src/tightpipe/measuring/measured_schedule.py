@@ -40,7 +40,7 @@ def placement_of(tracks: Sequence[Track]) -> Placement:
         try:
             placement = Placement(name, devices, len(held[0]))
         except InputError:
-            continue  # this placement has other numbers of devices or stages
+            continue  # this placement does not allow these numbers of devices and stages
         if [placement.stages_on(device) for device in range(devices)] == held:
             return placement
     raise InputError(
@@ -83,8 +83,8 @@ def measured_instance(
 ) -> Instance:
     """Return the instance with the median costs of all steps, to plan with.
 
-    Memory and objective are taken from the plan, because traces have none; without a plan, there is no memory
-    and the objective is `device_span`.
+    Memory and objective are taken from the plan, because traces have neither; without a plan, there is no
+    memory and the objective is `device_span`.
     """
     medians = planned_costs(costs, placement.stages, message_times(steps))
     microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
@@ -93,7 +93,7 @@ def measured_instance(
 
 
 def measured_schedule(step: Step, instance: Instance) -> Schedule:
-    """Return a step as a schedule; if its order exceeds a memory limit, all limits are left out.
+    """Return a step as a schedule, without memory limits if it would break a rule, e.g. exceed a limit.
 
     The first operation starts at tick 0.
     """
@@ -112,9 +112,10 @@ def measured_schedule(step: Step, instance: Instance) -> Schedule:
 def message_stretches(
     step: Step, tracks: Sequence[Track], offsets: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """Return the intervals in which each device sent or waited to receive, in ticks of `measured_schedule`.
+    """Return the intervals in which each device sent or waited to receive, in all steps of its trace.
 
-    `offsets` are the nanoseconds by which the clocks of the devices were put forward.
+    Times are in ticks, counted from the first start of `step`, as in `measured_schedule`. `offsets` are the
+    nanoseconds by which the clocks of the devices were put forward.
     """
     begin = min(timed.start for ran in step for timed in ran)
     return [

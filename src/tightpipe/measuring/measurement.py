@@ -86,7 +86,10 @@ class Measurement:
 
     @property
     def deviation(self) -> str | None:
-        """Where the run first left the order of the plan; empty if nowhere, None without a plan."""
+        """A sentence on the first operation that differs from the plan; None without a plan.
+
+        Operations are compared device by device; the sentence is empty if none differs.
+        """
         if self.plan is None:
             return None
         lists = zip(self.schedule.order.to_lists(), self.plan.order.to_lists(), strict=True)

@@ -45,7 +45,7 @@ class DeviceTotals:
     """Times of one device in one iteration, in microseconds; each is the median over blocks and ranks.
 
     `step` is the time of all forwards and backwards with their waits; `messages` is the time of sends and
-    receives.
+    receives, which includes waits too.
     """
 
     device: int
@@ -61,7 +61,7 @@ class DeviceTotals:
 
     @property
     def other(self) -> float:
-        """Time in which the device neither computed nor waited for a message."""
+        """Time in which the device neither computed nor sent or received."""
         return self.step - self.busy - self.messages
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class TimerTotals:
     devices
         The times of each device.
     blocks
-        Number of blocks of the log that count: all but the first, which warms up, if there are others.
+        Number of blocks of the log that count. The first is left out as warm-up if there are others.
     """
 
     devices: tuple[DeviceTotals, ...]
@@ -131,8 +131,8 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
     Raises
     ------
     InputError
-        If the log has no timers for each rank, lacks a timer, or has a number of ranks that `devices` does
-        not divide.
+        If the log has no block of timers, if a block lacks one of the timers needed, or if `devices` does not
+        divide the number of ranks.
     """
     try:
         return _totals(_blocks(read_text(path)), devices)

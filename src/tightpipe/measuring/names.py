@@ -74,13 +74,13 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that are read: those that match a pattern, or without patterns the two other known kinds."""
+    """The names that are read: those that match a pattern or, without patterns, the other two known kinds."""
 
     patterns: tuple[Pattern, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:
-        """Return the `Names` that match patterns, which are given as texts."""
+        """Return the `Names` with the patterns of these texts; `Pattern.parse` has their form."""
         return cls(tuple(map(Pattern.parse, texts)))
 
     def wanted(self, name: str) -> bool:

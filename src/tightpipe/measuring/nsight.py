@@ -42,7 +42,7 @@ def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
                     processes[_process(thread)].append(Range(name, *_times(name, start, end)))
             if has_kernels(report):
                 processes = {number: on_gpu(report, number, found) for number, found in processes.items()}
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # UnicodeDecodeError: a damaged message
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # sqlite3 cannot decode a message
         rule = f"not an SQLite export of Nsight Systems, or damaged: {error}"
         raise InputError(rule, source=str(path)) from None
     except InputError as error:
@@ -55,7 +55,7 @@ def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
 
 
 def _rows(report: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-    """Yield name, start, end and thread of each row with an end; a row without is a marker, no range."""
+    """Yield name, start, end and thread of each row with an end; a row without an end is a marker."""
     columns = {row[1] for row in report.execute(f"PRAGMA table_info({_EVENTS})")}
     if not columns:
         raise InputError(

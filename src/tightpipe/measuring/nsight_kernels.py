@@ -32,7 +32,7 @@ _QUERY = f"""
 
 
 def has_kernels(report: sqlite3.Connection) -> bool:
-    """Return whether a report has the tables of launches and kernels."""
+    """Return whether a report has the tables of launches and kernels, with all columns that are needed."""
     return all(
         needed <= {row[1] for row in report.execute(f"PRAGMA table_info({table})")}
         for table, needed in _NEEDED.items()

@@ -70,14 +70,16 @@ def tracks_of(
     names
         How names of ranges are read.
     plan
-        Instance that was to be run, or None. Where names have no stage, the instance's placement has it.
+        Instance that was to be run, or None. Where names have no stage, its placement gives it.
     microbatches
-        Number of microbatches of a step, to number them where names do not; None takes the number of `plan`.
+        Number of microbatches of a step, needed if names do not number the microbatches; None takes the
+        number of `plan`.
 
     Raises
     ------
     InputError
-        If a recording has no operations, two have the same rank or stage, or names say too little.
+        If a recording has no operations, two have the same rank or stage, a stage is missing, or names say
+        too little.
     """
     count = microbatches if microbatches is not None or plan is None else plan.microbatches
     tracks = [
@@ -89,7 +91,7 @@ def tracks_of(
 
 
 def _by_rank(recordings: Sequence[Recording]) -> list[Recording]:
-    """Return the recordings by rank, or in the given sequence where some rank is unknown."""
+    """Return the recordings sorted by rank, or in the given sequence if some rank is unknown."""
     known: dict[int, str] = {}
     for recording in recordings:
         if recording.rank is not None and recording.rank in known:
@@ -122,7 +124,10 @@ def _track(
 
 
 def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tuple[int, int]]:
-    """Yield the wait at the begin of each range, which ends when the exact range of its operation begins."""
+    """Yield start and end of the wait at the begin of each range in `waiting`.
+
+    The wait ends when the exact range of the same operation begins, which is one of `operations`.
+    """
     begins = [timed.start for timed in operations]
     for ranged in waiting:
         k = bisect_left(begins, ranged.start)
@@ -146,7 +151,7 @@ def _timed(
 
 
 def _stage(named: Named, device: int, plan: Instance | None) -> int:
-    """Return the stage that the name says, or else the plan's, or without a plan the number of the device."""
+    """Return the stage in the name, else the plan's stage, and without a plan the number of the device."""
     if named.stage is not None:
         return named.stage
     if plan is None:

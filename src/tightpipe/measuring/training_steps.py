@@ -18,7 +18,8 @@ def steps_of(tracks: Sequence[Track]) -> list[Step]:
     Raises
     ------
     InputError
-        If the tracks have different numbers of steps, or a step lacks an operation.
+        If the tracks have different numbers of steps, or a step lacks an operation or has a BW besides the B
+        or W.
     """
     cut = [_cut(track.operations) for track in tracks]
     for track, steps in zip(tracks, cut, strict=True):
@@ -47,7 +48,7 @@ def _cut(operations: Sequence[Timed]) -> list[tuple[Timed, ...]]:
 
 
 def _faults(stages: Sequence[int], count: int, ran: set[Operation]) -> Iterator[str]:
-    """Yield each fault of the operations that ran: a microbatch needs F, and either B and W or BW."""
+    """Yield each fault of a step: at each stage, every microbatch needs F, and either B and W or BW."""
     for stage in stages:
         for microbatch in range(count):
             f, b, w, fused = (Operation(kind, stage, microbatch) for kind in OpKind)

@@ -22,9 +22,9 @@ class Bursts:
 
     In each sample a Markov chain with two states runs along the microbatches (Gilbert 1960): all messages of
     the link that belong to a microbatch in the slow state are slow. A burst ends after a microbatch with
-    probability 1 / length, and begins with the probability that makes `share` of all messages slow. The first
-    microbatch is slow with probability `share`. PipeMorph (arXiv:2504.19232) names network congestion as a
-    common cause of such stragglers.
+    probability 1 / length. It begins after any other microbatch with the probability that makes `share` of
+    all messages of the link slow on average. The first microbatch is slow with probability `share`. PipeMorph
+    (arXiv:2504.19232) names network congestion as a common cause of slow messages.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Bursts:
         return self.share / ((1.0 - self.share) * self.length)
 
     def check(self, instance: Instance) -> None:
-        """Raise an InputError if the link does not exist, or if the model would change nothing."""
+        """Raise an InputError if the link has no messages, or if they take 0 ticks and no ticks are added."""
         slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:

@@ -34,7 +34,7 @@ def parse_noise(text: str) -> NoiseModel:
     ------
     InputError
         If no model has this name, if a number is missing, malformed or out of range, or if a file of measured
-        numbers cannot be read; the message shows the right form.
+        numbers cannot be read; the message says what is wrong or shows the right form.
     """
     name, *numbers = text.split(":")
     if name not in FORMS:
@@ -56,7 +56,7 @@ def parse_noises(texts: Sequence[str]) -> tuple[NoiseModel, ...]:
     Raises
     ------
     InputError
-        As in `parse_noise`; also if more than one text is a stall, as a device has one stall per sample.
+        As in `parse_noise`; also if more than one text is a stall: a device can have only one per sample.
     """
     models = tuple(parse_noise(text) for text in texts)
     stalls = [str(model) for model in models if isinstance(model, Stall)]
@@ -110,7 +110,7 @@ _MAKERS: dict[str, Callable[[Sequence[str]], NoiseModel]] = {
 
 
 def load_spread(path: str) -> Jitter:
-    """Return jitter whose coefficient of variation a file has for each stage and kind of operation.
+    """Return a `Jitter` with the coefficients of variation of a file, one for each stage and kind.
 
     The file is a CSV table with the columns ``stage``, ``kind`` (F, B or W) and ``variation``, the standard
     deviation of the measured times over their mean; each stage and kind has one line.

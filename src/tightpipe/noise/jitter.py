@@ -16,7 +16,7 @@ _LARGEST = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Jitter:
-    r"""Each operation takes its planned duration times a lognormal factor with mean 1.
+    r"""Each F, B and W takes its planned duration times a lognormal factor of its own, with mean 1.
 
     With the coefficient of variation $c$ (standard deviation over mean) the factor is
     $\exp(\sigma z - \sigma^2 / 2)$, where $\sigma^2 = \ln(1 + c^2)$ and $z$ is a standard normal number.
@@ -28,7 +28,7 @@ class Jitter:
         The coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
         stage, for F, for B and for W, as measured.
     name
-        Origin of measured numbers, e.g. a file, which the text of the model shows in their place.
+        Origin of measured numbers, e.g. a file. The text of the model shows the origin, not the numbers.
     """
 
     variation: float | tuple[tuple[float, ...], ...]

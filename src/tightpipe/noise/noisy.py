@@ -42,8 +42,9 @@ class Noisy:
         sequence of the order's rows.
     delay
         Ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
-        sample, an operation on the path adds the ticks that it takes longer than planned, which are negative
-        where it takes less; another operation adds 0. Of a pair, the first row has the ticks of both.
+        sample, an operation on the path adds the ticks from when it could start to its end, less its planned
+        ticks, which is negative where it takes less than planned; another operation adds 0. Of a pair, the
+        first row has the ticks that the whole pair adds, and the second has 0.
     message_critical, message_delay
         The same as `critical` and `delay` for the message that each operation waits for; 0 where there is
         none.
@@ -86,8 +87,8 @@ def run_noisy(
     samples
         Number of samples, 1 to 10^6.
     seed
-        Seed, 0 to 2^31 - 1. The same seed gives an operation the same time in every schedule of the instance,
-        and a run with fewer samples has the first ones of a run with more.
+        Seed, 0 to 2^31 - 1. With the same seed, an operation takes the same time in every schedule of the
+        instance, and the samples of a shorter run are the first samples of a longer one.
     workers
         Number of threads, 1 to 1024; None takes as many as the machine has cores. The result is the same for
         any number.
@@ -124,7 +125,7 @@ def run_noisy(
 
 
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
-    """Return the times of one block of samples; each model draws from a random generator of its own."""
+    """Return the times of the block of samples with index `block`; each model has a generator of its own."""
     times = planned_times(instance)
     for index, model in enumerate(models):
         model.apply(instance, times, np.random.default_rng([seed, block, index]))

@@ -1,4 +1,4 @@
-"""An order as arrays for the compiled simulator of noise: what each operation waits for, and takes."""
+"""An order as arrays for the compiled simulator of noise: what operations wait for and how long they take."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OrderGraph(NamedTuple):
     source: Ints  # (N,) row of the operation whose result it needs, N for none
     message: Ints  # (N,) row of the lags for the message with that result
     lag: Floats  # (N,) planned ticks of that message
-    link: Ints  # (N,) link on which its own result leaves, -1 for none
+    link: Ints  # (N,) link on which its own result leaves; -1 for none, or if links are never busy
     links: int  # number of links
     occupancy: int  # least ticks from one message of a link to the next
 
@@ -82,9 +82,9 @@ def _durations(numbers: InstanceArrays, order: Order, device: Ints) -> tuple[Flo
 
 
 def _parts(instance: Instance, order: Order) -> Ints:
-    """Return the two rows of the flattened durations of `Times` that each operation takes.
+    """Return, for each operation, the two rows of the flattened durations of `Times` whose sum it takes.
 
-    A BW takes those of its B and its W, another operation its own and the row of zeros.
+    For a BW these are the rows of its B and its W; for another operation, its own row and the row of zeros.
     """
     kind, stage, microbatch = order.operations.T
     size = instance.stages * instance.microbatches
@@ -94,7 +94,10 @@ def _parts(instance: Instance, order: Order) -> Ints:
 
 
 def _messages(instance: Instance, order: Order, device: Ints) -> Ints:
-    """Return the row of the flattened lags of `Times` for each operation's input; the last for no message."""
+    """Return the row of the flattened lags of `Times` that has the message which each operation waits for.
+
+    It is the last row, the row of zeros, for an operation that waits for no message.
+    """
     kind, stage, microbatch = order.operations.T
     size = instance.stages * instance.microbatches
     numbers = arrays_of(instance)

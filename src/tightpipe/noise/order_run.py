@@ -58,8 +58,8 @@ def nothing_passed(rows: int) -> Criticality:
 def begins_of(schedule: Schedule) -> Ints:
     """Return the tick before which each device does not begin under noise, shape (p,).
 
-    For `device_span` that is its begin in the schedule, because until then the device is taken to be busy
-    with the previous iteration. For `makespan` it is 0, because all devices are free at the beginning.
+    For `device_span` that is the start of its first operation in the schedule, because until then the device
+    is taken to be busy with the previous iteration. For `makespan` it is 0: all devices are free at once.
     """
     if schedule.instance.objective is Objective.MAKESPAN:
         return np.zeros(schedule.order.devices, np.int64)
@@ -67,7 +67,7 @@ def begins_of(schedule: Schedule) -> Ints:
 
 
 def flat(values: Floats) -> Floats:
-    """Return times with one row for each operation or message, shape (rows, K), and a last row of zeros."""
+    """Return times as rows of K samples, one row for each operation or message, and a last row of zeros."""
     rows = values.reshape(-1, values.shape[-1])
     return np.concatenate([rows, np.zeros((1, values.shape[-1]))])
 

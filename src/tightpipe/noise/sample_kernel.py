@@ -1,9 +1,9 @@
-"""The compiled simulator of noise: an order runs in a block of samples at once, each with times of its own.
+"""The compiled simulator of noise: an order runs in all samples of a block at once, each with its own times.
 
 Times are in ticks and need not be whole. In the inner loops, neighbouring numbers belong to neighbouring
 samples, so that the processor works on several samples at a time. The sequence in which operations are
 simulated does not depend on the samples: the devices are visited one after another, again and again, and each
-runs its operations until it comes to one whose source has not run.
+runs its operations until it comes to one that needs the result of an operation that has not run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run_samples(
     durations, lags
         The flattened durations and lags of `Times`, each with a further row of zeros.
     moment, stall
-        Tick at which each device stands still, and ticks for which it does, 0 for no stall; shape (p, K).
+        Tick at which each device's stall begins, and ticks that it lasts, 0 for no stall; shape (p, K).
     release
         The tick before which each device does not begin, shape (p,).
     state
@@ -157,7 +157,7 @@ def _run(
 
 @compiled_inline
 def _stand(moment: Floats, stall: Floats, begins: bool, start: Floats, end: Floats, first: Floats) -> None:
-    """Delay the end of an operation that runs, or would start, while its device stands still."""
+    """Delay the end of an operation that runs when its device's stall begins, or would start during it."""
     for k in range(len(start)):
         goes_on = moment[k] + stall[k]
         if moment[k] <= start[k] < goes_on:
@@ -186,7 +186,7 @@ def _send(graph: OrderGraph, row: int, state: SampleState) -> None:
 
 @compiled
 def costs_of(state: SampleState, spans: bool, costs: Floats) -> None:
-    """Write the cost of each sample to `costs`: the largest span of a device if `spans`, or the makespan."""
+    """Write each sample's cost to `costs`: the largest span of a device if `spans`, else the makespan."""
     devices, samples = state.free.shape
     for k in range(samples):
         begin, end, largest = state.first[0, k], state.free[0, k], 0.0
@@ -203,11 +203,11 @@ class Criticality(NamedTuple):
     """
 
     operations: Floats  # (N,) number of samples in which the critical path goes through each operation
-    delays: Floats  # (N,) sum over these samples of the ticks, from possible start to end, beyond planned
+    delays: Floats  # (N,) sum over these samples of (end - possible start - planned ticks)
     messages: (
         Floats  # (N,) number of samples in which the critical path goes through the message to each operation
     )
-    message_delays: Floats  # (N,) sum over these samples of the ticks beyond planned
+    message_delays: Floats  # (N,) sum over these samples of (ticks - planned ticks) of that message
 
 
 @compiled
@@ -270,8 +270,8 @@ def _trace_input(
 ) -> int:
     """Count the message for which a row waited, if there was one, and return the row before it on the path.
 
-    That row is the sender. If the message had to wait for its link, it is the sender of an earlier message,
-    the one that made all messages after it wait.
+    The row returned is that of the operation which sent the message. If the message had to wait for its link,
+    it is instead the row that sent the last earlier message of the link that did not have to wait.
     """
     source, message = graph.source[row], graph.message[row]
     if message < len(lags) - 1:

@@ -121,7 +121,7 @@ class SlowLink:
         return f"slow-link:{self.sender}:{self.receiver}:{self.slowdown}"
 
     def check(self, instance: Instance) -> None:
-        """Raise an InputError if the link does not exist, or if the model would change nothing."""
+        """Raise an InputError if the link has no messages, or if they take 0 ticks and no ticks are added."""
         slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:

@@ -17,10 +17,10 @@ _MOST_TICKS = 1e12
 class Stall:
     """A device stands still for some time, as in a garbage collection, a page fault or a network timeout.
 
-    It stands still once in every sample, from a moment that is uniform in the device's planned span. An
-    operation that runs at this moment goes on after the stall, and one that would start during the stall
-    starts after it. A device that waits anyway loses nothing. The moment is drawn as a share of the span, and
-    is the same share for every schedule.
+    The device stands still once in every sample, from a random moment that is uniform in its planned span, or
+    in the planned makespan if that is the objective. An operation that runs at this moment goes on after the
+    stall, and one that would start during the stall starts after it. A device that would wait during the
+    whole stall loses nothing. The moment is drawn as a share of that interval, the same for every schedule.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Stall:
             check_device(instance, f"noise = {str(self)!r}: device", self.device)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
-        """Draw which device stands still in each sample, and when."""
+        """Draw which device stands still in each sample, and when, and write this to `times`."""
         devices = random.integers(instance.devices, size=BLOCK)
         if self.device is not None:
             devices[:] = self.device

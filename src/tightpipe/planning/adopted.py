@@ -18,8 +18,7 @@ def adopted(found: Plan, other: Plan | None) -> Plan:
     """Return `found`, or the plan `other` of another problem if it is cheaper in the problem of `found`.
 
     The plan `other` keeps its partition, recomputation and orders, and gets the best start times that the
-    problem of `found` allows. If `other` does not fit that problem, or is None, `found`
-    is returned.
+    problem of `found` allows. If `other` does not fit that problem, or is None, `found` is returned.
     """
     moved = None if other is None else _moved(found, other)
     if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
@@ -42,10 +41,10 @@ def _moved(found: Plan, other: Plan) -> Plan | None:
 
 
 def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
-    """Return the plans, with each bound raised to the bound of the next plan where that is larger.
+    """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
 
-    Each search space must lie within the next one, as under more and more memory: whatever fits into less
-    memory also fits into more, so a bound under more memory also holds under less.
+    Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
+    a bound under more memory also holds under less, because whatever fits into less memory fits into more.
     """
     found: list[Plan] = []
     bound, proof = 0, None

@@ -1,7 +1,7 @@
 """Alternatives to a plan: every schedule family at equal memory, each with its own best partition.
 
-Beside the best partition and recomputation of a family stands its uniform split, so that the table tells how
-much of the difference comes from the cut and how much from the schedule.
+Each family also has a plan with the uniform split. So the table tells how much of a difference between
+families comes from the partition and how much from the schedule.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Question:
         return f"{self.family.method} {self.family.placement} {self.split}"
 
     def answer(self, allowance: Allowance, progress: Progress) -> Plan:
-        """Return the plan of this row, which `uniform_plan` or `tightpipe.plan` finds, with their errors."""
+        """Return the plan of this row, from `uniform_plan` or `tightpipe.plan`; raise what these raise."""
         if self.split is Split.UNIFORM:
             return uniform_plan(self.family, allowance)
         options = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
@@ -74,8 +74,8 @@ def alternatives(
     folder
         Where the plans are kept, and taken from if they are there; None to keep none.
     begin
-        Function that is called with the name of each row, and returns the function that the search tells of
-        its progress.
+        Function that is called with the name of each row. It returns a function, which `tightpipe.plan` calls
+        with each new cost or bound if it searches for the row.
 
     Raises
     ------
@@ -98,12 +98,12 @@ def alternatives(
 
 
 def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
-    """Return the rows as data; `of_the_fastest` is the throughput as a share of the fastest row's."""
+    """Return the rows as data; `of_the_fastest` is a row's throughput over the highest one."""
     fastest = min((plan.cost for _, plan in found if plan.cost is not None), default=None)
     rows = []
     for question, plan in found:
         share = None if plan.cost is None or fastest is None else fastest / plan.cost
         family = {"family": question.family.method, "split": str(question.split)}
-        placement = {"placement": question.family.placement}  # a row without a plan has it as well
+        placement = {"placement": question.family.placement}  # shown also in a row without a plan
         rows.append({**family, **plan_row(question.name, plan), **placement, "of_the_fastest": share})
     return rows

@@ -38,10 +38,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class StageNumbers:
-    """What one stage takes for one microbatch: ticks of F, B and W, bytes that F takes and that W frees.
+    """The ticks and bytes of one stage for one microbatch.
 
-    `transient` are the bytes that B takes only while it recomputes, those of the largest recomputed layer.
-    `static` are the bytes of the stage's static state, and `output` those of the message to the next stage.
+    F, B and W run for `forward`, `backward` and `weight` ticks. F takes `held` bytes, of which W frees
+    `freed_by_weight` and B the rest. B takes `transient` more bytes while it recomputes, as many as its
+    largest recomputed layer needs. The static state of the stage has `static` bytes, and the message to the
+    next stage `output` bytes.
     """
 
     forward: int
@@ -57,7 +59,7 @@ class StageNumbers:
 def stage_numbers(
     problem: PlanningProblem, first: int, end: int, recomputed: tuple[int, ...]
 ) -> StageNumbers:
-    """Return the numbers of a stage with the layers `first` to `end - 1`, some of them recomputed."""
+    """Return the numbers of a stage with the layers `first` to `end - 1`; `recomputed` are layer indices."""
     layers = problem.model.layers
     stage, again = layers[first:end], [layers[index] for index in recomputed]
     return StageNumbers(
@@ -88,12 +90,12 @@ def static_of(placement: Placement, stages: tuple[StageNumbers, ...], device: in
 
 
 def transient_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
-    """Return the transient bytes of a device: the largest of a stage, since one B runs at a time."""
+    """Return the transient bytes of a device: the most of any of its stages, since one B runs at a time."""
     return max((stages[stage].transient for stage in placement.stages_on(device)), default=0)
 
 
 def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> list[int]:
-    """Return the bytes of each device that no activation may take: static state, reserve and transient."""
+    """Return, for each device, the bytes that no activation may take: static state, reserve, transient."""
     return [
         problem.cluster.reserve
         + transient_of(placement, stages, device)
@@ -111,7 +113,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     Raises
     ------
     InputError
-        If a stage has no F, B or W that takes time, or a device has no memory for one activation.
+        If F, B or W of a stage takes no time, or a device has no memory for one activation.
     """
     stages, placement = numbers_of(problem, candidate), candidate.placement
     return Instance(
@@ -129,7 +131,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
 
 
 def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Memory:
-    """Return the bytes that F, B and W of each stage take or free, and the limits if the cluster has any."""
+    """Return the bytes that F, B and W of each stage take or free, and the devices' limits, if any."""
     sizes = problem.cluster.memory_of(placement.devices)
     apart = held_apart(problem, placement, stages)
     return Memory(
@@ -143,7 +145,7 @@ def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[Stag
 def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[int]) -> list[list[int]]:
     """Return the time of the longest message from each device to each other one, in ticks.
 
-    The output of a stage goes to the next stage, and its gradient, which is as large, comes back.
+    The output of a stage goes to the next stage, and the gradient of this output, equally large, comes back.
     """
     size: dict[tuple[int, int], int] = {}
     for route in placement.routes:

@@ -12,7 +12,7 @@ from .candidate import Candidate
 from .problem import PlanningProblem
 
 CANDIDATE_KEYS = ("placement", "devices", "chunks", "stages", "recomputed", "recomputed_layers")
-"""The keys of a candidate; `recomputed` is the number of recomputed layers of each stage."""
+"""The keys of a candidate; `recomputed` has the number of recomputed layers of each stage."""
 
 
 def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
     Raises
     ------
     InputError
-        If the stages are not as many as the placement has, do not hold all layers of the problem one behind
-        the other, or recompute other layers than their own.
+        If the number of stages is not the placement's, if the stages do not have all layers of the problem
+        one after another, or if a stage recomputes a layer that it does not have.
     """
     placement = Placement(data["placement"], data["devices"], data["chunks"])
     cuts = _cuts(data, placement.stages, len(problem.model.layers))
@@ -47,7 +47,7 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
 
 
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
-    """Raise an error unless a candidate is in the search space, for which a plan's bound holds.
+    """Raise an error unless a candidate is in the search space, over which the bound of a plan holds.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def _check_choice(key: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 def entries(data: dict[str, Any], key: str) -> list[Any]:
-    """Return the list that stands under a key, or raise an InputError if it is none."""
+    """Return the list that is the value of a key, or raise an InputError if the value is no list."""
     if not isinstance(data[key], list):
         raise InputError("must be a list", key=key, value=data[key])
     return list(data[key])
@@ -103,7 +103,7 @@ def _recomputed(data: dict[str, Any], cuts: tuple[int, ...]) -> tuple[tuple[int,
 
 
 def _again(key: str, value: Any, first: int, end: int) -> tuple[int, ...]:
-    """Return the recomputed layers of the stage from `first` to `end - 1`."""
+    """Return the recomputed layers of a stage, after checking that they are among `first` to `end - 1`."""
     layers = _integers(key, value, end - 1)
     if layers != sorted(set(layers)) or (layers and layers[0] < first):
         raise InputError(f"must be layers from {first} to {end - 1}, ascending", key=key, value=layers)

@@ -1,4 +1,4 @@
-"""Candidates from a list of all partitions, for placements without tables (`candidates_by_table`)."""
+"""Candidates from a list of all partitions, for placements that `candidates_by_table` cannot handle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DeviceStages:
         self.heap = np.zeros(8 * len(self.stage), np.int64)
 
     def ways(self, cuts: tuple[int, ...]) -> list[_Way]:
-        """Return the ways to recompute the device's stages that fit its memory, the least bound first."""
+        """Return the ways to recompute the device's stages that fit its memory, least bound first."""
         arrays = self.stage, self.begin, self.end, self.option, self.heap
         found = (
             _Way(device_bound(self.tables, self.device, *arrays), chosen) for chosen in self._choices(cuts)
@@ -45,7 +45,7 @@ class DeviceStages:
         return sorted(way for way in found if way.bound < NEVER)
 
     def excess(self, cuts: tuple[int, ...]) -> int:
-        """Return the bytes that the device lacks to hold one microbatch, least over all options."""
+        """Return how many bytes the device lacks to hold one microbatch, with the best recompute options."""
         return min(
             device_excess(self.tables, self.device, self.begin, self.end, self.option)
             for _ in self._choices(cuts)
@@ -65,7 +65,7 @@ class DeviceStages:
 class _Beginning(NamedTuple):
     """A partition with the recompute options of the first devices; `left` devices have none yet.
 
-    The one with the least bound sorts first; of equal bounds, the one with the fewest devices left.
+    Beginnings are sorted by bound; of equal bounds, the one with the fewest devices left comes first.
     """
 
     bound: int
@@ -81,7 +81,7 @@ class Listed:
     Parameters
     ----------
     configuration
-        The placement.
+        The configuration to which the candidates belong.
     partitions
         The cuts of each partition.
     """
@@ -101,11 +101,11 @@ class Listed:
 
     @property
     def bound(self) -> int:
-        """The least bound of a candidate that is still to come, in ticks."""
+        """The least bound of a candidate not yet taken, in ticks."""
         return self._heap[0].bound if self._heap else NEVER
 
     def take(self) -> Candidate | None:
-        """Return the next candidate; None at the end."""
+        """Return the candidate with the least bound that is not yet taken; None if all are."""
         while self._heap:
             bound, left, _, cuts, chosen = heappop(self._heap)
             if not left:
@@ -126,7 +126,7 @@ def device_stages(configuration: Configuration, arrays: Arrays) -> list[DeviceSt
 
 
 def by_stage(devices: list[DeviceStages], chosen: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the options in the sequence of the stages, from the options of each device's stages."""
+    """Return the recompute option of each stage; `chosen` has, for each device, those of its stages."""
     pairs = [
         (int(stage), option)
         for device, options in zip(devices, chosen, strict=True)

@@ -1,4 +1,4 @@
-"""Candidates from tables, for placements whose devices have one stage, or one of each half of the stages."""
+"""Candidates from tables of bounds, if each device has one stage, or one from each half of the stages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
 
-_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, over the mean work of the devices
-_ROWS = 4096  # ways of a device for which there is room at first
+_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, over the mean work of a device
+_ROWS = 4096  # ways of a device for which the array has room at first
 _SCRATCH = 24
-_MOST_LOOPED = 160  # layers; for more, the tables for all starts of the second half would take minutes
+_MOST_LOOPED = 160  # layers; with more, a table for each start of the second half would take minutes
 
 
 def kind_of(configuration: Configuration) -> int | None:
-    """Return how devices take their stages, e.g. `LINE`; None if there is no table, or a too large one."""
+    """Return how devices take their stages, e.g. `LINE`; None if tables are not possible or take too long."""
     kind = _kind_of(configuration.placement)
     return None if kind == LOOPED and configuration.layers > _MOST_LOOPED else kind
 
@@ -43,13 +43,13 @@ def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
 
 
 def _middles(configuration: Configuration, kind: int) -> range:
-    """Return the layers at which the second half of the stages may begin; unless `LOOPED`, an unused 0."""
+    """Return the layers at which the second half of the stages may begin; an unused 0 if not `LOOPED`."""
     devices = configuration.placement.devices
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
 class _Table:
-    """The least bound of every rest, where the second half of the stages begins at layer `middle`."""
+    """The least bound of every rest (see `fill`); for `LOOPED`, the second half begins at layer `middle`."""
 
     def __init__(
         self, configuration: Configuration, arrays: Arrays, kind: int, middle: int, cap: int, counted: int
@@ -65,12 +65,12 @@ class _Table:
 
     @property
     def start(self) -> tuple[int, int]:
-        """The rest before any device has taken a stage."""
+        """The rest (x, y) before any device has taken a stage."""
         return 0, {LINE: 0, FOLDED: self.configuration.layers, LOOPED: self.middle}[self.kind]
 
     @property
     def bound(self) -> int:
-        """The least bound of all partitions, `NEVER` if none is below the cap."""
+        """The least bound, in ticks or bytes, of all partitions; `NEVER` if none is below the cap."""
         return int(self.least[0][self.start])
 
     def ways(self, device: int, x: int, y: int) -> Ints:
@@ -89,7 +89,7 @@ _Way = tuple[int, int, int, int]  # the new x and y, and the options of the stag
 
 @dataclass(frozen=True, slots=True)
 class _Beginning:
-    """What the first devices take, the largest of their bounds in ticks, and how uneven their stages are."""
+    """The stages of the first devices, the devices' largest bound in ticks, and the stages' unevenness."""
 
     table: _Table
     bound: int = 0
@@ -98,7 +98,7 @@ class _Beginning:
 
 
 class Tabled:
-    """Candidates from tables: a heap holds beginnings, each with the least bound of its candidates."""
+    """Candidates from tables: a heap has beginnings, each with the least bound of its candidates."""
 
     def __init__(self, configuration: Configuration, kind: int) -> None:
         self.configuration, self.kind = configuration, kind
@@ -111,11 +111,11 @@ class Tabled:
 
     @property
     def bound(self) -> int:
-        """The least bound of a candidate that is still to come, in ticks."""
+        """The least bound of a candidate not yet taken, in ticks."""
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self) -> Candidate | None:
-        """Return the next candidate; None at the end."""
+        """Return the candidate with the least bound that is not yet taken; None if all are."""
         found = None
         while self._heap and found is None:
             _, _, _, beginning = heappop(self._heap)
@@ -127,7 +127,7 @@ class Tabled:
         return found
 
     def _refill(self) -> None:
-        """Make the tables of the next cap as soon as no candidate with a bound below the last cap is left."""
+        """While the heap is empty, make the tables of the next cap, and put their beginnings on the heap."""
         while not self._heap:
             self._floor, cap = self._cap, next(self._caps, None)
             if cap is None:
@@ -150,7 +150,7 @@ class Tabled:
             self._push(max(bound, then), so_far + left, longer)
 
     def _candidate(self, beginning: _Beginning) -> Candidate:
-        """Return the candidate in which all devices have taken the stages of a beginning."""
+        """Return the candidate of a beginning in which all devices have stages."""
         ways = beginning.ways
         cuts, options = [0, *(way[0] for way in ways)], [way[2] for way in ways]
         if self.kind == FOLDED:

@@ -36,10 +36,10 @@ def check_problem(problem: PlanningProblem) -> None:
 
 
 def most_stages(model: Model, recompute: bool) -> int:
-    """Return the most stages into which a model can be cut if F, B and W of each must take a tick.
+    """Return the most stages into which a model can be cut if F, B and W of each take at least one tick.
 
     A stage that ends as early as it can leaves the most layers for the others. If a layer may be recomputed,
-    its B can take the time of its F as well.
+    its B can take longer by the time of its F.
     """
     stages, sums = 0, (0, 0, 0)
     for layer in model.layers:
@@ -54,7 +54,7 @@ def most_stages(model: Model, recompute: bool) -> int:
 def _check_outputs(problem: PlanningProblem) -> None:
     if not isinstance(problem.cluster.comm, Network):
         return
-    for index, layer in enumerate(problem.model.layers[:-1]):  # the last one sends nothing
+    for index, layer in enumerate(problem.model.layers[:-1]):  # the last layer sends nothing
         if layer.output is None:
             rule = f"needs the output bytes of each layer but the last; layer {index} ({layer.name}) has none"
             raise InputError(rule, key="cluster.bandwidth", value=decimal(problem.cluster.comm.bandwidth))
@@ -93,7 +93,7 @@ def _say_too_few(problem: PlanningProblem, allowed: list[Placement], most: int) 
 
 
 def _check_microbatches(placement: Placement, microbatches: int) -> None:
-    """Raise the error of `check_size`, if it raises one, with the key that a model file has."""
+    """Call `check_size`; if it raises an error, name the key as in a model file."""
     try:
         check_size(placement, microbatches)
     except InputError as error:

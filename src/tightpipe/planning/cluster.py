@@ -1,4 +1,4 @@
-"""A cluster: how many devices there are, what each of them holds, and how long messages between them take."""
+"""A cluster: the number of its devices, the memory of each, and how long messages between them take."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Cluster:
         Bytes of each device that a plan may not use, for the framework and for fragmentation.
     bytes_per_parameter
         Static state (weights, gradients, optimizer) in bytes per parameter, on each device that holds the
-        parameter. State that data-parallel pipelines share is already divided by their number.
+        parameter. Of state that data-parallel pipelines share, only the device's own part counts.
     comm
         Ticks of a message between two devices: one number, a matrix, or a `Network`.
     """

@@ -19,7 +19,7 @@ _STATE = ("replicated", "sharded")
 
 
 def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
-    """Return the cluster of a model file's table, with `data_parallel` pipelines side by side.
+    """Return the cluster that a table describes, as one of `data_parallel` pipelines uses it.
 
     Raises
     ------
@@ -44,7 +44,8 @@ def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
     Raises
     ------
     InputError
-        If the value is neither, is an empty list, has an entry twice, or has one that is out of range.
+        If the value is neither a number nor a list, or if the list is empty, has an entry twice, or has an
+        entry out of range.
     """
     if not is_list(value):
         return (check_int(key, value, 1, high),)
@@ -78,7 +79,7 @@ def _check_one_number(key: str, value: Any, devices: tuple[int, ...]) -> None:
 def _bytes_per_parameter(value: Any, data_parallel: int) -> Fraction:
     """Return the bytes of static state that each device holds per parameter.
 
-    A plain number is divided by `data_parallel` as a whole. Of a table only the entry `sharded` is divided.
+    A plain number is divided by `data_parallel`. In a table, only the entry `sharded` is divided.
     """
     key = "cluster.bytes_per_parameter"
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A configuration: a placement for a model, without the cuts and without the recomputed layers."""
+"""A configuration: a placement for a model, of which the cuts and recomputed layers are still open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .recompute_options import OptionSets, RecomputeOptions
 
 
 class Arrays(NamedTuple):
-    """The arrays from which partitions are bounded, and the recompute options that they number."""
+    """The arrays from which partitions are bounded, and the recompute options that the arrays number."""
 
     tables: Tables
     options: RecomputeOptions
@@ -22,7 +22,7 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A placement for a model.
+    """A placement for a model whose cuts and recomputed layers are still open.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Configuration:
     placement
         The placement, with its devices and chunks.
     sets
-        The ways to recompute the layers of intervals.
+        For every interval of consecutive layers, the ways to recompute some of them.
     """
 
     problem: PlanningProblem
@@ -50,11 +50,14 @@ class Configuration:
 
     @cached_property
     def ticks(self) -> list[int]:
-        """Ticks of each layer for one microbatch."""
+        """Ticks of each layer for one microbatch, without recomputation."""
         return [layer.forward + layer.backward + layer.weight for layer in self.problem.model.layers]
 
     def arrays(self, cap: int = NEVER) -> Arrays:
-        """Return the arrays for bounds below `cap` ticks, without stages whose work alone exceeds `cap`."""
+        """Return the arrays for bounds below `cap` ticks.
+
+        Intervals longer than the longest one whose work is at most `cap` ticks are left out.
+        """
         options = self.sets.up_to(self._longest(cap))
         return Arrays(tables_of(self.problem, self.placement, options), options)
 

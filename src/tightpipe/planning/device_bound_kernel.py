@@ -1,4 +1,4 @@
-"""A bound of the cost from the stages of one device, whatever the stages of the other devices are."""
+"""A bound of the cost from the stages of one device, valid whatever stages the other devices have."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def device_bound(
     device
         The device.
     stage, begin, end, option
-        The device's stages, ascending; for each the first layer, the layer after the last one, and the number
-        of the recompute option.
+        The numbers of the device's stages, ascending; for each stage its first layer, the layer after its
+        last one, and the number of its recompute option.
     heap
         Room for `8 * chunks` numbers.
 
@@ -62,7 +62,7 @@ def device_bound(
 def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, int, int]:
     """Return a microbatch's ticks and bytes on a device, and the ticks that recomputation adds to its B's.
 
-    The ticks are `NEVER` where a stage has no F, B or W that takes time.
+    The result is (`NEVER`, 0, 0) if F, B or W of a stage takes no time.
     """
     work, held, extra = 0, 0, 0
     for i in range(tables.chunks):
@@ -76,7 +76,7 @@ def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, in
 
 
 class _Paths(NamedTuple):
-    """Ticks of paths of one microbatch from or to a device's lowest stage lo and its highest stage hi."""
+    """Ticks of paths of one microbatch, where lo is the lowest and hi the highest stage of a device."""
 
     arrival: int  # from the start of F at stage 0 to the start of F at lo
     until_b: int  # from the start of F at lo to the start of B at hi
@@ -122,7 +122,7 @@ def _held(tables: Tables, begin: int, end: int, option: int) -> int:
 
 @compiled
 def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int) -> int:
-    """Return a bound of the cost, in ticks, from the bytes times ticks that microbatches hold on a device.
+    """Return a bound of the cost, in ticks, from how long microbatches hold their bytes on a device.
 
     Parameters
     ----------
@@ -139,11 +139,12 @@ def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
     the span of the device. The span is at most the cost.
 
     That integral falls short of `most` times the span at both ends. The first F's fill the memory: F's run
-    one after another and take their bytes when they start, so t ticks after its first start the device holds
-    at most one stage's bytes and r t bytes more, where r is the largest ratio of bytes to ticks of an F. The
-    area between that line and `most` is a triangle. In the same way the last B's and W's, each of which frees
-    its bytes at its end, empty the memory. All F's together last at least as long as filling the memory takes
-    at that rate, and all B's and W's as long as emptying it, so that the two triangles lie apart in time.
+    one after another and take their bytes when they start. So t ticks after its first start the device holds
+    at most the bytes of its largest F and r t bytes more, where r is the largest ratio of bytes to ticks of
+    an F. The area between that line and `most` is a triangle. In the same way the last B's and W's, each of
+    which frees its bytes at its end, empty the memory. All F's together last at least as long as filling the
+    memory takes at that rate, and all B's and W's as long as emptying it. So the two triangles lie apart in
+    time.
     """
     fills, empties, first, last = 0.0, 0.0, 0, 0
     for i in range(tables.chunks):
@@ -161,7 +162,7 @@ def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
 
 @compiled
 def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints) -> float:
-    """Return the least bytes times ticks that one microbatch holds, summed over the stages of a device."""
+    """Return the least sum, over a device's stages, of a microbatch's bytes times the ticks it holds them."""
     layers, top = len(tables.forward) - 1, len(tables.hop) - 1
     summed, extra = 0.0, 0
     for i in range(tables.chunks - 1, -1, -1):
@@ -179,7 +180,7 @@ def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
 
 @compiled
 def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
-    """Return the bytes of a device that no activation may take: static state and transient bytes."""
+    """Return the bytes of a device that no activation may take, besides the reserve: static and transient."""
     static, transient = 0, 0
     for i in range(tables.chunks):
         parameters = tables.parameters[end[i]] - tables.parameters[begin[i]]
@@ -192,7 +193,7 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
 def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> int:
     """Return how many bytes the device lacks to hold one microbatch of its stages, at least 0.
 
-    The result is `NEVER` if a stage has no F, B or W that takes time.
+    The result is `NEVER` if F, B or W of a stage takes no time.
     """
     needed = taken_apart(tables, begin, end, option)
     for i in range(tables.chunks):
@@ -205,7 +206,7 @@ def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: I
 
 @compiled
 def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
-    """Return an upper bound on the ticks of F's that fit into the memory together (see `most_forwards`)."""
+    """Return an upper bound on the ticks of all F's whose bytes fit into `limit` bytes at one time."""
     for i in range(tables.chunks):
         heap[2 * i] = _held(tables, begin[i], end[i], option[i])
         heap[2 * i + 1] = tables.forward[end[i]] - tables.forward[begin[i]]
@@ -214,10 +215,11 @@ def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: 
 
 @compiled
 def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
-    """Return an upper bound on the ticks of B's and W's that are held together (see `most_held`).
+    """Return an upper bound on the ticks of B's and W's that are left when all F's have begun.
 
-    A stage gives one step, B and W together. If W alone is more work per byte, it gives two: W, and then what
-    B adds. So the steps follow the concave hull of (memory, work).
+    The microbatches with work left hold `limit` bytes at most. A stage enters `heap` as one pair (bytes,
+    ticks), B and W together. If W alone has more ticks per byte, it enters as two: first W, then what B adds.
+    So the pairs follow the concave hull of (bytes, ticks).
     """
     steps = 0
     for i in range(tables.chunks):
@@ -240,8 +242,8 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
 def _most_work(heap: Ints, steps: int, count: int, limit: int) -> int:
     """Return an upper bound on the work, in ticks, that fits into `limit` bytes.
 
-    Each of the `steps` pairs (bytes, ticks) in `heap` may be taken up to `count` times, also in fractions.
-    The pairs in `heap` are used up.
+    The first `steps` pairs (bytes, ticks) in `heap` may each be taken up to `count` times, also in fractions.
+    The pairs in `heap` are overwritten.
     """
     if limit >= NO_LIMIT:
         total = 0

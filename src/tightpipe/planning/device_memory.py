@@ -19,9 +19,9 @@ class DeviceMemory:
     static
         Weights, gradients and optimizer state.
     activations
-        The most that the activations of all microbatches take at one time.
+        The most bytes that the activations of all microbatches take at one time.
     transient
-        What recomputation takes while a B runs, for the largest recomputed layer of the device.
+        The bytes that recomputation takes while a B runs, for the recomputed layer that needs most.
     reserve
         Memory that a plan may not use.
     limit
@@ -36,7 +36,7 @@ class DeviceMemory:
 
     @property
     def peak(self) -> int:
-        """The sum of all parts."""
+        """The sum of static state, activations, transient bytes and reserve."""
         return self.static + self.activations + self.transient + self.reserve
 
 

@@ -11,15 +11,15 @@ from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 
-_LONGEST = 2.0  # work of the longest stage that is looked at, over the mean work of the devices
+_LONGEST = 2.0  # most work of a stage that is looked at, as a multiple of the mean work of a device
 
 
 class Unlisted:
     """One candidate, whose cuts are improved until shifting no cut by one layer lowers the bound.
 
-    The bound of all candidates rests on the work alone. The device with the most work has some set of layers,
-    and at least the mean work of a device, or the work that `_crowded` gives. So the bound is the least work
-    of any set of layers that has at least that much.
+    The bound of all candidates rests on the work alone. The device with the most work has at least the mean
+    work of a device, and at least the work that `_crowded` returns. Its work is also that of some set of
+    layers. So the bound is the least work, among all sets of layers, that is no less than these two numbers.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -44,7 +44,7 @@ class Unlisted:
     def _improved(self, cuts: tuple[int, ...]) -> tuple[int, ...]:
         best, stages = self._bounds(cuts), self.configuration.placement.stages
         moves = list(product(range(1, stages), (-1, 1)))
-        without = 0  # shifts that were tried since the last better one
+        without = 0  # shifts tried since the last one that lowered the bound
         for stage, step in cycle(moves):
             moved = (*cuts[:stage], cuts[stage] + step, *cuts[stage + 1 :])
             without += 1

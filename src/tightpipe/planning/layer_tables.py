@@ -1,4 +1,4 @@
-"""The tables ``[[layers]]`` of a model file, each of which stands for `count` equal layers in a row."""
+"""The tables ``[[layers]]`` of a model file, each of which gives `count` equal consecutive layers."""
 
 from __future__ import annotations
 

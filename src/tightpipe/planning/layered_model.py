@@ -27,10 +27,10 @@ class Layer:
         The part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
         the input frees the rest.
     input
-        Bytes that stay in place of `activation` where the layer is recomputed; None if it never is.
+        Bytes that stay in memory in place of `activation` if the layer is recomputed; None if it must not be.
     output
-        Bytes that a device sends to the next one where the layer is the last of its stage. Needed only where
-        the cluster gives communication as latency and bandwidth.
+        Bytes that a device sends to the next one if the layer is the last of its stage. Needed only if the
+        cluster gives communication as latency and bandwidth.
     parameters
         Number of parameters.
     """
@@ -57,7 +57,7 @@ class Layer:
 
     @property
     def kept(self) -> int:
-        """Bytes that stay from F to B where the layer is recomputed.
+        """Bytes that stay from F to B if the layer is recomputed.
 
         The gradient of the weights needs its part of the activation until its own end, and no operation but F
         takes memory in an instance. So F takes this part already, even if the input alone is smaller.

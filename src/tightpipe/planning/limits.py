@@ -1,4 +1,4 @@
-"""What limits a plan: computation, warm-up and cool-down, messages or memory, and on which device."""
+"""The limits of a plan: computation, warm-up and cool-down, messages or memory, and on which device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One use of a step's time or of a device's memory, on the device where it is largest.
+    """One use of the time of a training step, or of memory, on the device where it is largest.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Limit:
     amount
         Ticks or bytes that the use takes.
     of
-        The ticks of a whole step, or the size of the device's memory in bytes.
+        The ticks of a whole training step, or the size of the device's memory in bytes.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Limit:
 
 
 def limits(plan: Plan, explained: Explanation) -> list[Limit]:
-    """Return what limits a plan, the largest share first; memory only if the cluster has a limit.
+    """Return the limits of a plan, the largest share first; memory only if the cluster has a limit.
 
-    The times of one device may overlap: it may wait for memory in its warm-up.
+    The same idle time may count for two limits, e.g. if a device waits for memory in its warm-up.
 
     Parameters
     ----------
@@ -79,4 +79,4 @@ _TIMES: dict[str, Callable[[DeviceTime], int]] = {
     ),
     "idle as memory is full": lambda device: device.by_reason[Reason.MEMORY],
 }
-"""The uses of a device's time, each with a function that returns its ticks."""
+"""The uses of a device's time, each with a function that returns the ticks of the use."""

@@ -1,4 +1,4 @@
-"""A model and a placement as arrays, from which compiled loops bound the cost of partitions."""
+"""A model and a placement as arrays, from which compiled loops compute bounds of partitions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Tables(NamedTuple):
     backward: Ints  # (L + 1,)
     weight: Ints  # (L + 1,)
     held: Ints  # (L + 1,) bytes that F takes, without recomputation
-    freed: Ints  # (L + 1,) bytes of these that W frees
+    freed: Ints  # (L + 1,) bytes that W frees, a part of `held`
     parameters: Ints  # (L + 1,) number of parameters
     first_option: Ints  # ((L + 1) ** 2 + 1,) `RecomputeOptions.first`
     extra: Ints  # (options,) ticks that recomputation adds to B
-    saved: Ints  # (options,) bytes by which F takes less
+    saved: Ints  # (options,) bytes that F takes less than without recomputation
     transient: Ints  # (options,) bytes that B takes only while it recomputes
     hop: Ints  # (S,) ticks of all messages on the way from stage 0 to each stage, each the shortest possible
     back: Ints  # (S,) ticks of all messages on the way from each stage back to stage 0, likewise

@@ -1,4 +1,4 @@
-"""Writers of model files: TOML, with a comment behind the first occurrence of each key, or JSON."""
+"""Writers of model files: JSON, or TOML with a comment where a key first occurs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_model(path: str | Path, data: Mapping[str, Any], head: str) -> None:
     data
         What the file holds, as `problem_from_dict` reads it.
     head
-        Lines that stand as a comment at the beginning of a TOML file.
+        The comment at the beginning of a TOML file, in one or more lines.
     """
     toml = Path(path).suffix == ".toml"
     write_text(path, model_text(data, head) if toml else json.dumps(data, indent=2) + "\n")
@@ -59,7 +59,7 @@ def model_text(data: Mapping[str, Any], head: str) -> str:
     data
         What the file holds, as `problem_from_dict` reads it.
     head
-        Lines that stand as a comment at the beginning of the file.
+        The comment at the beginning of the file, in one or more lines.
     """
     comments = dict(_COMMENTS)
     lines = [f"# {line}".rstrip() for line in head.splitlines()]
@@ -72,7 +72,7 @@ def model_text(data: Mapping[str, Any], head: str) -> str:
 
 
 def _entries(table: Mapping[str, Any], comments: dict[str, str]) -> list[str]:
-    """Return the lines of a table, and remove the comments that they use, so that each occurs once."""
+    """Return the lines of a table; take their comments out of `comments`, so that each is written once."""
     lines = []
     for key, value in table.items():
         comment = comments.pop(key, "")

@@ -1,4 +1,4 @@
-"""Candidates that differ a little from another one: a layer on another stage, or recomputed or not."""
+"""Candidates that differ from another one by one layer in each of two stages, or in one recomputed layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .problem import PlanningProblem
 
 
 def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -> Iterator[Candidate]:
-    """Yield random neighbours of a candidate, endlessly; yield nothing if there are none.
+    """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
 
     A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
     a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
@@ -20,7 +20,7 @@ def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -
     again = {layer for layers in candidate.recomputed for layer in layers}
     layers = problem.model.layers
     able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
-    movable = 1 < len(candidate.stages) < len(layers)  # a stage has a layer to spare, for another stage
+    movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
     while able or movable:
         cuts, recomputed = candidate.cuts, again
         if able and (not movable or random.random() < 0.5):  # else a layer goes to another stage
@@ -32,7 +32,7 @@ def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -
 
 
 def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
-    """Yield each candidate in which one stage has a layer less and another one a layer more.
+    """Yield each candidate in which one stage has a layer less than before, and another one a layer more.
 
     The stages between the two keep their numbers of layers. Layers that were recomputed still are.
     """
@@ -45,14 +45,14 @@ def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """Return the cuts with some consecutive ones shifted by a layer, unchanged if a stage would be empty."""
+    """Return the cuts, some consecutive ones shifted by a layer; unchanged if that would empty a stage."""
     inner = range(1, len(cuts) - 1)
     first, last = sorted(random.choices(inner, k=2))
     return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
 
 
 def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return the cuts with those at `first` to `last` shifted by `step`; () if a stage would be empty."""
+    """Return the cuts, of which `first` to `last` are shifted by `step`; () if that would empty a stage."""
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
     return moved if all(a < b for a, b in pairwise(moved)) else ()
 

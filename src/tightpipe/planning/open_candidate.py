@@ -1,4 +1,4 @@
-"""A candidate that the search has looked at: its best schedule, its bound, and its number of rounds."""
+"""A candidate that the search has looked at: its best schedule, its bound, and how often solvers ran."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .device_bound_kernel import NEVER
 
 @dataclass(slots=True)
 class OpenCandidate:
-    """A candidate with what is known of its instance.
+    """A candidate with its instance, and the best bound and schedule that are known of it.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class OpenCandidate:
     schedule, method
         The cheapest schedule so far and the method that found it; None and '' where none was found.
     heuristic, heuristic_cost
-        The heuristic whose schedule was the cheapest of all heuristics, and its cost in ticks.
+        The heuristic that found the cheapest schedule of all heuristics, and its cost in ticks.
     rounds
         How many times a solver has worked on the instance.
     """
@@ -42,7 +42,7 @@ class OpenCandidate:
 
     @property
     def cost(self) -> int | None:
-        """Cost of the cheapest schedule in ticks; None where there is none."""
+        """Cost of the cheapest schedule in ticks; None if no schedule is known."""
         return None if self.schedule is None else cost(self.schedule)
 
     @property

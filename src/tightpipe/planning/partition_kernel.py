@@ -15,7 +15,7 @@ from .model_arrays import Tables
 LINE, FOLDED, LOOPED = 0, 1, 2
 """How devices take their stages: one from the front; one from each end; one from the front of each half."""
 TICKS, BYTES = 0, 1
-"""What is made as small as possible: the largest bound of a device, or the most bytes that a device lacks."""
+"""What is minimized: the largest bound of a device in ticks, or the most bytes that a device lacks."""
 
 
 @compiled
@@ -39,18 +39,18 @@ def fill(
     Parameters
     ----------
     tables
-        The configuration, with `chunks` 1 for `LINE` and else 2.
+        The arrays of the configuration, with `chunks` 1 for `LINE` and else 2.
     kind, devices, middle
         How the p devices take their stages. `middle`, the first layer of the second half of the stages, only
         counts for `LOOPED`.
     cap
-        Bounds of `cap` and more need not be told apart: they become `NEVER`.
+        Bounds of `cap` and more are not told apart: they become `NEVER`.
     counted
         `TICKS` or `BYTES`.
     least, total
-        Results of shape (p + 1, L + 1, L + 1), for each rest: the largest bound of a device without stages,
-        as small as possible, and the `roughness` of the stages that reach it, summed. Of equal bounds, the
-        one with the most even stages is taken.
+        Results of shape (p + 1, L + 1, L + 1), for each rest: the largest bound of the devices that take
+        their stages from the rest, made as small as possible, and the sum of the `roughness` of these stages.
+        Of choices with the same bound, the one with the most even stages is taken.
     scratch
         Space for 24 numbers.
     """
@@ -88,7 +88,11 @@ def _fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, to
 
 @compiled
 def _is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
-    """Return whether x and y leave a layer for every stage of the devices before and of the others."""
+    """Return whether (x, y) can be the rest before `device` takes its stages.
+
+    Every stage, of the devices before and of the `after` others, must have room for a layer. Before device 0,
+    all layers must be left.
+    """
     if kind == LINE:
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)
     if kind == FOLDED:
@@ -131,8 +135,8 @@ def _take(
 ) -> None:
     """Try all stages that `device` can take from the rest (x, y), and write the best to `least` and `total`.
 
-    The best stages are those with the least largest bound, and of these the most even ones. If no bound is
-    below `cap`, nothing is written.
+    The best stages make the largest bound of this and the later devices smallest; of equally good ones, the
+    most even stages are taken. If no bound is below `cap`, nothing is written.
     """
     layers = len(tables.forward) - 1
     best, summed = cap, NEVER
@@ -171,7 +175,7 @@ def _next(kind: int, y: int, step: int) -> int:
 
 @compiled
 def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1: int, e1: int) -> bool:
-    """Return whether the work of two intervals, and so that of longer ones, is above the best bound."""
+    """Return whether two intervals have more work than `best` ticks, so that longer ones have, too."""
     ticks = tables.microbatches * (_work(tables, b0, e0) + _work(tables, b1, e1))
     return counted == TICKS and ticks > best
 
@@ -190,7 +194,7 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
 def place(
     kind: int, device: int, devices: int, scratch: Ints, x: int, new_x: int, y: int, new_y: int
 ) -> None:
-    """Write the stages that a device takes to the scratch: their numbers, first layers and ends."""
+    """Write to `scratch` the stages that a device takes: their numbers, first layers and ends."""
     scratch[0], scratch[2], scratch[4] = device, x, new_x
     if kind != LINE:
         scratch[1] = 2 * devices - 1 - device if kind == FOLDED else devices + device
@@ -201,9 +205,10 @@ def place(
 def _cheapest(
     tables: Tables, kind: int, device: int, counted: int, scratch: Ints, best: int, enough: int
 ) -> int:
-    """Return the least bound of a device, over all ways to recompute, for its stages in the scratch.
+    """Return the least bound of a device, over all ways to recompute its stages in `scratch`.
 
-    If the least bound is above `best`, or at most `enough`, another bound of that kind may be returned.
+    If the least bound is above `best`, another number above `best` may be returned. If it is at most
+    `enough`, another number that is at most `enough` may be returned.
     """
     side = len(tables.forward)
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -217,7 +222,7 @@ def _cheapest(
             option[1] = two
             extra = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
             if counted == TICKS and tables.microbatches * (ticks + extra) > best:
-                break  # later options take more ticks
+                break  # later options take no fewer ticks
             if counted == TICKS:
                 bound = device_bound(tables, device, stage, begin, end, option, heap)
             else:
@@ -244,15 +249,15 @@ def expand(
     scratch: Ints,
     found: Ints,
 ) -> int:
-    """List the stages that the next device can take from a rest so that the bound stays below `cap`.
+    """List the ways in which `device` can take stages from the rest (x, y) so that the bound is below `cap`.
 
     Returns
     -------
     int
         The number of ways. Each has a row in `found`: the new x and y, both recompute options, the bound of
-        this device, the least largest bound of the devices after it, how uneven its stages are (plus the
-        ticks of recomputation), and how uneven the stages after it are. Rows that do not fit into `found` are
-        counted, too.
+        this device, the smallest possible largest bound of the devices after it, the `roughness` of its
+        stages plus the ticks of recomputation, and the `roughness` of the stages of the devices after it.
+        Rows that do not fit into `found` are counted, too.
     """
     layers, side, count = len(tables.forward) - 1, len(tables.forward), 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -284,7 +289,7 @@ def expand(
                                 found[count, 4], found[count, 5] = bound, then
                                 again = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
                                 rough = roughness(tables, kind, devices, x, new_x, y, new_y)
-                                found[count, 6] = rough + again  # equal ones: least recomputation
+                                found[count, 6] = rough + again  # of equally even ones, least recomputation
                                 found[count, 7] = total[device + 1, new_x, new_y]
                             count += 1
                         if kind == LINE:

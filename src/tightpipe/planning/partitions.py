@@ -1,4 +1,4 @@
-"""The candidates of a configuration one after another, those with the least bound first."""
+"""The candidates of a configuration, one after another: the one with the least bound comes first."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Partitions(Protocol):
 
     @property
     def bound(self) -> int:
-        """A lower bound, in ticks, of all candidates still to come; `NEVER` if there are none."""
+        """A lower bound, in ticks, of the cost of all candidates not yet taken; `NEVER` if none is left."""
 
     def take(self) -> Candidate | None:
-        """Return the next candidate; None if none is left, or if the others are too many to look at."""
+        """Return the next candidate; None if none is left, or if the rest are too many to look at."""
 
 
 def partitions_of(configuration: Configuration) -> Partitions:
@@ -46,8 +46,8 @@ def _partitions(configuration: Configuration) -> int:
 def least_excess(configuration: Configuration) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    The result is `NEVER` if no partition gives every stage an F, a B and a W that take time. If there are too
-    many partitions to look at all of them, some are left out. Fewer bytes may then be possible.
+    The result is `NEVER` if in every partition F, B or W of some stage takes no time. If there are too many
+    partitions to look at all of them, some are left out. Then another partition may lack fewer bytes.
     """
     kind, placement = kind_of(configuration), configuration.placement
     if placement.stages > configuration.layers:

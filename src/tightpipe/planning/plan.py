@@ -41,7 +41,7 @@ class Plan:
     considered
         Number of candidates for which a schedule was searched for.
     log
-        Costs and bounds over time.
+        The best cost and bound so far, whenever one of them changed.
     reason
         Why there is no plan, or why the search ended early; empty otherwise.
     """
@@ -69,7 +69,7 @@ class Plan:
         return f"<Plan{where}: {self.status}, cost {self.cost}, bound {self.bound}>"
 
     def _repr_html_(self) -> str:
-        """Show the text above the Gantt chart in a notebook."""
+        """Return the HTML for a notebook: the text of the plan, and below it the Gantt chart."""
         text = f"<pre>{escape(str(self))}</pre>"
         if self.schedule is None:
             return text
@@ -77,41 +77,41 @@ class Plan:
 
     @property
     def instance(self) -> Instance | None:
-        """The scheduling problem of the plan's stages; None without a plan."""
+        """The scheduling problem of the plan's stages; None without a schedule."""
         return None if self.schedule is None else self.schedule.instance
 
     @property
     def cost(self) -> int | None:
-        """Ticks of one step; None without a plan."""
+        """Ticks of one training step; None without a schedule."""
         return None if self.schedule is None else cost(self.schedule)
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost, the most that another plan could save; None without a plan or a bound."""
+        """(cost - bound) / cost, the most that other plans could save; None without a schedule or bound."""
         found = self.cost
         return None if found is None or self.bound is None else (found - self.bound) / found
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...] | None:
-        """The memory of each device, by use; None without a plan."""
+        """The memory of each device, by use; None without a schedule."""
         if self.schedule is None or self.candidate is None:
             return None
         return device_memories(self.problem, self.candidate, self.schedule)
 
     @property
     def peak_memory(self) -> list[int] | None:
-        """The largest use of each device in bytes, static state and reserve included; None without a plan."""
+        """The peak of each device in bytes, static state and reserve included; None without a schedule."""
         return None if self.memory is None else [device.peak for device in self.memory]
 
     @property
     def microbatches_per_second(self) -> float | None:
-        """Microbatches per second of all data-parallel pipelines, at 1 us per tick; None without a plan."""
+        """Microbatches per second of all pipelines together, at 1 us per tick; None without a schedule."""
         batch, ticks = self.problem.batch, self.cost
         return None if ticks is None else batch.microbatches * batch.data_parallel * 1e6 / ticks
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens per second of all data-parallel pipelines; None without a plan or `Batch.tokens`."""
+        """Tokens per second of all data-parallel pipelines; None without a schedule or `Batch.tokens`."""
         rate, tokens = self.microbatches_per_second, self.problem.batch.tokens
         return None if rate is None or tokens is None else rate * tokens
 
@@ -124,5 +124,5 @@ def no_plan(
     seconds: float = 0.0,
     considered: int = 0,
 ) -> Plan:
-    """Return the answer that there is no plan, with the reason in one line for people."""
+    """Return a `Plan` without candidate and schedule, whose `reason` says in one line why there is none."""
     return Plan(problem, status, None, None, "", None, None, seconds, considered, (), reason)

@@ -1,4 +1,4 @@
-"""Figures of several plans: the step times of alternatives, and frontiers."""
+"""Charts of several plans: step times of alternatives, and frontiers over memory or devices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .alternatives import Alternative, Split
 from .plan import Plan
 from .plan_frontier import Point
 
-_MS = 1000  # ticks of a millisecond
+_MS = 1000  # ticks per millisecond
 
 
 def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
-    """Draw the step times of each family's best and uniform split, with the bound of the family."""
+    """Draw the step times of each family's best and uniform split, and the bound of the family."""
     points = [
         _point(
             f"{question.family.method} {question.family.placement}",
@@ -55,19 +55,23 @@ def _milliseconds(ticks: int | None) -> float | None:
 
 
 def _least_milliseconds(plan: Plan) -> float | None:
-    """Return the bound in milliseconds, infinite where it is proven that nothing fits."""
+    """Return the bound in milliseconds: infinite if it is proven that no plan fits, None if none is known."""
     return inf if plan.status is Status.INFEASIBLE else _milliseconds(plan.bound)
 
 
 def _rate(plan: Plan, ticks: int | None) -> float | None:
-    """Return tokens, or else microbatches, of all pipelines per second if a step takes `ticks`."""
+    """Return the throughput of all data-parallel pipelines if a training step takes `ticks` microseconds.
+
+    It is in tokens per second, or in microbatches per second if the batch has no token count; None if `ticks`
+    is None.
+    """
     batch = plan.problem.batch
     amount = batch.microbatches * batch.data_parallel * (batch.tokens or 1)
     return None if ticks is None else amount * 1e6 / ticks
 
 
 def _highest_rate(plan: Plan) -> float | None:
-    """Return the throughput that no plan exceeds, 0 where it is proven that nothing fits."""
+    """Return the throughput that no plan exceeds: 0 if it is proven that no plan fits, None if unknown."""
     return 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)
 
 

@@ -2,8 +2,8 @@
 
 A plan file holds the problem, the plan (where the model is cut, what is recomputed, the schedule) and the
 figures of the plan. `load_plan` computes the figures from the problem and the plan, and raises an error if
-the file has other ones. Only how the plan was found and what was proven is taken on trust: `method`, `bound`,
-`proof`, `seconds`, `considered`, `log` and `reason`.
+the file has other ones. Only the entries about the search and the proof are taken on trust: `method`,
+`bound`, `proof`, `seconds`, `considered`, `log` and `reason`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     NoScheduleError
         If there is no plan; the message says why.
     InputError
-        If the candidate is not in the search space, the schedule is not the candidate's or breaks a rule, a
-        fraction in the problem is no decimal number, or the file cannot be written.
+        If the candidate is not in the search space, the schedule is for another instance or breaks a rule, a
+        fraction in the problem equals no decimal number, or the file cannot be written.
     """
     if plan.candidate is None or plan.schedule is None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
@@ -73,7 +73,7 @@ def load_plan(path: str | Path) -> Plan:
     ------
     InputError
         If the file cannot be read or is no plan, its candidate is not in the search space of its problem, its
-        schedule is not the candidate's or breaks a rule, or a figure is not the plan's.
+        schedule is for another instance or breaks a rule, or a figure differs from the plan's.
     """
     data = read_json(path)
     try:
@@ -137,7 +137,7 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
 
 
 def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Part:
-    """Return what stands under a key; an error within it names its whole path in the file."""
+    """Read the value of a key; the key in an error is then the whole path in the file."""
     try:
         return read(data[key])
     except InputError as error:
@@ -155,7 +155,7 @@ def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedu
 
 
 def _check_figures(plan: Plan, data: dict[str, Any]) -> None:
-    """Raise an error if the file has another figure than the plan, or a bound above the cost."""
+    """Raise an error if a figure in the file differs from the plan's, or if the bound is above the cost."""
     if plan.cost is not None and plan.bound is not None and plan.bound > plan.cost:
         raise InputError(f"must be at most the cost, {plan.cost}", key="bound", value=plan.bound)
     status = Status.OPTIMAL if plan.cost == plan.bound else Status.FEASIBLE

@@ -2,7 +2,7 @@
 
 A comparison that is run again reuses the plans already in its folder, so an interrupted one continues where
 it stopped. All plans of a folder were found under the same conditions, which are in a file beside them. A
-search that found no plan leaves no file, and is made again.
+search that found no plan leaves no file, so the next run repeats it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..core.errors import InputError
 from ..core.files import is_standard_output, write_text
 from ..core.instance_file import read_json
 from ..core.interruption import held_back, raise_again
+from ..core.result import Status
 from .plan import Plan, no_plan
 from .plan_file import load_plan, save_plan
 from .problem import PlanningProblem
@@ -25,14 +26,14 @@ _CONDITIONS = "conditions.json"
 
 
 class PlanFolder:
-    """A folder for plans.
+    """A folder with one file per plan, and a file with the conditions under which they were found.
 
     Parameters
     ----------
     path
         The folder; it is made if it is not there.
     allowance
-        What each search may take: its time limit, threads and seed.
+        The time limit, threads and seed of each search.
 
     Raises
     ------
@@ -71,7 +72,7 @@ class PlanFolder:
         return self.path / f"{name}.json"
 
     def get(self, name: str, problem: PlanningProblem) -> Plan | None:
-        """Return the plan that is kept under a name; None if there is no plan, or a plan of another problem.
+        """Return the plan that is kept under a name; None if none is, or only a plan of another problem.
 
         Raises
         ------
@@ -109,9 +110,9 @@ def kept_plan(
     problem
         The planning problem; a plan of another problem is not taken.
     find
-        Function that finds the plan. If a signal ends it early, its plan is not kept, and the exception of
-        the signal is raised. If it raises an `InputError`, the result is a plan without a schedule, with the
-        error as its reason.
+        Function that finds the plan. If a signal ends the search early, the plan is not kept, and the
+        exception of the signal is raised. If the function raises an `InputError`, the result is a plan
+        without a schedule, with the error as its reason.
     """
     there = None if folder is None else folder.get(name, problem)
     if there is not None:
@@ -119,7 +120,7 @@ def kept_plan(
     try:
         found = find()
     except InputError as error:
-        return no_plan(problem, str(error))
+        return no_plan(problem, str(error), status=Status.UNKNOWN)
     raise_again(found.reason)
     if folder is not None:
         folder.put(name, found)

@@ -1,4 +1,4 @@
-"""Frontiers: the best plans of one model over the memory of a device, or over the length of the pipeline."""
+"""Frontiers: the best plan of one model for each memory of a device, or for each number of devices."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Point:
     Parameters
     ----------
     name
-        The value on the axis, e.g. ``60 GB``.
+        The memory or the number of devices, e.g. ``60 GB``.
     problem
-        The planning problem with this value.
+        The planning problem with this memory or number of devices.
     """
 
     name: str
@@ -102,7 +102,7 @@ def _on_devices(data: Mapping[str, Any], asked: PlanningProblem, devices: int) -
 
 
 def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
-    """Return the problem of a point; an error names the point at which the content is not valid."""
+    """Return the problem of a point; if the content is not valid, the error names the point."""
     try:
         return problem_from_dict(data)
     except InputError as error:
@@ -137,8 +137,8 @@ def frontier(
     folder
         Where the plans are kept, and taken from if they are there.
     begin
-        Function that is called with the name of each point, and returns the function that the search tells
-        of its progress.
+        Function that is called with the name of each point. It returns a function, which the search of this
+        point calls with each new cost or bound.
     growing
         Whether every plan of a point is also a plan of the next point, as when the memory grows.
 
@@ -163,16 +163,16 @@ def frontier(
 
 
 def file_of(point: Point) -> str:
-    """Return the name of a point's plan in its folder."""
+    """Return the name under which a folder keeps the plan of a point."""
     return f"plan-{point.name.replace(' ', '')}"
 
 
 def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
-    """Return the rows of the table, whose first column is `axis` with the names of the points."""
+    """Return the rows of the table; its first column is `axis`, which has the names of the points."""
     rows = []
     for point, plan in found:
         row = plan_row(point.name, plan)
-        # the place comes last again: in a row without a plan, `row` has None for the number of devices
+        # `place` is added again, because `row` has None for the number of devices if there is no plan
         place, pipelines = {axis: point.name}, {"pipelines": plan.problem.batch.data_parallel}
         rows.append({**place, **pipelines, **row, **place})
     return rows

@@ -1,9 +1,9 @@
-"""Best-first search over all candidates: those with the least bound are examined first, with growing effort.
+"""Best-first search over all candidates: it examines the least bounds first, with growing effort.
 
 Every configuration yields its candidates in ascending order of a bound, and every candidate that was looked
 at has a bound of its own, which solvers raise. The least of these bounds is a bound of all plans. To raise
-it, the search works on the configuration or candidate that has it. In between, to find a better plan, it
-works on a candidate with a cheap schedule, and tries neighbours of the cheapest one by heuristics.
+it, the search works on the configuration or candidate to which it belongs. In between, to find a better plan,
+the search works on a candidate with a cheap schedule, and tries neighbours of the cheapest one by heuristics.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .problem import PlanningProblem
 from .recomputing_candidates import seeds
 
 _SEARCH = "best"  # the method that works on a candidate after the heuristics
-_FIRST_SLICE = 0.01  # of the time limit: the first round of a candidate; each further one is twice as long
-_SHORTEST_SLICE = 0.2  # seconds
-_UNLIMITED_SLICE = 5.0  # seconds, where there is no time limit
-_VARYING = 0.5  # of the time that solvers have just taken: the time for neighbours
-_CHANGE = 0.004  # of its cost, added per round when `_improve` compares candidates
-_MOST_NEIGHBOURS = 200  # of one candidate at a time; where there are fewer of them, they repeat
+_FIRST_SLICE = 0.01  # share of the time limit for a candidate's first solve; each solve doubles the time
+_SHORTEST_SLICE = 0.2  # least seconds for the first solve
+_UNLIMITED_SLICE = 5.0  # seconds for the first solve if there is no time limit
+_VARYING = 0.5  # time for neighbours, over the time that solvers have just taken
+_CHANGE = 0.004  # share of its cost that `_improve` adds to a candidate's cost per solve
+_MOST_NEIGHBOURS = 200  # neighbours of one candidate in one go; if it has fewer, they repeat
 
 
 class Search:
@@ -63,7 +63,7 @@ class Search:
         self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
     ) -> None:
         self.problem, self.sources, self.budget, self._progress = problem, list(sources), budget, progress
-        self.ended: list[Partitions] = []  # without a further candidate; their bounds still count
+        self.ended: list[Partitions] = []  # sources without a further candidate; their bounds still count
         self.open: list[OpenCandidate] = []
         self._seen: set[Candidate] = set()
         self._random = Random(budget.seed)
@@ -86,7 +86,10 @@ class Search:
         return max(self.proofs, key=list(Proof).index)
 
     def run(self) -> str:
-        """Search until the best plan is proven best or time is up; return the reason of a signal, or ''."""
+        """Search until the best plan is proven best, time is up or no work is left.
+
+        Return the reason that the result is to give if a signal stopped the search, else ''.
+        """
         self._look_at_each()
         went_on = True
         while went_on and not (self.reason or self.closed or self.budget.left <= 0):
@@ -117,7 +120,7 @@ class Search:
                     self._try(seed, self._heuristics)
 
     def _look_at(self, source: Partitions) -> OpenCandidate | None:
-        """Take the next candidate of a configuration, if there is one and time for it, and schedule it."""
+        """Take the next candidate of a configuration and schedule it; None if none or no time is left."""
         bound = source.bound
         candidate = source.take() if self.budget.left > 0 else None
         if candidate is None:
@@ -134,7 +137,7 @@ class Search:
         self._seen.add(candidate)
         try:
             instance = instance_of(self.problem, candidate)
-        except InputError:  # it does not fit: partitions are bounded with rounded numbers
+        except InputError:  # it does not fit after all: bounds of partitions use rounded numbers
             return None
         if instance.infeasibility() is not None:
             return None
@@ -147,7 +150,7 @@ class Search:
         return self.best is not None and bound >= cost(self._schedule)
 
     def _offer(self, found: OpenCandidate) -> None:
-        """Make a candidate the best plan if it is cheaper, and drop the candidates that it beats."""
+        """Make a candidate the best plan or the climber if it is cheaper; drop candidates that it beats."""
         if self._climber is None or found.heuristic_cost < self._climber.heuristic_cost:
             self._climber = found
         if found.cost is not None and (self.best is None or found.cost < cost(self._schedule)):
@@ -155,7 +158,7 @@ class Search:
             self.open = [other for other in self.open if not self._is_beaten(other.bound)]
 
     def _prove(self) -> bool:
-        """Work on the configuration or candidate with the least bound; return False if none is left."""
+        """Work on the configuration or candidate with the least bound; return False if no work is left."""
         source = min(self.sources, key=lambda source: source.bound, default=None)
         most = min(self.open, key=lambda found: (found.bound, found.rounds), default=None)
         if (
@@ -175,7 +178,7 @@ class Search:
         return self._searches and found is not None and found.bound <= bound
 
     def _improve(self) -> bool:
-        """Let a solver work on one of the most promising candidates; return False if there is none."""
+        """Let a solver work on one of the most promising candidates; return False if no solver ran."""
         known = [found for found in self.open if found.schedule is not None]
         if not (known and self._searches) or self.reason or self.budget.left <= 0:
             return False
@@ -183,9 +186,9 @@ class Search:
         return True
 
     def _vary(self, seconds: float) -> bool:
-        """Schedule neighbours of the candidate whose schedule by heuristics is cheapest.
+        """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
 
-        Return whether the schedule of a neighbour is cheaper.
+        A neighbour with a cheaper schedule becomes the climber. Return whether there was such a neighbour.
         """
         until = self.budget if self.budget.endless else self.budget.within(max(self._slice, seconds))
         first = self._climber
@@ -224,7 +227,7 @@ class Search:
                 found.schedule, found.method = schedule, heuristic
 
     def _work_on(self, found: OpenCandidate) -> None:
-        """Let the method `best` work on a candidate; its slice is counted as effort if no deadline is set."""
+        """Let `best` work on a candidate for a slice of time: wall time, or effort if no deadline is set."""
         seconds = self._slice * 2**found.rounds
         found.rounds += 1
         run = find_method(_SEARCH).load()
@@ -242,7 +245,7 @@ class Search:
         self._note()
 
     def _note(self) -> None:
-        """Log the cost and the bound where one of them is better than before."""
+        """Update the bound of all plans, and log cost and bound if one of them has changed."""
         cheapest = None if self.best is None else cost(self._schedule)
         bounds = [source.bound for source in (*self.sources, *self.ended)] + [
             found.bound for found in self.open

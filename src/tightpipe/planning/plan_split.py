@@ -1,4 +1,4 @@
-"""The cut of a plan's model, in the form that is exported to frameworks."""
+"""The partition of a plan's model, in the form in which it is exported to frameworks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def split_of(plan: Plan) -> ModelSplit:
 
 
 def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:
-    """Return the first layers of a stage that equal the recomputed ones, the same number of each kind."""
+    """Return a stage's first layers that equal recomputed ones, as many of each kind as are recomputed."""
     left = Counter(layers[index] for index in recomputed)
     chosen = []
     for index in stage:

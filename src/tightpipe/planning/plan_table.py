@@ -12,13 +12,13 @@ from ..experiments.latex_table import LatexTable
 from .plan import Plan
 
 Row = dict[str, Any]
-"""The values of one plan by column; None where a value is not known."""
+"""The values of one plan by column; None if a value is not known."""
 
 _DASH = "-"
 
 
 def plan_row(name: str, plan: Plan) -> Row:
-    """Return the figures of a plan, with a name for the row.
+    """Return the figures of a plan as a row with a name.
 
     Times are in ticks, which are microseconds. `layers` has the number of layers of each stage and
     `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is the
@@ -60,7 +60,7 @@ def _reason(plan: Plan) -> str | None:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """Return one row or more as the content of a CSV file."""
+    """Return the content of a CSV file with the given rows, at least one."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -87,7 +87,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "imbalance": ("imbalance", _percent),
     "memory_share": ("memory used", _percent),
 }
-"""Head and format of each column that tables for people show under another name or in another form."""
+"""Head and format of columns that tables for people show under another name or in another form."""
 _LEFT_OUT = ("name", "status", "reason")
 _LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
 """Columns that are aligned to the left."""
@@ -96,7 +96,7 @@ _LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
 def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of the table for people, without the columns that would be empty.
 
-    Where the tokens of a microbatch are known, throughput is given in tokens alone.
+    If the tokens of a microbatch are known, throughput is given in tokens alone.
     """
     known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     columns = [name for name in known if name not in _LEFT_OUT]
@@ -118,7 +118,7 @@ def failures(rows: Sequence[Row]) -> list[str]:
 
 
 def markdown(rows: Sequence[Row], meaning: str) -> str:
-    """Return a page with the table, what its columns mean, and why there are rows without a plan."""
+    """Return the page: the table, the text `meaning` about its columns, and why plans are missing."""
     from tabulate import tabulate  # imported here because most commands need no table
 
     head, body = shown(rows)
@@ -129,7 +129,7 @@ def markdown(rows: Sequence[Row], meaning: str) -> str:
 
 
 def latex_table(rows: Sequence[Row], caption: str) -> LatexTable:
-    """Return the table for a paper."""
+    """Return the rows as a table for LaTeX."""
     head, body = shown(rows)
     texts = next(i for i, name in enumerate([*head, ""]) if name not in _LEFT)
     return LatexTable(head, body, [], texts, caption)

@@ -22,7 +22,7 @@ _MEMORY = ("static", "activations", "transient", "reserve", "peak", "limit")
 
 
 def plan_text(plan: Plan) -> str:
-    """Return the summary of a plan and, where there is one, the table of its devices."""
+    """Return the summary of a plan and, if the plan has a schedule, the table of its devices."""
     text = lines_of(plan_summary(plan))
     if plan.candidate is None or plan.memory is None:
         return text
@@ -38,7 +38,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_summary(plan: Plan) -> dict[str, object]:
-    """Return the figures for the lines above the table, in sequence; None where a figure is not known."""
+    """Return the figures for the lines above the table, in sequence; None if a figure is not known."""
     return {
         "status": status_text(plan.status, plan.proof),
         **_shape(plan),
@@ -87,7 +87,7 @@ def _throughput(plan: Plan) -> str | None:
 
 
 def _fullest(memory: tuple[DeviceMemory, ...] | None) -> str | None:
-    """Return the memory of the device that has the least left, or that takes most if there is no limit."""
+    """Return in words the memory of the device with the least left, or with the most used without a limit."""
     if memory is None:
         return None
     unit, size = _unit(memory)
@@ -98,7 +98,7 @@ def _fullest(memory: tuple[DeviceMemory, ...] | None) -> str | None:
 
 
 def _unit(memory: tuple[DeviceMemory, ...]) -> tuple[str, int]:
-    """Return the largest unit, with its size in bytes, that is no larger than the largest number shown."""
+    """Return the name and bytes of the largest unit that is at most the largest amount shown."""
     largest = max(max(device.peak, device.limit or 0) for device in memory)
     return next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
 

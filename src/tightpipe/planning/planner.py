@@ -18,6 +18,7 @@ from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
+_NOTHING_FITS = "every plan in the search space is proven not to fit"
 
 
 def plan(
@@ -36,8 +37,8 @@ def plan(
         The model, the cluster, the batch, and the plans among which to choose.
     time_limit
         Wall seconds for the search; None to go on until the best plan is proven best. Without a limit and
-        with one worker, the same seed gives the same plan in every run. The time starts when all loops have
-        been compiled, which takes minutes, once per user.
+        with one worker, the same seed gives the same plan in every run. The time starts after all loops have
+        been compiled. Compiling takes minutes, once per user.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed
@@ -54,8 +55,9 @@ def plan(
     Raises
     ------
     InputError
-        If the search space has no configuration, e.g. since no placement allows the number of chunks, or if a
-        number is out of its range.
+        If the search space has no configuration, e.g. since no placement allows the number of chunks, if it
+        has a placement with two routes, if a stage could be recomputed in too many ways, or if a number is
+        out of its range.
     """
     allowance = Allowance(time_limit, workers, seed)
     configurations = configurations_of(problem)
@@ -80,10 +82,11 @@ def _answer(problem: PlanningProblem, search: Search, seconds: float, reason: st
     bound = search.bound if search.bound < NEVER else None
     proof = None if bound is None else search.proof
     if best is None:
-        status = Status.UNKNOWN if bound is not None else Status.INFEASIBLE
+        fits = bound is not None
+        status, said = (Status.UNKNOWN, _NOTHING_FOUND) if fits else (Status.INFEASIBLE, _NOTHING_FITS)
         return Plan(
             *(problem, status, None, None, "", bound, proof, seconds),
-            *(search.considered, tuple(search.log), reason or _NOTHING_FOUND),
+            *(search.considered, tuple(search.log), reason or said),
         )
     status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
     return Plan(

@@ -17,16 +17,16 @@ USUAL_PLACEMENTS = ("v", "linear", "loop", "wave")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One training step of one pipeline.
+    """The batch of one training step, and how pipelines share it.
 
     Parameters
     ----------
     microbatches
-        Microbatches per step, at least 1.
+        Microbatches of one pipeline per training step, at least 1.
     tokens
         Tokens of one microbatch; None if throughput is to be given in microbatches.
     data_parallel
-        Number of pipelines that work side by side.
+        Number of pipelines that work side by side, each with its own microbatches.
     """
 
     microbatches: int
@@ -48,7 +48,7 @@ class SearchSpace:
     recompute
         Whether layers that have an `input` may be recomputed.
     objective
-        The definition of the cost of a step.
+        The definition of the cost of a schedule.
     methods
         Names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
         not among them, only heuristics schedule, and the search looks for the partition that suits them best.

@@ -33,7 +33,7 @@ def load_problem(path: str | Path) -> PlanningProblem:
     Raises
     ------
     InputError
-        If the file cannot be read or is no model file; one line names file, key, value and the rule.
+        If the file cannot be read or is no model file; the message names file, key, value and the rule.
     """
     try:
         data = read_data(path)
@@ -99,7 +99,10 @@ def _batch(table: Any) -> Batch:
 
 
 def _microbatches(numbers: dict[str, int], at_once: int) -> int:
-    """Return the microbatches of one pipeline; one microbatch of every pipeline is `at_once` sequences."""
+    """Return the number of microbatches of one pipeline.
+
+    One microbatch of each pipeline, taken together, are `at_once` sequences.
+    """
     if "global_batch" not in numbers:
         if "microbatches" not in numbers:
             raise InputError("missing key 'microbatches' in batch; or give global_batch and microbatch_size")

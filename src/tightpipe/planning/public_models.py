@@ -15,10 +15,12 @@ from ..core.errors import InputError
 class ModelShape:
     """The shape of a decoder-only transformer.
 
-    `layers` is the number of blocks, `ffn` the inner size of a feed-forward network, which has three matrices
-    if it is `gated` and else two. `sequence` is the number of tokens in a training sequence. In a mixture of
-    experts, the first `dense_layers` blocks have one such network. Each other block has `experts` networks of
-    inner size `expert_ffn`, of which a token visits `active_experts`, and `shared_experts` that all visit.
+    `layers` is the number of blocks, `hidden` the size of the hidden state, and `ffn` the inner size of a
+    feed-forward network, which has three matrices if it is `gated` and else two. `vocabulary` is the number
+    of different tokens, `sequence` the number of tokens in a training sequence. In a mixture of experts, the
+    first `dense_layers` blocks have one network of size `ffn`. Each other block has networks of inner size
+    `expert_ffn`: `experts`, of which a token visits `active_experts`, and `shared_experts`, which all tokens
+    visit.
     """
 
     name: str
@@ -39,7 +41,7 @@ class ModelShape:
 
     @property
     def attention_parameters(self) -> int:
-        """Parameters of one block's four maps: queries, keys, values and output."""
+        """Number of parameters of a block's four attention matrices: queries, keys, values and output."""
         return self.hidden * self.head_size * 2 * (self.heads + self.kv_heads)
 
     def network_parameters(self, size: int) -> int:
@@ -89,7 +91,7 @@ def find_shape(name: str) -> ModelShape:
     Raises
     ------
     InputError
-        If no model has this name; the message lists the names that there are.
+        If no model has this name; the message lists the known names.
     """
     shapes = load_shapes()
     if name not in shapes:

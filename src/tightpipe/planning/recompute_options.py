@@ -1,4 +1,4 @@
-"""The ways to recompute some layers of a stage, without those that are worse than another in all respects."""
+"""The ways to recompute some layers of a stage, without those that are no better than another one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from ..kernels.arrays import Ints
 from .layered_model import Layer
 from .problem import PlanningProblem
 
-_MOST = 4096  # ways for one stage
+_MOST = 4096  # most ways for one stage
 
 
 class Way(NamedTuple):
     """A way to recompute: which layers of a stage are recomputed, and the effect.
 
-    B is longer by `extra` ticks, and takes `transient` bytes while it recomputes. F takes `saved` bytes less.
+    B is longer by `extra` ticks, and takes `transient` more bytes while it recomputes. F takes `saved` bytes
+    less. `layers` are the indices of the recomputed layers in the model.
     """
 
     extra: int
@@ -31,7 +32,7 @@ _PLAIN = Way(0, 0, 0, ())
 
 
 class OptionSets:
-    """The `RecomputeOptions` of a problem for each greatest length of intervals, each made only once."""
+    """The `RecomputeOptions` of a problem, for each limit on the length of intervals; each is made once."""
 
     def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem
@@ -52,13 +53,13 @@ class RecomputeOptions:
     problem
         The model, and whether layers may be recomputed at all.
     longest
-        Most layers of an interval.
+        Most layers of an interval; longer intervals get no ways.
 
     Attributes
     ----------
     first
-        The ways of the layers `i` to `j - 1` of L have the numbers from `first[i * (L + 1) + j]` up to, not
-        including, the next entry.
+        The interval of the layers `i` to `j - 1` has the ways with the numbers from `first[i * (L + 1) + j]`
+        up to, not including, the next entry of `first`, where L is the number of layers of the model.
     extra, saved, transient, layers
         The fields of `Way`, for each way.
 
@@ -86,7 +87,7 @@ class RecomputeOptions:
         self.layers = [way.layers for way in ways]
 
     def of(self, numbers: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-        """Return the layers that are recomputed in stages whose ways have these numbers."""
+        """Return the layers that each stage recomputes; `numbers` has the number of one way per stage."""
         return tuple(self.layers[number] for number in numbers)
 
 
@@ -95,7 +96,7 @@ def _column(ways: list[Way], key: str) -> Ints:
 
 
 def _longer(problem: PlanningProblem, shorter: list[Way], index: int) -> list[Way]:
-    """Return the ways of an interval that ends with layer `index`, from the ways of it without this layer."""
+    """Return the ways of an interval that ends with layer `index`; `shorter` has those without the layer."""
     layer = problem.model.layers[index]
     if not (problem.space.recompute and layer.recomputable):
         return shorter
@@ -113,10 +114,11 @@ def _again(way: Way, layer: Layer, index: int) -> Way:
 
 
 def _efficient(ways: list[Way]) -> list[Way]:
-    """Return the ways without those that are worse than another one.
+    """Return the ways without those that are no better than another one.
 
-    A way is worse than another if it adds no fewer ticks, saves no more bytes and has no smaller transient.
-    Every schedule of the worse way is also one of the other, which needs no more memory and no longer B's.
+    A way is no better than another if it adds no fewer ticks, saves no more bytes and has no smaller
+    transient. A schedule with such a way remains one if the other way replaces it: B's may end earlier, and
+    no more memory is needed.
     """
     kept: list[Way] = []
     most = -1  # the most bytes that a way kept so far saves

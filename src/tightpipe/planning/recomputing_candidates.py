@@ -1,4 +1,4 @@
-"""Candidates with much recomputation in simple patterns, from which the search of neighbours may start."""
+"""Candidates with much recomputation in simple patterns, from which the search may go on to neighbours."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
 def seeds(problem: PlanningProblem, candidate: Candidate) -> Iterator[Candidate]:
-    """Yield candidates with the given cuts: a share of each stage recomputed, or all of the first stages.
+    """Yield candidates with the same cuts that recompute a share of each stage, or all of the first stages.
 
-    The first stages hold the activations of a microbatch longest, so that to recompute them saves most.
+    The first stages hold the activations of a microbatch longest, so recomputing there saves most.
     """
     if not problem.space.recompute:
         return

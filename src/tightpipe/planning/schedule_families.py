@@ -25,12 +25,12 @@ _PUBLISHED = (
     ("greedy-v", "v"),
     ("dualpipe-v", "v"),
 )
-"""Methods with the placement for which they were published; no paper names a schedule for the wave alone."""
+"""Methods with the placement for which they were published; for `wave` there is none, so `list` is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A method on one placement.
+    """A scheduling method on one placement.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Family:
 def families_of(problem: PlanningProblem) -> Iterator[Family]:
     """Yield the published families, and then `best` on each placement of the search space.
 
-    The published families are there whether or not the search space has their placement.
+    The published families are yielded even if the search space does not have their placement.
     """
     for method, placement in (*_PUBLISHED, *((BEST, name) for name in problem.space.placements)):
         space = replace(
@@ -63,9 +63,9 @@ def families_of(problem: PlanningProblem) -> Iterator[Family]:
 
 
 def _chunks(problem: PlanningProblem, placement: str) -> tuple[int, ...] | None:
-    """Return the numbers of chunks that the search space allows the placement; None for its usual number.
+    """Return the numbers of chunks of the search space that suit the placement; None for its usual number.
 
-    More chunks do not help `linear`: consecutive stages on one device would only be one stage in parts.
+    For `linear` only the usual one chunk is useful: consecutive stages on one device are one stage in parts.
     """
     if placement == "linear":
         return None

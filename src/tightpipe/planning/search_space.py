@@ -15,14 +15,15 @@ def configurations_of(problem: PlanningProblem) -> list[Configuration]:
     Raises
     ------
     InputError
-        If there is none, or if a placement has two routes, on which this search cannot cut a model.
+        If there is none, if every placement has more stages than the model has layers, or if a placement has
+        two routes, for which this search cannot cut a model.
     """
     sets = OptionSets(problem)
     return [Configuration(problem, placement, sets) for placement in _placements(problem)]
 
 
 def _placements(problem: PlanningProblem) -> list[Placement]:
-    """Return the placements of the search space; of several with equal routes, the first one only."""
+    """Return the placements of the search space; of several with equal routes, only the first one."""
     space, found = problem.space, dict[tuple[Route, ...], Placement]()
     refused = ""
     for name in space.placements:

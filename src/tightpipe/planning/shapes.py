@@ -3,28 +3,28 @@
 A microbatch has `b` sequences of `s` tokens, together `T = b s` tokens. The model has hidden size `h`, `a`
 heads and `k` heads of keys and values of size `d`, feed-forward networks of size `f` with `m` matrices (3 if
 gated, else 2) and a vocabulary of `V`. A device stands for `t` GPUs, which share each layer by tensor and
-sequence parallelism. All numbers are those of one of the GPUs, so everything is divided by `t`. The
-communication among the `t` GPUs is not counted; it has to be covered by a lower utilisation.
+sequence parallelism. All numbers are for one of the GPUs, so everything is divided by `t`. The communication
+among the `t` GPUs is not counted; it has to be covered by a lower utilisation.
 
 **Parameters.** A block's attention has `2 h d (a + k)` and a feed-forward network `m h f`; norms have `2 h`.
-A mixture of experts has such a network per expert, and a router of `h` parameters per expert. Embedding and
-head have `V h` each, also where the published model ties them, because first and last device hold a copy
-each. Biases are left out.
+A mixture of experts has one network per expert, and a router of `h` parameters per expert. Embedding and
+head have `V h` each, even if the published model ties them, because the first and the last device each hold
+a copy. Biases are left out.
 
 **Time of computation**, in FLOPs over `flops * utilisation`. A linear map takes two FLOPs per parameter and
 token in F, as many in B (gradient of its input) and as many in W (gradient of its weights). A token takes
 the parameters of the experts that it visits; all experts are equally busy. The products of queries with keys
 and of scores with values take `4 b s^2 a d` FLOPs, half of which is left by the causal mask, hence `2 b s^2
-a d` in F and twice as many in B; they have no weights and thus no W. Those are the FLOPs that are counted
-for models (Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
+a d` in F and twice as many in B; they have no weights and thus no W. The literature counts the same FLOPs
+(Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
 What a kernel computes again, as FlashAttention does with the scores in B, is not counted; it has to be
 covered by a lower utilisation.
 
 **Time of memory**, in bytes over the memory bandwidth, is added to the time of computation, because
 element-wise operations do not overlap with products. F writes the activation and reads as many bytes; B
-reads it, and writes as many bytes of gradients. The embedding copies a row of `2 h` bytes per token in F. It
-has no B, and in W it reads that many bytes of gradients and adds them to sums of 32 bits, `2 h + 8 h` bytes
-per token.
+reads the activation, and writes as many bytes of gradients. In F, the embedding copies a row of `2 h` bytes
+per token. It has no B. Its W reads a row of gradients, `2 h` bytes per token, and adds it to sums of 32 bits,
+which moves `8 h` bytes per token.
 
 **Activation**, bytes of 16-bit numbers per token after Korthikanti et al., arXiv:2205.05198, section 4, with
 flash attention (no term in `s^2`) and without dropout masks: norms `4 h`, inputs of the maps to queries,
@@ -62,9 +62,9 @@ from .public_models import Gpu, ModelShape
 MICROSECOND = 10**6
 """Ticks per second: one tick of a model file that is made here is a microsecond."""
 STATE = {"replicated": 6, "sharded": 12}
-"""Bytes of static state per parameter: those that each pipeline holds, and those that all share."""
+"""Bytes of static state per parameter: those on each pipeline, and those that all pipelines share."""
 STATE_OF_FLOAT32 = {"replicated": 8, "sharded": 8}
-"""The same bytes in single precision: weights and gradients of 4 bytes each, and two moments of Adam."""
+"""Like `STATE`, in single precision: 4 bytes each of weights, gradients and the two moments of Adam."""
 _LATENCY = 10  # microseconds that a message takes in addition to the time of its bytes
 
 
@@ -107,17 +107,17 @@ class Training:
             raise InputError("must be above 0 and at most 1", key="utilisation", value=self.utilisation)
 
     def sequence_of(self, shape: ModelShape) -> int:
-        """Return the tokens of a sequence."""
+        """Return the number of tokens of a sequence."""
         return self.sequence or shape.sequence
 
     def tokens(self, shape: ModelShape) -> int:
-        """Return the tokens of a microbatch."""
+        """Return the number of tokens of a microbatch."""
         return self.microbatch_size * self.sequence_of(shape)
 
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """The feed-forward part of a block: `total` networks of inner size `size`.
+    """The feed-forward networks of a block: `total` of them, each of inner size `size`.
 
     A token visits `active` of them. A router chooses among `routed` of them; 0 means that there is no router.
     """
@@ -199,7 +199,7 @@ def _layer(
     kept: tuple[int, int],
     parameters: int,
 ) -> Layer:
-    """Return a layer, from the FLOPs of F, B and W, and from the bytes that F adds and those that W needs."""
+    """Return a layer; `flops` are those of F, B, W, and `kept` the bytes that F adds and that W needs."""
     activation, needed = kept
     moved = 2 * activation / training.gpu.memory_bandwidth
     speed = training.gpu.flops * training.utilisation
@@ -221,7 +221,7 @@ def _layer(
 
 
 def _message(shape: ModelShape, training: Training) -> int:
-    """Return the bytes of the hidden state that one GPU holds and sends."""
+    """Return the bytes of a microbatch's hidden state that one GPU holds and sends."""
     return _share(2 * shape.hidden * training.tokens(shape), training)
 
 
@@ -248,11 +248,11 @@ def model_file(
     devices
         Number of devices of a pipeline; each stands for `training.tensor_parallel` GPUs.
     microbatches
-        Microbatches per step of each pipeline.
+        Microbatches of each pipeline per training step.
     reserve
         Memory of each GPU that a plan may not use: bytes, or a text such as ``4 GB``.
     node_size
-        Number of consecutive devices of a node; None if all are in one.
+        Number of consecutive devices of a node; None if all devices are in one node.
     recompute
         `off` or `blocks`.
     """

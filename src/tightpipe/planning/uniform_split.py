@@ -28,8 +28,9 @@ from .schedule_families import Family
 def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     """Return the plan of a family with the uniform split.
 
-    Of several numbers of devices or chunks, the fastest plan is returned. If layers may be recomputed, the
-    plan recomputes the first blocks of every stage, the same number on each, and as few as the memory allows.
+    If there are several numbers of devices or chunks, the fastest plan is returned. If layers may be
+    recomputed, the plan recomputes the first blocks of every stage, the same number on each, and as few as
+    the memory allows.
     The plan has no bound, since no other split was looked at.
 
     Raises
@@ -53,9 +54,9 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
 def _on(
     family: Family, devices: int, chunks: int | None, allowance: Allowance, searched: list[Candidate]
 ) -> Plan | str:
-    """Return the plan on `devices` devices, or why there is none even if every block is recomputed.
+    """Return the plan on `devices` devices, or the reason why even with full recomputation there is none.
 
-    The candidates for which a schedule is searched for are added to `searched`.
+    Candidates for which this function searches a schedule are added to `searched`.
     """
     reason = ""
     try:
@@ -73,7 +74,7 @@ def _on(
 
 
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
-    """Yield the uniform split with 0, 1, 2, ... blocks of each stage recomputed, its first ones.
+    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage, if that is allowed.
 
     Raises
     ------
@@ -91,8 +92,8 @@ def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterat
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
     """Return the cuts that put equally many blocks on each stage, or one more on the first stages.
 
-    The embedding and the head are known by the names that frameworks give them; whatever lies between is a
-    block.
+    The embedding and the head are recognized by the names that frameworks give them; every layer in between
+    is a block.
 
     Raises
     ------
@@ -108,13 +109,13 @@ def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
 
 
 def _blocks(model: Model) -> range:
-    """Return the indices of the blocks; of all layers if each is an embedding or a head."""
+    """Return the indices of the blocks; those of all layers if each layer is an embedding or a head."""
     inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
     return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
 
 
 def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
-    """Return in words which device lacks most bytes to hold one microbatch; empty if none lacks any."""
+    """Return in words which device lacks most bytes to hold one microbatch; '' if no device lacks any."""
     stages, placement = numbers_of(problem, candidate), candidate.placement
     sizes = problem.cluster.memory_of(placement.devices)
     if sizes is None:

@@ -21,12 +21,12 @@ _AMOUNT = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]+)", re.ASCII)
 def parse_bytes(key: str, value: Any, low: int = 0) -> int:
     """Return an amount of memory in bytes, from an integer or from a text such as ``74.5 GiB``.
 
-    A text is a decimal number and one of the units of `BYTES`; a part of a byte is dropped.
+    A text is a decimal number and one of the units of `BYTES`; fractions of a byte are cut off.
 
     Raises
     ------
     InputError
-        If the value is neither, has another unit, or is below `low`; the message names `key`.
+        If the value is neither, has another unit, is below `low` or too large; the message names `key`.
     """
     if not isinstance(value, str):
         return check_int(key, value, low)

@@ -1,7 +1,7 @@
-"""What a change of the problem would give: more memory, more chunks, faster links, one layer elsewhere.
+"""The gain from changes of the problem: more memory, more chunks, faster links, one layer elsewhere.
 
-Each question is answered by a short search for a plan of the changed problem. So an answer has two numbers:
-a lower bound on the cost of every plan of the changed problem, and the cost of the plan that was found.
+A short search looks for a plan of each changed problem. So each answer has two numbers: a lower bound on the
+cost of every plan of the changed problem, and the cost of the plan that was found.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _MORE_MEMORY = 10**9  # bytes
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A changed problem and what it would give.
+    """The answer for one changed problem.
 
     Parameters
     ----------
     change
         What is changed, in words.
     bound
-        No plan of the changed problem has a step of fewer ticks; None where nothing is proven.
+        A lower bound, in ticks, on the cost of every plan of the changed problem; None if nothing is proven.
     cost
-        Ticks of a step in the plan that was found; None where none was found.
+        The cost in ticks of the plan that was found; None if no plan was found.
     saved
-        Ticks that a step takes less than in the unchanged plan, negative where it takes more; None where no
-        plan was found.
+        Ticks by which the cost is below that of the unchanged plan, negative if it is above; None if no plan
+        was found.
     reason
-        Why there is no answer; empty where there is one.
+        Why no plan was found, or why the change is not possible; empty if a plan was found.
     """
 
     change: str
@@ -79,8 +79,8 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
     allowance
         Time limit, threads and seed of the search for each answer.
     begin
-        Function that is called with each change in words, and returns the function that the search tells of
-        its progress.
+        Function that is called with each change in words. It returns a function, which `tightpipe.plan` calls
+        with each new cost or bound if it searches for the answer.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _more_memory(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
 
 
 def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
-    """Plan with the next larger number of chunks; `linear` then becomes a `loop`, and `v` a `wave`."""
+    """Plan with the next larger number of chunks, for which `linear` becomes `loop`, and `v` `wave`."""
     placement = _candidate(now).placement
     name = {"linear": "loop", "v": "wave"}.get(placement.name, placement.name)
     chunks = _next_chunks(name, placement)
@@ -137,7 +137,7 @@ def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
 def _next_chunks(name: str, placement: Placement) -> int:
     first = placement.stages_per_device + 1
     for chunks in (first, first + 1):
-        with suppress(InputError):  # a wave has an even number
+        with suppress(InputError):  # a wave has an even number of chunks
             Placement(name, placement.devices, chunks)
             return chunks
     raise InputError(f"placement {name} takes no more chunks than {placement.stages_per_device}")
@@ -169,7 +169,7 @@ def _with_half_comm(cluster: Cluster) -> Cluster:
 
 
 def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
-    """Schedule the plans with one layer on another stage by heuristics, and the cheapest by `best`, too."""
+    """Schedule plans with one layer on another stage by heuristics, and improve the cheapest by `best`."""
     budget = allowance.begin()
     moved = _bounded(now, budget)
     if not moved:
@@ -189,7 +189,11 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
 
 
 def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
-    """Return the cheapest schedule by heuristics of any instance; instances with small bounds come first."""
+    """Return the cheapest of the instances' warm starts, or None if there is none.
+
+    The instances are sorted by bound. So the search stops at the first one whose bound is not below the best
+    cost, or if time is up.
+    """
     best: Schedule | None = None
     for bound, _, instance in moved:
         if budget.left <= 0 or (best is not None and bound >= cost(best)):
@@ -200,10 +204,10 @@ def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
 
 
 def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
-    """Return the instances of all plans with a layer moved that fit the memory, the smallest bound first."""
+    """Return the instances of all partitions with one layer moved that fit the memory, least bound first."""
     found = []
     for number, candidate in enumerate(layers_moved(_candidate(now))):
-        with suppress(InputError):  # a stage may be left without an F, B or W that takes time
+        with suppress(InputError):  # F, B or W of a stage may be left without a tick
             instance = instance_of(now.problem, candidate)
             if instance.infeasibility() is None:
                 found.append((best_bound(instance).value, number, instance))

@@ -1,4 +1,4 @@
-"""Why no partition fits the memory, and what would help, in words for people."""
+"""The reason why no partition fits the memory, and what would help, in words for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .plan_text import layer_names
 from .problem import PlanningProblem
 from .search_space import configurations_of
 
-_MOST_TIMES = 4  # up to this many times as many devices are tried
+_MOST_TIMES = 4  # most devices that are tried, over the largest number of the cluster
 
 
 def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration]) -> str:
@@ -35,7 +35,7 @@ def _which_device(configuration: Configuration, excess: int) -> str:
     """Return in words the fullest device and its layers, in a partition that lacks only `excess` bytes."""
     problem, placement = configuration.problem, configuration.placement
     candidate = partitions_of(replace(configuration, problem=_with_more_memory(problem, excess))).take()
-    if candidate is None:  # too many partitions to look at all of them
+    if candidate is None:  # there are too many partitions to look at all of them
         return ""
     devices = device_stages(configuration, configuration.arrays())
     lacking = [device.excess(candidate.cuts) for device in devices]

@@ -20,8 +20,8 @@ def check_program(program: Program) -> None:
     Raises
     ------
     InputError
-        If an operation is missing or runs twice, a node is in the program of a wrong device, or a message
-        does not have exactly one send and one receive.
+        If an operation is missing or runs twice, a node is in the program of a wrong device or has a wrong
+        peer, or a message does not have exactly one send and one receive.
     """
     for fault in _faults(program):
         raise InputError(fault)
@@ -73,7 +73,7 @@ def _message_faults(program: Program) -> Iterator[str]:
 
 
 def describe(message: Message) -> str:
-    """Return words that identify a message for people."""
+    """Return a phrase that identifies a message in an error message."""
     subject = message.subject.lower().replace("_", " ")
     return (
         f"the {subject} message of stage {message.stage}, microbatch {message.microbatch}, "

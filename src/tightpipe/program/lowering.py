@@ -1,6 +1,6 @@
 """Lowering turns a schedule into a program: it places sends and receives among the computations.
 
-The rules for their places, and for those of post-validation, follow the zero-bubble runtimes (Qi et al.,
+The rules for where sends, receives and post-validation stand follow the zero-bubble runtimes (Qi et al.,
 arXiv:2401.10241, section 4 for post-validation; arXiv:2405.15362 for the V schedule).
 """
 
@@ -30,7 +30,10 @@ _CARRIES = {  # (end of a message, whether it carries the result of an F and not
 
 
 class Item(NamedTuple):
-    """Nodes that stay together in the sequence of a device, with the key by which they are sorted."""
+    """Nodes that stay together in the sequence of a device, with the key by which they are sorted.
+
+    `key` has the time in ticks, `_COMMUNICATION` or `_COMPUTE`, and a rank among nodes equal in both.
+    """
 
     key: tuple[int, int, tuple[int, ...]]
     nodes: tuple[Node, ...]
@@ -60,7 +63,7 @@ def lower(
     Raises
     ------
     InputError
-        If there is no such message order.
+        If `order` is no `MessageOrder`.
 
     Notes
     -----
@@ -71,8 +74,9 @@ def lower(
     whatever a node waits for stands before it. So the first node that has not run can always run: all nodes
     before it on its device have run, and so have all nodes before the other end on the device of its peer.
     In a batch, nodes only begin sooner. In the order `early-receives`, a receive is moved before the
-    computation during which its message is sent. In the proof, that computation moves behind the message. No
-    node up to there needs the result of the computation, which ends no earlier than the message is sent.
+    computation during which its message is sent. In the proof, the computation is moved behind both ends of
+    the message. No node up to there needs the result of the computation, which ends no earlier than the
+    message is sent.
 
     In the order `published`, the two ends of a post-validation message stand at the two times at which their
     devices validate. Between these times, the receiver may have to send to a device that is still busy
@@ -160,9 +164,10 @@ def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chu
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:
-    """Return the items with each receive before the computation during which its message is sent.
+    """Return the items with receives moved before the computation during which their message is sent.
 
-    The device can then compute while the message is on its way.
+    The device can then compute while the message is on its way. Receives of post-validation stay where they
+    are, and so do receives that a send or post-validation separates from the computation.
     """
     items = list(items)
     for i in range(1, len(items)):

@@ -6,8 +6,11 @@ from enum import StrEnum
 
 
 class MessageOrder(StrEnum):
-    """Three ways to place the same messages; the notes of `lower` say which of them can deadlock."""
+    """Three ways to place the same messages.
+
+    Only `published` can deadlock, and only where sends wait for their receives (proof: notes of `lower`).
+    """
 
     EARLY_RECEIVES = "early-receives"  #: receives stand before the computation during which the send happens
     IN_ORDER = "in-order"  #: send and receive stand at the time at which the sender's operation ends
-    PUBLISHED = "published"  #: as in the zero-bubble runtimes; needs sends that return at once
+    PUBLISHED = "published"  #: as in the zero-bubble runtimes; safe only if sends return at once

@@ -29,7 +29,7 @@ class NodeType(StrEnum):
     RECV_POST_VALIDATION = "RECV_POST_VALIDATION"
 
     action: str  #: `SEND`, `RECV` or `WAIT`; empty for a node that does not communicate
-    subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; otherwise the type itself
+    subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; without a message, the type
     is_compute: bool  #: whether the node is an operation of the order
 
     def __new__(cls, value: str) -> NodeType:
@@ -55,7 +55,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One entry of a device's program: an operation, a message or a wait.
+    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class Node:
     microbatch
         Microbatch that the node belongs to.
     start, end
-        Times in ticks at which the lowering placed the node; they are equal for communication.
+        Times in ticks at which the lowering placed the node; they are equal unless the node is an operation.
     peer
-        The other device of a communication; None for other nodes.
+        The other device of a send, a receive or a wait; None for other nodes.
     rollback
         Whether a receive is repeated when post-validation fails, because its message was sent before the
         sender validated.

@@ -29,9 +29,9 @@ def _times(schedule: Schedule) -> list[int]:
     """Return when each device validates, in ticks.
 
     Device d of p validates one communication time before the F of microbatch 2(p - 1 - d) at the device's
-    first stage on route 0, or of the route's last microbatch in the first iteration if that comes before. The
-    device is then still in its warm-up, and computes while the norm arrives. If the next device, which sends
-    the norm, validates later than that, the device validates at the same time as the next one.
+    first stage on route 0; if the first iteration has no such microbatch on this route, the F of its last one
+    counts. The device is then still in its warm-up, and computes while the norm arrives. No device validates
+    before tick 0, or before the next device, which sends it the norm.
     """
     instance = schedule.instance
     starts = {
@@ -58,7 +58,7 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return the ticks of a message from the next device; for the last device, to the previous one."""
+    """Return how many ticks a message takes from the next device; for the last, to the previous device."""
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0

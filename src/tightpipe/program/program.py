@@ -14,7 +14,7 @@ from .node import Node
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """For each device the sequence of its nodes.
+    """The sequence of nodes that each device runs.
 
     Parameters
     ----------

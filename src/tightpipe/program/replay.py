@@ -1,4 +1,4 @@
-"""A replay runs a program node by node and finds its deadlocks, and the times of its nodes with all waits.
+"""A replay runs a program node by node, to find deadlocks and the times at which its nodes begin and end.
 
 The replay does not use `simulate`: the program alone determines when each node runs, so that the replay and
 the simulator check each other.
@@ -39,8 +39,9 @@ class Replay:
     program
         The program that was replayed.
     start, end
-        For each device, one time per node: when the node began, and when the device went on to the next
-        node. An operation begins once its input is there; communication begins when the device reaches it.
+        The times, for each node of each device, at which the node began and at which the device went on to
+        the next node. An operation begins once its input is there; every other node begins when the device
+        reaches it.
     """
 
     program: Program
@@ -195,7 +196,7 @@ class _Machine:
         self._meet(message)
 
     def _meet(self, message: Message) -> None:
-        """Set when a message arrives, once it is sent and, unless buffered, its receive is issued."""
+        """Set the arrival time of a message once it is sent and, unless buffered, its receive is issued."""
         if message not in self.sent or message in self.arrival:
             return
         departs = self.sent[message]
@@ -227,9 +228,9 @@ class _Machine:
         ]
 
     def _describe_deadlock(self) -> str:
-        """Return a sentence on the devices that wait for each other in a circle.
+        """Return a sentence that names the devices that wait for each other in a circle.
 
-        The loop goes from a stuck device to the device that it waits for, until a device repeats.
+        The loop follows the waits, from a stuck device to the one that it waits for, until a device repeats.
         """
         stuck = [d for d, steps in enumerate(self.steps) if self.head[d] < len(steps)]
         device, seen = stuck[0], [stuck[0]]

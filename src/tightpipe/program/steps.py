@@ -41,8 +41,8 @@ def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse:
     Raises
     ------
     InputError
-        If an operation stands before the one whose result it needs on its own device, or before the receive
-        of its input.
+        If an operation stands before the receive of its input, or before the operation of the same device
+        whose result it needs.
     """
     available: set[object] = set()  # operations that have run and messages whose receive is issued
     steps = []
@@ -88,13 +88,13 @@ def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[M
 
 
 def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    """Yield the message that an operation needs, if it needs one.
+    """Yield the message that an operation needs; nothing if its input comes from no other device.
 
     Raises
     ------
     InputError
-        If the operation stands before the one whose result it needs on its own device, or before the receive
-        of its message.
+        If the operation stands before the receive of its message, or before the operation of the same device
+        whose result it needs.
     """
     source = _source(instance, node)
     if source is None:
@@ -115,7 +115,7 @@ def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[
 
 
 def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
-    """Return kind and stage of the operation whose result a compute node needs; None if it needs none."""
+    """Return kind and stage of the operation whose result a compute node needs; None for F at stage 0."""
     if node.type is NodeType.F:
         return (OpKind.F, node.stage - 1) if node.stage else None
     if node.type is NodeType.W:

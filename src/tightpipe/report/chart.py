@@ -49,9 +49,10 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
 
 
 def _operations(found: Explanation) -> dict[str, Typed]:
-    """Return the arrays with one number per operation, and ``critical``, the rows of the critical path.
+    """Return the arrays with one number per operation, and ``critical``, the critical path.
 
-    `Arrivals` describes the input of an operation.
+    ``linkWait``, ``transfer`` and ``sourceStep`` concern the message that an operation needs, as in
+    `Arrivals`. ``critical`` has the indices of the path's operations in the schedule's order.
     """
     schedule = found.schedule
     kind, stage, microbatch = schedule.order.operations.T
@@ -73,7 +74,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
 
 
 def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
-    """Return the row of each operation in the schedule's order; -1 for None."""
+    """Return the index of each operation in the schedule's order; -1 for None."""
     order = found.schedule.order
     where = np.full((len(OpKind), found.schedule.instance.stages, found.schedule.instance.microbatches), -1)
     where[tuple(order.operations.T)] = np.arange(len(order))

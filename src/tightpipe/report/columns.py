@@ -29,7 +29,10 @@ class Column:
 
 
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
-    """Return the columns in which entries differ, and title and text of each column that is constant."""
+    """Return the columns in which entries differ, and title and text of each constant column with a value.
+
+    If there is only one entry, all columns are returned as if entries differed in them.
+    """
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []
     same: list[tuple[str, str]] = []

@@ -30,7 +30,7 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
     relax
         Whether to run heuristics under weaker constraints, to show the costs that these would allow.
     finished
-        Function that is called with each entry after its schedule has been explained.
+        Function that is called with each entry that has a schedule, once the schedule has been explained.
     """
     columns, same = split_columns(report.entries)
     charts: list[dict[str, Any]] = []
@@ -74,11 +74,12 @@ def _explain(entry: Entry, relax: bool) -> Explanation:
 
 
 def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]:
-    """Return for each entry the numbers of the charts that are drawn beneath each other.
+    """Return for each entry the numbers of the charts that are drawn beneath each other, from the top.
 
-    For an entry that is no reference, these are the cheapest reference of its problem and its own chart. For
-    a reference, they are its own chart and the cheapest of the other entries. An entry without a problem is
-    drawn with all other entries, its own chart first.
+    For a reference, these are its own chart and that of the cheapest entry of its problem that is no
+    reference. For another entry with a problem, they are the chart of the problem's cheapest reference and
+    its own. For an entry without a problem, they are its own chart and those of all other entries. For an
+    entry without a schedule there are none.
     """
     drawn = [number for number in range(len(entries)) if number in places]
 

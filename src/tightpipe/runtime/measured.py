@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measured spans of each device, in the sequence in which its operations ran."""
+    """The measured `Span` of each operation, by device, in the sequence in which the device ran them."""
 
     devices: tuple[tuple[Span, ...], ...]
 
@@ -116,7 +116,7 @@ class RunReport:
         return self.cores is not None and self.cores < self.schedule.instance.devices
 
     def ratios(self) -> dict[str, dict[int, float]]:
-        """Return, by kind that ran and stage, the scheduled duration divided by the median measured one."""
+        """Return scheduled / median measured duration for each kind of operation that ran, at each stage."""
         instance = self.schedule.instance
         found = {
             kind.name: {
@@ -131,8 +131,8 @@ class RunReport:
     def with_measured_costs(self) -> Schedule:
         """Return the schedule that the simulator predicts from the measured durations.
 
-        Communication takes no time in this schedule, so the real time of communication is part of the
-        difference between its span and the measured span.
+        In this schedule, communication takes no time and memory has no limit. So the difference between the
+        predicted and the measured span contains the real time of communication.
         """
         return simulate(_measured_instance(self.schedule.instance, self.measured), _apart(self.order))
 
@@ -190,9 +190,10 @@ def _apart(order: Order) -> Order:
 
 
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:
-    """Return the instance with the median measured durations and no communication.
+    """Return the instance with the median measured durations, no communication time and no memory limit.
 
-    The duration of a fused backward is divided equally between B and W, because only the sum was measured.
+    At a stage at which all backwards were fused, B and W each get half the duration of a fused backward,
+    because only the sum was measured.
     """
     columns: list[tuple[int, int, int]] = []
     for stage in range(instance.stages):

@@ -22,9 +22,9 @@ from .torch_needed import require_torch
 
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_STEPS = 20
-"""Default of the largest number of training steps, after which a measurement ends in any case."""
+"""Default of `repeats`: the number of measured steps after which a measurement ends in any case."""
 TOLERANCE = 0.02
-"""Default precision: half the 95 % confidence interval of a median time, as a share of the median."""
+"""Default precision: half the width of a median time's 95 % confidence interval, as a share of the median."""
 _SCRIPT = Path(__file__).with_name("stage_costs.py")
 _WARNING = "warning: "
 
@@ -91,8 +91,8 @@ def profile_stages(
     stages
         Number of stages, at most `shape.layers`.
     route
-        Device of each stage. None lets the stages alternate between two devices, or between as many as there
-        are GPUs if that is fewer.
+        Device of each stage. None lets the stages alternate between two devices, or puts all of them on one
+        device if GPUs are used and there is only one.
     device
         `cpu` or `cuda`; None takes GPUs if there are any.
     fused
@@ -102,9 +102,9 @@ def profile_stages(
         Largest number of measured training steps, at least 1. Fewer steps are run if all medians are known
         to `tolerance` before.
     tolerance
-        Precision at which the median time of an operation counts as known: half the 95 % confidence interval,
-        as a share of that median, or of the mean time of all operations where that is longer; above 0. A
-        warning of the profile names the operations whose median is not known.
+        Precision at which the median time of an operation counts as known, above 0: half the width of its
+        95 % confidence interval, as a share of the median, or of the mean time of all operations if the mean
+        is longer. A warning of the profile names the operations whose median is not known.
 
     Raises
     ------
@@ -161,8 +161,8 @@ def profile_layers(
     vocabulary
         Number of tokens that embedding and head know.
     devices
-        Number of processes that compute at once. None means two, or as many as there are GPUs if that is
-        fewer.
+        Number of processes that compute at once. None means two, or one if GPUs are used and there is only
+        one.
 
     Raises
     ------

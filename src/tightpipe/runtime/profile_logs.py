@@ -83,8 +83,9 @@ def _range(event: dict[str, Any]) -> tuple[str, float]:
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
     """Return the profile of the last record ``Performing ILP with`` in a log of the zero-bubble runtime.
 
-    A value of the record is a tuple with one entry per device, and an entry is a number or a list with one
-    number per chunk. Times are in microseconds. Memory is in MB in the log and in KiB in the profile.
+    Each value of the record is a tuple with one entry per device, and an entry is a number or a list with one
+    number per chunk; only the communication time ``c`` is a single number. Times are in microseconds. Memory
+    is in MB in the log and in KiB in the profile.
     `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
     Raises

@@ -17,7 +17,7 @@ KINDS = ("F", "B", "W")
 _HEADER = ["stage", "kind", "time", "memory"]
 _LARGEST = 1e12
 _DIGITS = 9
-_ROUNDING = 1e-6  # F, B and W may miss the sum 0 by this share of F's memory, because of rounding
+_ROUNDING = 1e-6  # the memory changes of F, B and W may miss the sum 0 by this share of F's change
 _NO_COMM = "communication was not measured: comm is 0, as if messages took no time"
 _NO_MEMORY = "memory was not measured: memory is null, as if a device could hold any number of microbatches"
 
@@ -108,7 +108,8 @@ def read_table(path: str | Path) -> Profile:
     The table has rows of the kinds F, B and W for every stage, and one row of kind ``comm``. Times are in
     microseconds. Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage; the
     column may be empty in all rows. The row ``comm`` has no stage; without it, communication takes 0 ticks
-    and the profile has a warning. If a stage and kind has several rows, the smallest time counts.
+    and the profile has a warning. If several rows have the same stage and kind, the smallest time and the
+    last memory count.
 
     Raises
     ------
@@ -165,12 +166,12 @@ def _number(text: str, key: str) -> float:
 
 
 def check_time(value: float, key: str) -> float:
-    """Return a time in microseconds if it is in the range from 0 to below 10**12.
+    """Return the time `value` in microseconds if it is at least 0 and below 10**12.
 
     Raises
     ------
     InputError
-        If the time is out of that range; the message names `key`.
+        If the time is out of this range; the message has `key` as the name of the value.
     """
     if not 0 <= value < _LARGEST:
         raise InputError("must be a number of microseconds, at least 0", key=key, value=value)
@@ -193,8 +194,8 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
     Raises
     ------
     InputError
-        If a stage and kind has no time, or only some of them have memory; the message lists the missing ones.
-        Also if at some stage the changes do not sum to 0, F frees memory, or B or W adds memory.
+        If an operation of some stage has no time, or only some operations have memory; the message lists what
+        is missing. Also if at some stage the changes do not sum to 0, F frees memory, or B or W adds memory.
     """
     last = max((stage for stage, _ in samples), default=0)
     stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)

@@ -1,4 +1,4 @@
-"""A schedule is run and measured in PyTorch, with one process per device: on the CPU, or on a GPU each."""
+"""A schedule is run and measured in PyTorch, with one process per device, each on the CPU or its own GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = 6
 class RunModel:
     """The model that is trained, with the same number of layers at every stage.
 
-    A transformer has the layers that `profile` measures.
+    A transformer consists of the same layers that `profile_stages` measures.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def run_schedule(
     trace: str | Path | None = None,
     device: str = "cpu",
 ) -> RunReport:
-    """Run a schedule in the pipeline runtime of PyTorch, and compare it with a single process.
+    """Run a schedule in PyTorch's pipeline runtime, and the whole model in one process for comparison.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def run_schedule(
         Number of training steps, at least 1. If there are several, the first one only warms up, and the one
         with the median time among the others is reported.
     timeout
-        Seconds after which the processes are ended.
+        Seconds after which processes that still run are killed, and a `RunError` is raised.
     trace
         Folder, made if it does not exist, into which PyTorch's profiler writes one trace per process,
         ``rank0.json.gz`` and so on, of all steps but the warm-up; None records nothing.

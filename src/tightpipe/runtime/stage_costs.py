@@ -6,9 +6,9 @@ reads. With ``--vocabulary 32000`` in place of ``--stages``, the script measures
 each as a stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the microseconds of a
 message. The script needs the files beside it, and nothing else but PyTorch.
 
-The costs are those of a run: one process per device trains the stages in the schedule runtime of PyTorch,
-so that all devices compute at once. Training steps are repeated until the median time of every operation is
-known to a tolerance, or ``--repeats`` steps are done.
+The costs are measured as in a run: one process per device trains the stages in the schedule runtime of
+PyTorch, and all devices compute at once. Training steps are repeated until the median time of every operation
+is known to a tolerance, or ``--repeats`` steps are done.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> st
     """Return the order that is measured, in which all devices work at once, as the text that PyTorch reads.
 
     `route` has the device of each stage. Let S be the number of stages, and time pass in equal steps: the F
-    of microbatch m at stage s is in time step 2m + s, and its B in time step 2m + 2S - 1 - s. Each W follows
-    its B, or is fused with it. With one stage per device, this is 1F1B. Every operation waits only for
-    operations of earlier time steps or for its own B, and each device runs its operations in the sequence of
-    time steps, so there is no deadlock.
+    of microbatch m at stage s is in time step 2m + s, and its B in time step 2m + 2S - 1 - s. Each W directly
+    follows its B, or is fused with it if `fused`. With one stage per device, this is 1F1B. Every operation
+    waits only for operations of earlier time steps, or, as a W, for its own B. Each device runs its
+    operations in the sequence of time steps, so there is no deadlock.
     """
     last = 2 * len(route) - 1
     rows: list[list[tuple[int, list[str]]]] = [[] for _ in range(max(route) + 1)]
@@ -63,9 +63,10 @@ def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> st
 
 
 def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> None:
-    """Train the stages of one device until all medians are known, and write the spans of each step.
+    """Train the stages of one device, and write the `Spans` of each step that is measured.
 
-    At most `options.repeats` steps are measured.
+    After `options.warmup` steps, at most `options.repeats` steps are measured. The measurement ends earlier
+    once every device knows the median times of its operations to `options.tolerance` (see `unsure`).
     """
     join(options.device, folder, rank, job["devices"])
     pipeline = Pipeline(job, folder / "schedule.csv", rank)
@@ -85,7 +86,7 @@ def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> Non
 
 
 def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
-    """Run the processes of a job, and return the spans of each device in each measured step."""
+    """Run the processes of a job, and return the `Spans` of each device in each measured step."""
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
     with tempfile.TemporaryDirectory() as name:
@@ -105,7 +106,7 @@ def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
 
 
 def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
-    """Return the kinds and stages whose median time is not known to the tolerance, in words.
+    """Return a phrase for each kind and stage whose median time is not known to the tolerance.
 
     A median is known if half the width of its 95 % confidence interval is at most `tolerance` times the
     median, or times the mean duration of all operations where that mean is longer.
@@ -120,7 +121,7 @@ def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
 
 
 def _uncertainty(values: list[float]) -> float:
-    """Return half the width of the 95 % confidence interval of the median, between two of the values."""
+    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values."""
     ordered, middle = sorted(values), len(values) / 2
     reach = _SURE * sqrt(len(values))
     low, high = max(0, int(middle - reach)), min(len(values) - 1, ceil(middle + reach))
@@ -128,7 +129,7 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median microseconds of a kind over these stages; B and W are each half of a fused BW."""
+    """Return the median microseconds of a kind at these stages; a fused BW counts half for B, half for W."""
     fused = [time / 2 for stage in stages for time in times.get(("BW", stage), [])]
     of_kind = [time for stage in stages for time in times.get((kind, stage), [])]
     return median(of_kind or fused) * _MICRO
@@ -138,8 +139,8 @@ def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
     """Return the median seconds of a message.
 
     The time of a message is counted from the end of the operation that sends it to the start of the operation
-    on another device that needs it. Only messages count whose receiver was idle when they were sent, so that
-    its operation starts as soon as the message arrives.
+    on another device that needs it. A message counts only if the receiver was idle when it was sent: then the
+    receiver's operation starts as soon as the message arrives.
     """
     return median(delay for step in zip(*devices, strict=True) for delay in _delays(job["route"], step))
 
@@ -156,7 +157,7 @@ def _delays(route: Sequence[int], step: Sequence[Spans]) -> Iterator[float]:
 
 
 def job_of(options: argparse.Namespace, parts: list[list[str | int]], route: list[int]) -> Job:
-    """Return the job that trains a model; `parts` has the layers of each stage, `route` its device."""
+    """Return the job that trains a model; `parts` has each stage's layers, `route` each stage's device."""
     devices = max(route) + 1
     return {
         "parts": parts,
@@ -234,10 +235,11 @@ def layers_apart(options: argparse.Namespace) -> str:
 
 
 def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
-    """Return ticks, bytes and parameters of one layer; each of `stages` consists of a copy of this layer.
+    """Return the costs of one layer, in ticks, bytes and number of parameters, as in a model file.
 
-    On a GPU, the measured memory of a layer that sends its output has both input and output. The output is
-    subtracted here, because it counts as the input of the next layer.
+    Each of `stages` consists of a copy of this layer. On a GPU, the measured memory of a layer that sends its
+    output includes both input and output. The output is subtracted here, because it counts as the input of
+    the next layer.
     """
     forward, backward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "B", "W"))
     stage = stage_of(job, stages[0])
@@ -303,8 +305,9 @@ def parser() -> argparse.ArgumentParser:
 def check(options: argparse.Namespace) -> str:
     """Complete the options, and return an error message; it is empty if they are right."""
     for name in _NUMBERS:
-        if getattr(options, name) < (name != "warmup"):
-            return f"{name} = {getattr(options, name)}: must be at least 1"
+        least = int(name != "warmup")
+        if getattr(options, name) < least:
+            return f"{name} = {getattr(options, name)}: must be at least {least}"
     if options.hidden % options.heads:
         return f"hidden = {options.hidden}: must be a multiple of heads = {options.heads}"
     given = [name for name in _KINDS if getattr(options, name) is not None]

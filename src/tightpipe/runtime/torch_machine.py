@@ -1,8 +1,8 @@
 """The parts of a run that differ between CPU and GPUs: device, process group and clock of a process.
 
 On a GPU, a call from Python only queues an operation, so its times are taken from events that the GPU itself
-records. The scripts of this folder import this file also where only PyTorch is installed, so it imports
-nothing else.
+records. The scripts of this folder import this file on machines that have only PyTorch. So it imports nothing
+beyond PyTorch and Python's standard library.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def join(kind: str, folder: Path, rank: int, devices: int) -> None:
 
 
 def too_few_gpus(kind: str, devices: int) -> str:
-    """Return an error message if PyTorch finds fewer GPUs than `devices`; empty if enough, or on the CPU."""
+    """Return an error message if a run on GPUs would have fewer than `devices`; otherwise an empty text."""
     found = torch.cuda.device_count() if kind == "cuda" else devices
     if found >= devices:
         return ""
@@ -71,7 +71,7 @@ class HostClock:
         """Do nothing: the clock always runs."""
 
     def mark(self) -> float:
-        """Return the present moment."""
+        """Return the present time in seconds."""
         return time.perf_counter()
 
     def settle(self) -> None:
@@ -105,7 +105,7 @@ class GpuClock:
         self._first, self._began = self.mark(), time.perf_counter()
 
     def mark(self) -> Any:
-        """Return an event that the GPU records when it has ended the work before it."""
+        """Return an event that the GPU records when it has ended all work that was queued so far."""
         event = self._event()
         event.record()
         return event

@@ -2,8 +2,8 @@
 
 B and W are split as torch.distributed.pipelining splits them. On a GPU, memory is measured. On the CPU it is
 counted: F keeps the tensors that autograd saves, and B frees them except for the inputs of linear maps,
-which W needs. The scripts of this folder import this file also where only PyTorch is installed, so it imports
-nothing else but files beside it.
+which W needs. The scripts of this folder import this file on machines that have only PyTorch. So it imports
+nothing beyond PyTorch, Python's standard library and files of this folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Stage:
         """Return how many bytes a microbatch holds from F to B, and how many of them it holds until W."""
         if self.device.type != "cuda":
             return self.saved_bytes()
-        self.measured_bytes()  # the first run also allocates the gradients of the parameters
+        self.measured_bytes()  # not counted: the first run also allocates the gradients of the parameters
         return self.measured_bytes()
 
     def measured_bytes(self) -> tuple[int, int]:
@@ -63,7 +63,10 @@ class Stage:
         return after_forward, min(after_backward, after_forward)
 
     def saved_bytes(self) -> tuple[int, int]:
-        """Return how many bytes autograd saves during F, and how many of them are inputs of linear maps."""
+        """Return how many bytes autograd saves during F, and how many of them are inputs of linear maps.
+
+        Parameters, which are there all the time, do not count.
+        """
         saved: dict[int, int] = {}
         linear: dict[int, int] = {}
         own = {p.untyped_storage().data_ptr() for p in self.module.parameters()}

@@ -2,8 +2,8 @@
 
 Each stage of a job is a list of layers. An entry is ``"embedding"`` or ``"head"`` (of a vocabulary),
 ``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward network has that
-size. The scripts of this folder import this file also where only PyTorch is installed, so it imports nothing
-else.
+size. The scripts of this folder import this file on machines that have only PyTorch. So it imports nothing
+beyond PyTorch and Python's standard library.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Head(nn.Module):
 def build_stage(job: Job, index: int, device: torch.device) -> nn.Module:
     """Return one stage of the model on a device.
 
-    A layer has the same parameters however the model is cut, so that schedules of all placements train the
-    same model.
+    A layer begins with the same parameters however the model is cut, so that schedules of all placements
+    train the same model.
     """
     before = sum(map(len, job["parts"][:index]))
     layers = []
@@ -113,7 +113,7 @@ def loss_of(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the function that computes the loss of a microbatch from its output and its target.
 
     The loss is the cross entropy if the model has a vocabulary, and otherwise the mean squared error. It is
-    divided by the number of microbatches, so that the losses of all microbatches sum to their mean.
+    divided by the number of microbatches, so that the sum over all microbatches is the mean loss.
     """
     share = 1 / job["microbatches"]
 

@@ -1,8 +1,8 @@
 """The stages of one device in PyTorch's schedule runtime, trained and timed step by step.
 
-Runs and profiles both train with the class `Pipeline`, so that a profile measures the operations of a run.
-The scripts of this folder import this file also where only PyTorch is installed, so it imports nothing else
-but files beside it.
+Runs and profiles both train with the class `Pipeline`, so that a profile measures the same operations as a
+run. The scripts of this folder import this file on machines that have only PyTorch. So it imports nothing
+beyond PyTorch, Python's standard library and files of this folder.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Pipeline:
         self._device, self._clock = device_of(job["device"], rank), clock_of(job["device"])
         self.modules = {index: build_stage(job, index, self._device) for index in self._held}
         stages = [PipelineStage(m, i, len(job["parts"]), self._device) for i, m in self.modules.items()]
-        # `loss_of` has divided by the microbatches: PyTorch 2.8 scales no gradients of split backwards
+        # `loss_of` divides by the number of microbatches: PyTorch 2.8 scales no gradients of split backwards
         self._schedule = _PipelineScheduleRuntime(
             stages, job["microbatches"], loss_fn=loss_of(job), scale_grads=False
         )
@@ -62,7 +62,10 @@ class Pipeline:
         self._count_loss()
 
     def step(self) -> Step:
-        """Train for one step, which begins without gradients, and wait until all operations have ended."""
+        """Zero the gradients, run all operations of one training step, and wait until they have ended.
+
+        No optimizer changes the parameters.
+        """
         self._marks.clear()
         for module in self.modules.values():
             module.zero_grad()
@@ -84,9 +87,10 @@ class Pipeline:
             self._schedule.step(*args)
 
     def _watch(self, stage: Any) -> None:
-        """Wrap the methods of a stage that compute, so that they mark their times without waits for messages.
+        """Wrap the methods that run a stage's operations, so that each call marks its start and its end.
 
-        In a trace of the profiler, the same times are ranges ``tightpipe <operation>``.
+        Waits for messages are not in these times. In a trace of the profiler, the same times are ranges
+        ``tightpipe <operation>``.
         """
 
         def timed(method: Callable[..., Any], kind: Callable[[dict[str, Any]], str]) -> Callable[..., Any]:

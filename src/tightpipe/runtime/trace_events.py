@@ -67,11 +67,11 @@ def _opened(path: str | Path) -> Iterator[TextIO]:
 
 
 class _Text:
-    """A JSON text of which pieces are read when they are needed and dropped when they are decoded."""
+    """A JSON text that is read in pieces when they are needed; what has been decoded is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._text, self._at = stream, "", 0
-        self._forgotten = 0  # characters before the text that is held
+        self._forgotten = 0  # number of characters that were dropped
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
@@ -104,7 +104,7 @@ class _Text:
             except ValueError:
                 raise InputError(_TOO_MUCH) from None
             if end == len(self._text) and self._read_on():
-                continue  # a number may continue behind the piece that was read
+                continue  # a number may continue in the next piece
             self._at = end
             return value
 

@@ -1,4 +1,4 @@
-"""The script of one process of a run; besides the files beside it, it imports only PyTorch, to start fast.
+"""The script of one process of a run. To start fast, it imports only PyTorch and files of this folder.
 
 ``python -P worker.py JOB RANK`` runs one device of the job. JOB is a folder with ``job.json`` and
 ``schedule.csv``, into which each process writes its results. Afterwards, the process of rank 0 runs the whole
@@ -35,7 +35,7 @@ def main(folder: Path, rank: int) -> None:
 
 
 def run_device(folder: Path, job: Job, rank: int) -> dict[str, Any]:
-    """Train the stages of a device; return the spans of each step, and the losses of the last step."""
+    """Train the stages of a device; return the operations' times in each step, and the last step's losses."""
     pipeline = Pipeline(job, folder / "schedule.csv", rank)
     warm_up = min(1, job["steps"] - 1)
     steps = [pipeline.step() for _ in range(warm_up)]
@@ -51,7 +51,7 @@ def run_device(folder: Path, job: Job, rank: int) -> dict[str, Any]:
 
 
 def _recorded(job: Job, path: Path) -> Any:
-    """Return a context whose operations PyTorch's profiler records; the trace is written at its end."""
+    """Return a context manager in which PyTorch's profiler records; at its end, `path` gets the trace."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if job["device"] == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -67,8 +67,9 @@ def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
     Returns
     -------
     dict
-        The loss of the whole model, the largest absolute difference between an entry of a device's gradient
-        and the same entry in the whole model, and the largest absolute entry in the whole model.
+        The loss of the whole model, the largest absolute difference between an entry of a device's gradients
+        and the same entry of the whole model's, and the largest absolute entry of the whole model's
+        gradients.
     """
     device = device_of(job["device"], 0)
     modules = [build_stage(job, index, device) for index in range(len(job["parts"]))]

@@ -12,10 +12,10 @@ _KINDS = ("forward", "backward", "weight")
 
 
 def with_median_costs(instance: Instance) -> Instance:
-    """Return the instance with one number for each kind of cost.
+    """Return the instance with one number for each of F, B, W, communication and memory limit.
 
-    Every stage takes the median duration of its kind, every message the median time between neighbouring
-    devices, and every device has the smallest memory limit of any. Where stages have unequal activations,
+    F, B and W take the median of their durations at all stages, a message the median time from a device to
+    the next, and every device has the smallest of the memory limits. Where stages have unequal activations,
     limits stay as they are, since the smallest limit might be too small for the activation of some stage.
     """
     times = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}

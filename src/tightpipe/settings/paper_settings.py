@@ -16,8 +16,9 @@ from ..core.placement import Placement
 class Setting:
     """One profiled setting of the zero-bubble papers: a model on a number of devices.
 
-    Times are those of one stage, in ticks of one microsecond. `layers` is the number of layers in the source
-    of the data; no formula uses it. `active` marks the nine settings of the published column ZB-V.
+    Times are those of one stage, in ticks of one microsecond. Memory is in bytes per token and group of
+    layers. `layers` is the number of layers in the source of the data; no formula uses it. `active` marks the
+    nine settings of the published column ZB-V.
     """
 
     name: str
@@ -61,8 +62,9 @@ class Setting:
     ) -> Instance:
         """Return the setting as an instance, with the memory limit that `memory` has for `m_offset`.
 
-        A device holds the same layers in every placement: two stages with the times of the setting, or one
-        stage with twice these times and activations, within the same memory.
+        A microbatch takes the same work on a device in every placement: it runs there either two stages with
+        the times of the setting, or one stage with twice these times and activations. The memory limit is
+        the same. Placements with more than two stages of a route per device are refused.
         """
         whole = 2 // Placement(placement, self.devices).stages_per_device
         f, b, w = (

@@ -20,7 +20,7 @@ class Realistic:
     `forward`, `backward` and `weight` are the times of an ordinary stage, in ticks of 10 microseconds;
     `first` and `last` are the times of the first and of the last stage in per cent of these. A message takes
     `comm` ticks within a node of `node_size` devices, and `node_comm` ticks between nodes. `activations` is
-    the number of F's that a device can hold, one number or one per device.
+    the memory limit as a number of activations of one stage, one number or one per device.
     """
 
     name: str

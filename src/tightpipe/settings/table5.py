@@ -33,7 +33,7 @@ class Table5Row:
     published: Mapping[str, float]
 
     def instance(self, times_p: int | None = None) -> Instance:
-        """Return the row as an instance in the placement linear.
+        """Return the row as an instance in the placement `linear`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""All inner loops are compiled and loaded before any clock starts, so that no time limit pays for it.
+"""All inner loops are compiled and loaded before any clock starts, so no time limit includes that time.
 
 They are compiled once for each user and version of the package; the machine code is kept in a cache folder.
 """
@@ -20,7 +20,7 @@ _loaded: set[str] = set()
 
 
 def ensure_compiled() -> None:
-    """Compile all inner loops unless the cache has them, and load those of the modules that are imported.
+    """Compile all inner loops unless the cache has them, and load the loops of the imported modules.
 
     Whatever is timed must come after this call. Of several processes that find the cache empty at the same
     time, the first compiles and the others wait for it.
@@ -43,12 +43,13 @@ def _load(loop: Loop) -> None:
 
 @cache
 def compile_ahead() -> frozenset[str]:
-    """Compile all inner loops unless the cache has them, for processes that are started later.
+    """Compile all inner loops unless the cache has them, so that processes started later need not compile.
 
     Returns
     -------
     frozenset of str
-        The names of the loops that are called from Python; empty where numba is told not to compile.
+        The names of the loops that are called from Python; empty where numba is told not to compile, or where
+        the list of the names cannot be read.
     """
     from ..kernels.cache import cache_folder, is_disabled, remove_old_folders  # imported late: loads numba
 
@@ -84,7 +85,7 @@ def _compile(folder: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process compiles into the folder."""
+    """Wait until no other process compiles into the folder, and keep others waiting until the block ends."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / "lock")

@@ -47,16 +47,16 @@ _Make = Callable[[Instance], Order]
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A heuristic of an installed package.
+    """A heuristic of an installed package, or of a module that a name such as ``module:function`` locates.
 
     Parameters
     ----------
     heuristic
-        The heuristic, named after its entry point. Its functions raise `HeuristicError` instead of any
-        exception that tightpipe does not know.
+        The heuristic, named after its entry point or by ``module:function``. Its functions raise
+        `HeuristicError` instead of any exception that tightpipe does not know.
     code
-        Hash of the file that defines its function, or of the package's version if there is no such file.
-        It distinguishes the results of different versions of the function.
+        Hash of the file that defines the heuristic's function, or of the package's name and version if there
+        is no such file. The hash distinguishes the results of different versions of the function.
     """
 
     heuristic: Heuristic

@@ -82,7 +82,8 @@ def find_method(method: str | OwnHeuristic) -> Method:
 def is_heuristic(name: str) -> bool:
     """Return whether this is the name of a heuristic, tightpipe's own or an installed one.
 
-    A name such as ``module:function`` may come from a file, so the module is not imported.
+    The answer for a name such as ``module:function`` is False: the name may come from a file, so the module
+    is not imported.
     """
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"

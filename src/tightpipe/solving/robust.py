@@ -104,12 +104,12 @@ def solve_robust(
 ) -> RobustResult:
     """Search for a schedule with the least mean or 95th percentile of its cost under noise.
 
-    The method `improve` first searches for the least cost without noise. Annealing then starts from its
-    schedule or a warm start, whichever has the least measure in random samples, and judges every move by
-    these same samples. So the annealed order is fitted to them, and 1,000 other samples decide whether the
-    annealed schedule or one of those known before is returned. Another 1,000 fresh samples, which decide
-    nothing, measure what the returned schedule is worth. Memory limits and precedences hold throughout; they
-    do not depend on durations.
+    The method `improve` first searches for the least cost without noise. Annealing then starts from the
+    schedule of `improve` or from a warm start, whichever has the least measure in random samples, and judges
+    every move by these same samples. So the annealed order is fitted to these samples, and 1,000 other ones
+    decide whether the annealed schedule or one of those known before is returned. The costs of the returned
+    schedule are then measured in another 1,000 samples, which decide nothing. Memory limits and precedences
+    hold in every sample; they do not depend on durations.
 
     Parameters
     ----------

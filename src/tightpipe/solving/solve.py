@@ -43,7 +43,8 @@ def solve(
         an `Order`. As with any other heuristic, the order gets the best start times and is validated.
     time_limit
         Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The time counts
-        from when the solver is loaded and its inner loops are compiled, which takes minutes once per user.
+        from when the solver is loaded and its inner loops are compiled. Compiling takes minutes, once for
+        each user and version.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed

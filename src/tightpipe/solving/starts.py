@@ -39,7 +39,10 @@ def _fitting(instance: Instance) -> dict[str, Heuristic]:
 
 
 def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
-    """Return a heuristic's schedule; None if it has none, or if a heuristic of another package fails."""
+    """Return a heuristic's schedule.
+
+    Return None if the heuristic finds no schedule, or if it is not tightpipe's own and fails.
+    """
     try:
         return schedule_of(instance, heuristic)
     except NoScheduleError:
@@ -101,7 +104,8 @@ def schedule_of(instance: Instance, heuristic: Heuristic) -> Schedule:
     NoScheduleError, InfeasibleError
         If the heuristic finds no schedule for the instance, or if the instance has no schedule at all.
     HeuristicError
-        If the heuristic is not tightpipe's own, and what it returned is no order or an invalid one.
+        If the heuristic is not tightpipe's own and returns no order or an invalid one, or if it is an
+        installed one and fails.
     """
     order = heuristic.order(instance)
     if _is_ours(heuristic):

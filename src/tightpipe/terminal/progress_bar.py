@@ -91,6 +91,6 @@ def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show on stderr what the program is doing until the block ends, if stderr is a terminal."""
+    """Show `text`, e.g. ``explaining``, on stderr until the `with` block ends, if stderr is a terminal."""
     with Console(file=sys.stderr).status(text):
         yield

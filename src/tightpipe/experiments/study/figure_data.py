@@ -198,7 +198,7 @@ def _per_device(row: Row) -> str:
 def _end(row: Row) -> float:
     """Return a solve's time limit, or its seconds if it took longer.
 
-    A solve that gave up early would not have reached more targets in the rest of its time.
+    The limit also counts for a solve that gave up early: the rest of its time would not have helped it.
     """
     return max(row.seconds or 0.0, row.time_limit or 0.0)
 

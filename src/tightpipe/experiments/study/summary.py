@@ -21,7 +21,7 @@ _MEANING = (
 
 
 def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Path) -> None:
-    """Write ``summary.md`` and ``table.tex``; `figure` is the name of a PNG file without suffix."""
+    """Write ``summary.md`` and ``table.tex``; `figure` names a PNG file without suffix, or is None."""
     methods = list(dict.fromkeys(_method(row, rows) for row in rows))
     head, body = _table(rows, methods)
     lines = [
@@ -60,7 +60,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list
 
 
 def _has_proofs(rows: Sequence[Row]) -> bool:
-    """Return whether any row says what its bound rests on; rows of early versions do not."""
+    """Return whether any row says what its bound rests on, which rows of early versions do not."""
     return any(row.proof is not None for row in rows)
 
 

@@ -63,7 +63,10 @@ def parse_uneven(value: Any) -> Change:
 
 
 def parse_comm(value: Any) -> Change:
-    """Read a communication time: ticks, ``0.25f`` of the mean F, ``2x`` of the instance's own, or ``own``."""
+    """Read a communication time: ticks, ``0.25f``, ``2x`` or ``own``.
+
+    ``0.25f`` is 0.25 times the mean duration of F, and ``2x`` is twice the instance's own times.
+    """
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):

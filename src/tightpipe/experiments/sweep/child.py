@@ -87,7 +87,7 @@ def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     result = _run(data, lambda entry: tell(trace=_entry(entry)))
     spent = _cpu_seconds() - before
     raise_again(result.reason)  # a solve that a signal to this process ended early has no result
-    # the schedule of a method that is shown other costs than the true ones is judged by a solver
+    # not ready if the method saw other costs than the true ones: a solver has then judged its schedule
     ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
     tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent, ready=ready)
     return ready

@@ -1,7 +1,8 @@
 """An executor runs the solves of a sweep: on this machine, on a Dask cluster, or in jobs of Slurm.
 
 An `Executor` submits solves to a thread pool of this machine or to Dask, and tells how many solves run at
-once. On other machines, Dask sends the solves to its workers, and starts a solve again if its worker is lost.
+once. Dask sends solves to its workers, which may be on other machines, and starts a solve again if its
+worker is lost.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class Experiment:
     problems, devices, microbatches, uneven, comm, memory, objectives
         Axes of what is solved: every problem with every combination of these changes.
     methods, costs, warm_starts, time_limits, seeds
-        Axes of how it is solved. `costs` says which costs the method sees, ``true`` or ``median``; a warm
-        start is ``best``, ``none`` or the name of a heuristic; time limits are in seconds.
+        Axes of how an instance is solved. `costs` says which costs the method sees, ``true`` or ``median``;
+        a warm start is ``best``, ``none`` or the name of a heuristic; time limits are in seconds.
     hard_limit
         Seconds after which a solve is killed.
     threads

@@ -40,8 +40,8 @@ class Limits:
     seconds
         Wall seconds.
     memory
-        GiB of resident memory of the process and its children together. None divides nine tenths of the
-        machine's memory among its cores, and allows the parts of `threads` cores.
+        GiB of resident memory of the process and its children together. None is nine tenths of the machine's
+        memory times the share of the cores that `threads` threads occupy.
     threads
         Number of threads of the solve.
     """
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Answers:
-    """The answers that the process has written so far."""
+    """The answers that a process has written so far about the task that it runs."""
 
     trace: list[list[float | int | None]] = field(default_factory=list)
     values: dict[str, Value] | None = None
@@ -79,7 +79,7 @@ class _Answers:
     ready: bool = False  # whether the process waits for another task
 
     def read(self, stream: IO[str]) -> None:
-        """Read up to the last answer of a task, or to the end of the process."""
+        """Read answers until the process is ready for another task or ends."""
         while not self.ready and (line := stream.readline()):
             answer = json.loads(line)
             if "trace" in answer:
@@ -93,7 +93,7 @@ class _Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """A process for solves, and the file of what it writes to standard error."""
+    """A process for solves, and the file that receives its standard error."""
 
     popen: subprocess.Popen[str]
     complaints: IO[str]
@@ -136,7 +136,7 @@ def run_guarded(
         The list from which a waiting process is taken, and in which the process is kept after a heuristic.
         None for a new process that ends with the solve.
     """
-    compile_ahead()  # here, so that on a new machine compiling is not within the hard limit
+    compile_ahead()  # here, so that compiling on a new machine does not count towards the hard limit
     answers = _Answers()
     with _process(idle, answers, limits) as process:
         popen = process.popen
@@ -162,7 +162,7 @@ def run_guarded(
 
 @contextmanager
 def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_Process]:
-    """Take an idle process or start one; keep it if it is ready for another solve, else end it."""
+    """Yield an idle or a new process, and then keep it in `idle` if it is ready for a solve, else end it."""
     process = _waiting(idle) or _started()
     home: Idle | None = None
     try:
@@ -223,7 +223,7 @@ def _watch(
     limits: Limits,
     stop: threading.Event | None,
 ) -> str | None:
-    """Wait for the end of the solve, and return None if it ended by itself.
+    """Wait for the end of the solve, and return None if the solve ended by itself.
 
     If the solve reaches a limit or `stop` is set, kill its process and return the reason.
     """

@@ -54,7 +54,7 @@ class Row:
     attempts: int = 0
     host: str | None = None
     cores: int | None = None
-    engine: str | None = None  #: the version and the commit of the code that solved it
+    engine: str | None = None  #: version and commit of the code that ran the solve
     ortools_version: str | None = None
     python_version: str | None = None
     finished_at: str | None = None  #: UTC, ISO 8601
@@ -64,7 +64,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 """Names of the columns, in order."""
 
 _RENAMED = {"tightpipe_version": "engine"}
-"""Names today of columns of earlier versions. The old column of the engine has a version and no commit."""
+"""Today's names of renamed columns of earlier versions. The old engine column has no commit."""
 
 _HINTS = get_type_hints(Row)
 

@@ -20,7 +20,7 @@ _BEAT = 0.5  # seconds between two looks at the store
 _BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
-"""A function that is called with a task and None when the task is claimed, and with its outcome at its end.
+"""A function that is called with a task and None when the task is claimed, and with its outcome when it ends.
 
 The third argument is how many solves the executor can run at once.
 """
@@ -29,12 +29,13 @@ The third argument is how many solves the executor can run at once.
 def run_sweep(store: Store, executor: ExecutorContext, limits: Limits, watch: Watch) -> None:
     """Run all pending solves of the store's grid, and wait for those that other processes run.
 
-    If Ctrl-C or a full disk ends the run early, the solves that it runs are ended and become pending again.
+    If Ctrl-C or a full disk ends the run early, the solves that it was running become pending again, at the
+    latest when their leases run out.
 
     Raises
     ------
     StoppedError
-        If the store can no longer be written; what it holds is kept.
+        If the store can no longer be written, or the executor no longer runs solves; the store is kept.
     """
     owner = f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     try:

@@ -41,7 +41,7 @@ _MIGRATIONS: dict[int, str] = {
     """,
     2: "ALTER TABLE solve RENAME COLUMN tightpipe_version TO engine;",
 }
-"""For each version, the SQL that leads from it to the next one. It may call `_FUNCTIONS`."""
+"""For each version, the SQL that migrates a store to the next version. The SQL may call `_FUNCTIONS`."""
 
 
 def _imbalance_of(payload: str, schedule: bytes | None) -> float:
@@ -84,7 +84,7 @@ def migrate(path: Path) -> None:
     Raises
     ------
     InputError
-        If there is no store, it cannot be read, or no way leads from its version to this one.
+        If there is no store, it cannot be read, or its version cannot be migrated to this one.
     """
     if not path.exists():
         raise InputError("no such store; run the sweep without --migrate", source=str(path))

@@ -25,9 +25,9 @@ from .schema import prepare
 from .task import Task
 
 LEASE = 10.0  # seconds; a process renews its leases several times in this time
-MOST_ATTEMPTS = 3  # times that a sweep may be killed during a solve, which then counts as failed
+MOST_ATTEMPTS = 3  # a solve counts as failed once its sweep was killed this many times while running it
 _SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
-_WAIT = 30.0  # seconds that one writer waits for another
+_WAIT = 30.0  # seconds that one writer waits for another at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Store:
     Parameters
     ----------
     path
-        The file, which is created if it does not exist. None for a store in memory, which ends with its
-        process; it serves grids whose rows go to a CSV table as soon as they are known.
+        The file, which is created if it does not exist. None for a store in memory, which is gone
+        once it is closed; it serves grids whose rows go to a CSV table as soon as they are known.
     lease
         Seconds for which a claim holds unless it is renewed.
 
@@ -131,7 +131,7 @@ class Store:
             )
 
     def release(self, owner: str) -> None:
-        """Make the unfinished solves of `owner` pending again; they do not count as attempts."""
+        """Make the unfinished solves of `owner` pending again, and do not count these attempts."""
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET state = 'pending', owner = NULL, lease = NULL, attempts = attempts - 1 "

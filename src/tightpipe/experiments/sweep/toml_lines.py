@@ -11,10 +11,10 @@ _ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*=""", re.MULTILINE)
 
 
 def line_of(text: str, key: str, value: Any = None) -> int:
-    """Return the number, from 1, of the line of a key of the top table, or of a value in the key's list.
+    """Return the line number, from 1, of a top-level key, or of a value in the key's list.
 
-    If the text does not show the value as it is given, the number is that of the key's line; if it does not
-    show the key either, the number is 1.
+    If the value is None or is not found in the text, return the line of the key; if the key is not found
+    either, return 1.
     """
     assignments = list(_ASSIGNMENT.finditer(text))
     for match, following in zip_longest(assignments, assignments[1:]):

@@ -1,7 +1,8 @@
 """Passes that swap neighbouring tasks as long as the peak memory stays within a budget.
 
-They move starts of communications up and waits down the list. A receive buffer lives from its start to its
-last use, so moving a start up takes memory; the greedy passes ignore that.
+One pass moves the starts of communications up the list, the other moves waits down. A receive buffer is held
+from the start of the communication to its last use, so moving a start up takes memory; the passes of
+`greedy.py` ignore that.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from .timeline import last_users, peak_memory
 
 
 def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
-    """Return the tasks with every start moved up as far as its inputs, its peer, its link and memory allow.
+    """Return the tasks with every start moved up as far as its inputs and the budget allow.
 
-    `budget` is the largest peak memory; None takes the peak of the given order, which is always allowed.
+    Starts of one peer or one link keep their sequence. `budget` is the largest allowed peak memory; None
+    takes the peak of the given order, which is always allowed.
     """
     line = _Line(tasks, budget)
     for position, task in enumerate(line.tasks):
@@ -28,7 +30,8 @@ def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) 
 def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
     """Return the tasks with every wait moved down as far as the tasks that need it and the budget allow.
 
-    `budget` is the largest peak memory; None takes the peak of the given order, which is always allowed.
+    `budget` is the largest allowed peak memory; None takes the peak of the given order, which is always
+    allowed.
     """
     line = _Line(tasks, budget)
     for position in reversed(range(len(line.tasks))):

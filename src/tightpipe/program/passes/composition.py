@@ -38,12 +38,12 @@ class PassReport:
     name
         Name of the pass.
     exposed_before, exposed_after
-        Communication time that no computation hides, in ticks.
+        Communication time that no computation hides, before and after the pass, in ticks.
     peak_before, peak_after
-        Peak memory, in the unit of the tasks.
+        Peak memory before and after the pass, in the unit of the tasks.
     kept
         Whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
-        exceeds the budget.
+        exceeds the budget; the values after the pass are then those before it.
     """
 
     name: str

@@ -17,8 +17,8 @@ _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT,
 def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
     """Return the program of a device as tasks.
 
-    The transfer of a receive begins at the earliest when the sender's operation ends in the schedule that was
-    lowered.
+    The transfer of a received message does not begin before the sender's operation ends in the schedule that
+    was lowered.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _memory(instance: Instance, node: Node) -> int:
 
 
 def _input_keys(node: Node) -> Iterator[str]:
-    """Yield the keys of all nodes that must come before a node, on its device or on another one."""
+    """Yield the keys of all nodes that can be a direct input of a node; a device has only some of them."""
     here, m = node.stage, node.microbatch
     if node.type.action == "WAIT":
         yield f"RECV_{node.type.subject}{here}.{m}"

@@ -7,7 +7,7 @@
                {"name": "b", "kind": "compute", "duration": 25, "inputs": ["gathered"]}]}
 
 ``name`` and ``kind`` (``compute``, ``start``, ``wait``) are required. The other keys are the fields of
-`Task` and have its defaults, except that ``link`` is the ``peer`` if it is not given.
+`Task` and have its defaults, except that the default of ``link`` is the ``peer``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Two greedy passes: one moves waits down, the other moves starts up, as far as dependencies allow.
+"""Two greedy passes: one moves waits down, the other moves starts of transfers up, as far as inputs allow.
 
-Neither pass ever increases the exposed time. When a wait moves behind a computation, the computation can run
-during the transfer. When a start moves up, its transfer begins earlier.
+Neither pass ever increases the exposed time, which is the time that the device stands still at waits. When a
+wait moves behind a computation, the computation can run during the transfer. When a start moves up, its
+transfer begins earlier.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from .tasks import Task, TaskKind, Tasks
 
 
 def sink_waits(tasks: Sequence[Task]) -> Tasks:
-    """Return the tasks with every wait moved down, to right before the first task that needs it."""
+    """Return the tasks with every wait right before the first task that needs it, or else at the end."""
     order: list[Task] = []
     pending: dict[str, Task] = {}
     for task in tasks:

@@ -28,13 +28,13 @@ class ProgramReport:
     name
         Name of the pass.
     waited_before, waited_after
-        Ticks from time 0 to a device's last operation in which the device stands still in a replay, summed
-        over all devices.
+        Ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
+        over all devices, before and after the pass.
     end_before, end_after
-        When the last operation ends in a replay, in ticks.
+        When the last operation ends in a replay, in ticks, before and after the pass.
     kept
-        Whether the new program was taken. It is discarded if devices would deadlock, wait longer, end later
-        or exceed a memory limit.
+        Whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
+        later, or exceed a memory limit by more than before; the values after the pass are then those before.
     """
 
     name: str
@@ -65,8 +65,8 @@ def overlap_program(
         Function that returns how long a computation or a transfer takes, in ticks. The replays always use
         the times of the instance.
     budget
-        Largest peak memory of a device for the passes whose names end in `within_memory`. None takes the
-        peak before the pass, which is always allowed.
+        Largest allowed peak memory of a device, in the unit of the instance, for the passes whose names end
+        in `within_memory`. None takes the peak before the pass, which is always allowed.
     message_memory
         Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
         has been used.
@@ -103,7 +103,7 @@ def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> 
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
-    """Return the replay of `changed`; None if devices deadlock, wait longer, end later or exceed a limit."""
+    """Return the replay of `changed`; None if the changed program is discarded (see `ProgramReport.kept`)."""
     try:
         after = replay(changed)
     except DeadlockError:

@@ -9,7 +9,7 @@ from .tasks import Estimator, Task, TaskKind, Tasks, given_duration
 
 
 def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
-    """Return the tasks, each start with the previous one as input, so that passes keep their sequence."""
+    """Return the tasks with each start as an input of the next start, so that passes keep their sequence."""
     order: list[Task] = []
     last: str | None = None
     for task in tasks:
@@ -24,11 +24,17 @@ def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
 def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> Tasks:
     """Return the tasks in an order in which computations run during communications that they do not need.
 
-    The communications are started in their present sequence. Behind each start come first the tasks that the
-    next start needs and that do not depend on this one. If they take a shorter time than the communication,
-    other tasks follow that are ready and do not depend on this start, first those that the earliest later
-    start needs, as long as more than half of each runs during the communication. Then come the remaining
-    tasks that the next start needs, and the next start. All other tasks come last.
+    The starts keep their sequence, and tasks that the first start needs stand before it. Between a start and
+    the next one stand, in this sequence:
+
+    1. the tasks that the next start needs and that do not depend on this start;
+    2. if these take less time than the communication of this start, other tasks that are ready and do not
+       depend on this start: first those that the earliest of the later starts needs. A computation is taken
+       only if more than half of it still runs during the communication;
+    3. the remaining tasks that the next start needs.
+
+    All other tasks come last. Tasks of group 2 that stand right before the next start, because group 3 is
+    empty, also count as running during the communication of the next start.
     """
     starts = [task for task in tasks if task.kind is TaskKind.START]
     if not starts:
@@ -77,7 +83,7 @@ class _Filling:
         ready = [name for name in self.left if self._is_ready(name) and not self._depends(name, start.name)]
         for name in sorted(ready, key=lambda name: self.needed_by.get(name, len(self.starts))):
             duration = self._duration(name)
-            # If less than half of a computation would run during this communication, a later one is better.
+            # A computation of which half or less would run during this communication is left to a later one.
             if length - hidden - filled > duration / 2:
                 self._add([name])
                 filled += duration

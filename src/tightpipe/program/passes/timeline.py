@@ -1,4 +1,4 @@
-"""The cost of an order of tasks: its time, the communication that it does not hide, and its peak memory."""
+"""How long a list of tasks takes, how much of this time the device stands still, and the peak memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .tasks import Estimator, Task, TaskKind, given_duration
 
 
 class Timeline(NamedTuple):
-    """When a list of tasks ends, and how long it waits, in ticks."""
+    """When the device has run a list of tasks, and how long it stands still at waits, in ticks."""
 
     end: int
     exposed: int  #: time for which the device stands still at waits
 
 
 def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
-    """Return when a device ends that runs the tasks from first to last, and how long it stands still.
+    """Return when a device has run the tasks from first to last, and how long it stands still at waits.
 
     Transfers run beside the tasks. The computations always take the same time, so an order with less exposed
     time also ends earlier.
@@ -45,7 +45,7 @@ def exposed_time(tasks: Iterable[Task], estimate: Estimator = given_duration) ->
 
 
 def last_users(tasks: Iterable[Task]) -> dict[str, str]:
-    """Return, for each task that other tasks have as input, the name of the last of these tasks."""
+    """Return, for each task that is an input of other tasks, the name of the last task that needs it."""
     return {name: task.name for task in tasks for name in task.inputs}
 
 
