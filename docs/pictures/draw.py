@@ -1,6 +1,7 @@
 """Draw the pictures of the documentation: ``python docs/pictures/draw.py [--into FOLDER] [NAME ...]``.
 
-Without names all of them are drawn. `report.png` is a screenshot, for which Chromium and playwright must
+Without names all of them are drawn, except for `demo.png`, which shows measurements of one machine and needs
+the page of ``make demo``. `report.png` and `demo.png` are screenshots, for which Chromium and playwright must
 be there (``make test-browser`` installs both).
 """
 
@@ -23,7 +24,8 @@ from tightpipe.drawing.style import paper_style
 from tightpipe.report import render, report_of_files
 
 HERE = Path(__file__).parent
-RECORDED = HERE.parents[1] / "tests/data/traces"
+ROOT = HERE.parents[1]
+RECORDED = ROOT / "tests/data/traces"
 CHROMIUM = "/usr/bin/chromium"
 DPI = 160  # 1120 pixels: sharp on a page, and small
 
@@ -81,6 +83,14 @@ def draw_measured(path: Path) -> None:
     write_figure(figure, path, DPI)
 
 
+def draw_demo(path: Path) -> None:
+    """Take a screenshot of the page that ``make demo`` has made on this machine."""
+    page = ROOT / "demo/report.html"
+    if not page.exists():
+        raise SystemExit("demo/report.html is missing: run make demo first")
+    screenshot(page, path)
+
+
 def draw_report(path: Path) -> None:
     """Take a screenshot of the report on four schedules of the tutorial's instance."""
     with TemporaryDirectory() as folder:
@@ -127,6 +137,7 @@ def screenshot(page: Path, picture: Path) -> None:
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
+    "demo.png": draw_demo,
     "gantt.png": draw_gantt_chart,
     "measured.png": draw_measured,
     "replay.png": draw_semantics,
@@ -137,7 +148,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 
 
 def main() -> None:
-    """Draw the pictures that the command line names; without names, all pictures."""
+    """Draw the pictures that the command line names; without names, all but `demo.png`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
     parser.add_argument("--into", type=Path, default=HERE, metavar="FOLDER")
@@ -145,7 +156,7 @@ def main() -> None:
     unknown = set(arguments.names) - set(PICTURES)
     if unknown:
         parser.error(f"no picture is called {', '.join(sorted(unknown))}: there are {', '.join(PICTURES)}")
-    for name in arguments.names or PICTURES:
+    for name in arguments.names or [name for name in PICTURES if name != "demo.png"]:
         PICTURES[name](arguments.into / name)
 
 

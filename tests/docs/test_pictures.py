@@ -18,7 +18,7 @@ DRAWN = (
     "measured.png",
     "replay.png",
     "two-times.png",
-)  # report.png is a screenshot: tests/browser takes it
+)  # report.png and demo.png are screenshots: tests/browser takes the first, and the second needs make demo
 LARGEST = 300_000  # bytes
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise
 
@@ -61,7 +61,7 @@ def test_the_script_refuses_a_picture_that_it_does_not_know(tmp_path: Path) -> N
     )
     assert done.returncode == 2
     assert (
-        "no picture is called none.png: there are gantt.png, measured.png, replay.png, report.png, two-times.png"
+        "no picture is called none.png: there are demo.png, gantt.png, measured.png, replay.png, report.png, two-times.png"
         in done.stderr
     )
     assert list(tmp_path.iterdir()) == []
