@@ -77,7 +77,7 @@ def prototypes() -> Iterator[Case]:
 
 
 def published() -> Iterator[Case]:
-    """Yield the published settings at 2p, with the largest bound by a formula."""
+    """Yield each published setting at its memory limit of 2p activations, and its best closed-form bound."""
     for name, setting in load_settings().items():
         instance = setting.instance()
         yield name, instance, best_bound(instance).value

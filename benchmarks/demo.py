@@ -1,11 +1,13 @@
 """One run from start to end: profile a model, schedule it, train it, measure it, and report.
 
 ``make demo`` profiles a small transformer on this machine, once as the two stages of 1F1B and once as the
-four stages of a V. It makes 1F1B and the schedule of `best` at the memory of 1F1B, trains with both in
-PyTorch, one process per device, and measures both from their profiler traces. The page ``report.html`` in the
-folder of ``--output`` shows the planned and the measured schedules one beneath the other; the files beside it
-are those that the commands `profile`, `solve`, `run --trace` and `measure` would have written. On a machine
-with fewer than two free cores, the processes wait for a core, and the measured times include these waits.
+four stages of a V. It makes 1F1B and the schedule of `best` at the memory of 1F1B, and trains with both in
+PyTorch, one process per device: first as they are, which gives the step times of the table, and then with the
+profiler, which slows a step by several per cent and whose traces are measured. The page ``report.html`` in
+the folder of ``--output`` shows the planned and the traced schedules one beneath the other; the files beside
+it are those that the commands `profile`, `solve`, `run --trace` and `measure` would have written. On a
+machine with fewer than two free cores, the processes wait for a core, and the measured times include these
+waits.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def planned(case: Case, shape: TransformerShape, limit: int | None, options: arg
 def trained(
     case: Case, schedule: Schedule, shape: TransformerShape, options: argparse.Namespace
 ) -> RunReport:
-    """Train with a schedule, and write its measured schedule beside the plan."""
+    """Train with a schedule, write its traced schedule beside the plan, and report the run without traces."""
     model = RunModel(
         "transformer",
         width=shape.hidden,
@@ -70,7 +72,8 @@ def trained(
         heads=shape.heads,
     )
     traces = options.output / f"{case.name}-traces"
-    report = run_schedule(schedule, model, merge=case.fused, device="cpu", trace=traces)
+    report = run_schedule(schedule, model, merge=case.fused, device="cpu")
+    run_schedule(schedule, model, merge=case.fused, device="cpu", trace=traces)
     found = measure(traces, schedule=schedule)
     save_schedule(found.schedule, options.output / f"{case.name}-measured.json", method=MEASURED)
     return report

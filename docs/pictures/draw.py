@@ -88,7 +88,7 @@ def draw_demo(path: Path) -> None:
     page = ROOT / "demo/report.html"
     if not page.exists():
         raise SystemExit("demo/report.html is missing: run make demo first")
-    screenshot(page, path)
+    screenshot(page, path, height=975)  # four charts, the last one whole
 
 
 def draw_report(path: Path) -> None:
@@ -120,13 +120,13 @@ def _saved(folder: Path) -> list[tuple[str, ScheduleFile]]:
     return files
 
 
-def screenshot(page: Path, picture: Path) -> None:
-    """Open a page in Chromium and take a picture of its first screen."""
+def screenshot(page: Path, picture: Path, height: int = 900) -> None:
+    """Open a page in Chromium and take a picture of its first `height` pixels."""
     from playwright.sync_api import sync_playwright  # here, because nothing else needs it
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_page(viewport={"width": 1200, "height": 900})
+        opened = browser.new_page(viewport={"width": 1200, "height": height})
         opened.goto(page.as_uri())
         opened.locator("canvas").first.wait_for()
         opened.evaluate(

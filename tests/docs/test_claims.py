@@ -28,7 +28,7 @@ def test_what_the_published_settings_save_is_what_the_answer_says() -> None:
     assert (round(100 * min(large), 2), round(100 * max(large), 1)) == (0.02, 0.4)
     assert "nothing on 16 devices" in ANSWERS
     assert set(saved_time({"16"})) == {0}
-    assert "Better schedules** on all nine published settings with 24 or 32 devices" in FRONT_PAGE
+    assert "Better schedules** for all nine settings with 24 or 32 devices" in FRONT_PAGE
 
 
 def saved_bubbles(devices: set[str]) -> list[float]:

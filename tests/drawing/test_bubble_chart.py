@@ -61,6 +61,13 @@ def test_names_settings_methods_and_what_is_proven(tmp_path: Path) -> None:
     assert {"16x48", "16x64", "24x72", "greedy-v", "cpsat", "the optimum lies here"} <= shown
 
 
+def test_a_band_that_no_setting_has_is_not_in_the_legend(tmp_path: Path) -> None:
+    draw_bubble_rates([row("16x48", "best", 1010, 1010)], tmp_path / "figure.svg")
+    shown = (tmp_path / "figure.svg").read_text()
+    assert "proven bound" in shown
+    assert "the optimum lies here" not in shown
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -134,10 +134,10 @@ def _formulas(instance: Instance) -> Iterator[_Formula]:
 
 
 def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:
-    """Return the steps that prove a formula's bound, or None if they lead to no contradiction.
+    """Return the steps that refute `target` ticks as a formula does, or None if they do not refute it.
 
-    The steps walk along the paths of the first and the last microbatch of each route. The last step shows
-    that the worker has too much work.
+    The first steps follow the first and the last microbatch of each route from stage to stage, and so limit
+    when their operations run. The last step shows that the device `formula.worker` has too much work then.
     """
     steps: list[Step] = []
     try:

@@ -326,19 +326,19 @@ class Windows:
             self.precede(i, queue.first + most)
 
     def orders(self, i: int) -> dict[int, tuple[int, int]]:
-        """Return the orders of an item: its device's queues with the (low, high) of each."""
+        """Return for each queue of an item's device how many of its items precede it at least and at most."""
         on, at = self.on[self.queues[self.queue[i]].device], self.width * i
         return {q: (self.low[at + k], self.high[at + k]) for k, q in enumerate(on)}
 
     # Rules. Each narrows the windows without losing a schedule. Arguments are items i, a, b, c, and queues q.
 
     def arrive(self, i: int) -> None:
-        """Raise the least start: the item waits until its leader has ended and the message has arrived."""
+        """Increase the least start: the item before it on its path has to end, and its message to arrive."""
         for leader, lag in self.leaders[self.queue[i]]:
             self.start(i, least=self.early[self.queues[leader].first + self.rank[i]] + lag)
 
     def depart(self, i: int) -> None:
-        """Lower the largest start: the item starts early enough for the items that wait for it."""
+        """Decrease the largest start: the item starts early enough for the one that follows on its path."""
         for follower, lag in self.followers[self.queue[i]]:
             self.start(i, most=self.late[self.queues[follower].first + self.rank[i]] - lag)
 
@@ -444,7 +444,7 @@ class Windows:
         self.count(i, q, high - spare // time, low + room // time)
 
     def suppose(self, a: int, b: int, steps: Any) -> None:
-        """Enter that item b precedes a, after checking that the steps refute that a precedes b."""
+        """Conclude that item b precedes a, after checking that the steps refute that a precedes b."""
         mark, self.depth = len(self.trail), self.depth + 1
         with suppress(RefutedError):
             self.precede(a, b)
@@ -461,13 +461,13 @@ class Windows:
         self.progress(d, [t1, t2], [first, second], [1])
 
     def progress(self, d: int, times: Any, counts: Any, weights: Any) -> None:
-        """Show that a device's queues would have to progress more between given times than they can.
+        """Show that the queues of device d would have to progress more between the given times than they can.
 
-        A queue has progressed by the ticks for which its items have run. Between two times all queues of the
-        device together progress by at most the ticks between them, and none goes back. So if queues have
-        weights, their weighted progress is at most these ticks times the largest weight, or 0 if that is
-        below 0. Add this up over neighbouring times: at each time, the progress of a queue so far counts with
-        its weight before less its weight after. If the least such values sum to more, no schedule exists.
+        P(q, t), the progress of queue q by time t, is for how many ticks its items have run by then. It never
+        falls, and from times[j] to times[j + 1] all P of d together rise by at most the ticks between. With
+        w = weights[j], the sum of w[q] P(q, t) rises by at most these ticks times the larger of 0 and max(w).
+        Add this up over j: P(q, times[j]) is left with the factor weights[j - 1][q] - weights[j][q]. If the
+        least possible values of these terms (`least`) sum to more than all rises, there is no schedule.
         """
         good = all(isinstance(part, list) for part in (times, counts, weights))
         good = good and len(times) == len(counts) == len(weights) + 1 <= MOST_TIMES

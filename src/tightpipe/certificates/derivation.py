@@ -83,7 +83,7 @@ class Derivation(Windows):
         self.precede(b, a)
 
     def _candidates(self, i: int) -> Iterator[Step]:
-        """Yield the steps about an item that are worth a try, in the sequence in which compiled rules run."""
+        """Yield the proof steps that may limit when item i runs, in the order in which the solver does."""
         q = self.queue[i]
         on = self.on[self.queues[q].device]
         others = [r for r in on if r != q]

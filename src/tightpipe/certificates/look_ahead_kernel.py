@@ -1,4 +1,4 @@
-"""Look-ahead, compiled: what follows if one or the other side of an open order is supposed."""
+"""Look-ahead, compiled: what follows if one or the other order of two operations is supposed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ NOT_OPEN = -2
 
 @compiled
 def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
-    """Return whether supposing a side of an order leads to a contradiction, and leave the state as it was."""
+    """Return whether one of the two orders of a pair leads to a contradiction; the state stays as it was.
+
+    The parameters are those of `left_under`.
+    """
     return left_under(arrays, state, item, k, follows, steps) == REFUTED
 
 

@@ -113,7 +113,7 @@ class _Tracing(Windows):
         return None
 
     def precede(self, a: int, b: int) -> None:
-        """Enter an order; the values read to find the items that the order affects do not count as read."""
+        """Record that item a precedes item b; what is read to find the items affected is no premise."""
         noting, self._reads.noting = self._reads.noting, False
         try:
             super().precede(a, b)

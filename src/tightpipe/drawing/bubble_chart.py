@@ -21,6 +21,8 @@ from .panels import label_places
 
 _HEIGHT = 2.7  # inches
 _GROUP = 0.8  # width of the band of a setting, where settings are 1 apart
+_ROUNDED = 1e-6  # tables have six digits of a rate
+_BOUND: dict[str, Any] = {"color": palette.INK, "linewidth": 1.0}
 _LONG_NAME = 16  # characters; five names that are longer do not fit side by side
 
 
@@ -63,8 +65,8 @@ def _draw(rows: Sequence[Row]) -> Figure:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
-    for x, setting in enumerate(settings):
-        _draw_proven(axes, x, [row for row in rows if row["setting"] == setting])
+    groups = [[row for row in rows if row["setting"] == setting] for setting in settings]
+    undecided = [_draw_proven(axes, x, group) for x, group in enumerate(groups)]
     looks = palette.series(methods)
     for index, method in enumerate(methods):
         offset = _GROUP * ((index + 0.5) / len(methods) - 0.5)
@@ -74,22 +76,27 @@ def _draw(rows: Sequence[Row]) -> Figure:
             axes.plot(*zip(*points, strict=True), **_look(looks[method]))
     _label(axes, settings)
     figure.legend(
-        handles=[*(Line2D([], [], label=m, **_look(looks[m])) for m in methods), *proof_handles()],
+        handles=[
+            *(Line2D([], [], label=m, **_look(looks[m])) for m in methods),
+            Line2D([], [], label="proven bound", **_BOUND),
+            *proof_handles(undecided=any(undecided)),
+        ],
         loc="outside upper center",
-        ncols=min(len(methods) + 2, 3 if max(map(len, methods)) > _LONG_NAME else 5),
+        ncols=min(len(methods) + 3, 3 if max(map(len, methods)) > _LONG_NAME else 5),
     )
     return figure
 
 
-def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> None:
-    """Draw the area that is proven impossible in a setting, and above it the band of the optimum."""
+def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> bool:
+    """Draw what is proven impossible in a setting, and above it the band of the optimum; is there a band?"""
     floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
     best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
     axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=palette.UNDECIDED, linewidth=0, zorder=1)
     axes.bar(x, floor, _GROUP, color=palette.PROVEN, linewidth=0, zorder=1)
     if any(r["bound"] is not None for r in rows):
         edges = (x - _GROUP / 2, x + _GROUP / 2)
-        axes.hlines(floor, *edges, color=palette.INK, linewidth=1.0, zorder=2)
+        axes.hlines(floor, *edges, zorder=2, **_BOUND)
+    return best - floor > _ROUNDED
 
 
 def _look(look: Look) -> dict[str, Any]:
@@ -98,6 +105,8 @@ def _look(look: Look) -> dict[str, Any]:
 
 def _label(axes: Axes, settings: Sequence[str]) -> None:
     label_places(axes, settings)
+    axes.use_sticky_edges = False  # else the highest bound would lie on the frame
+    axes.autoscale_view()
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("bubble rate")

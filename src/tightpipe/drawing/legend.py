@@ -1,4 +1,4 @@
-"""The legend below Gantt charts: the lanes of each kind of operation, and idle time."""
+"""The legend below Gantt charts: the colour of each kind of operation and chunk, and of idle time."""
 
 from __future__ import annotations
 

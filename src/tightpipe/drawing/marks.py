@@ -1,4 +1,4 @@
-"""The marks of series and of proven areas in charts, and the legends that explain them."""
+"""The marks of data series in charts, of areas that hold the optimum by proof, and the legends for both."""
 
 from __future__ import annotations
 
@@ -53,12 +53,16 @@ def nested_sizes(count: int) -> list[float]:
     return [_LARGEST_MARKER - step * index for index in range(count)]
 
 
-def proof_handles(side: str = "below") -> list[Patch]:
+def proof_handles(side: str = "below", *, undecided: bool = True) -> list[Patch]:
     """Return legend entries for the band in which the optimum lies and for the area proven impossible.
 
-    `side` says where the impossible area lies: below the bound, or above it where a higher value is better.
+    Parameters
+    ----------
+    side
+        Where the impossible area lies: below the bound, or above it where a higher value is better.
+    undecided
+        Whether the chart has a band; it has none if every optimum is known.
     """
-    return [
-        Patch(facecolor=palette.UNDECIDED, label="the optimum lies here"),
-        Patch(facecolor=palette.PROVEN, label=f"proven impossible ({side} the bound)"),
-    ]
+    band = Patch(facecolor=palette.UNDECIDED, label="the optimum lies here")
+    impossible = Patch(facecolor=palette.PROVEN, label=f"proven impossible ({side} the bound)")
+    return [band, impossible] if undecided else [impossible]

@@ -48,7 +48,14 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
 
 
 def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
-    """Draw the gallery to a file as PNG, SVG or PDF, as the suffix of `path` says.
+    """Draw a Gantt chart of each schedule family, one beneath the other, to a PNG, SVG or PDF file.
+
+    Parameters
+    ----------
+    path
+        The file; its suffix decides the format.
+    only
+        The names of heuristics, such as ``1f1b``, and ``block`` for repeating blocks; by default, all.
 
     Raises
     ------

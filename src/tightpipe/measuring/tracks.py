@@ -124,9 +124,10 @@ def _track(
 
 
 def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the wait at the begin of each range in `waiting`.
+    """Yield start and end of the wait at the beginning of each range in `waiting`.
 
-    The wait ends when the exact range of the same operation begins, which is one of `operations`.
+    Such a range times an operation together with the wait for its input. The wait ends where the range of the
+    same operation without its wait begins, which is one of `operations`.
     """
     begins = [timed.start for timed in operations]
     for ranged in waiting:

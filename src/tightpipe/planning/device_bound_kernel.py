@@ -76,7 +76,7 @@ def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, in
 
 
 class _Paths(NamedTuple):
-    """Ticks of paths of one microbatch, where lo is the lowest and hi the highest stage of a device."""
+    """How many ticks the path of one microbatch takes before, at and after a device with stages lo to hi."""
 
     arrival: int  # from the start of F at stage 0 to the start of F at lo
     until_b: int  # from the start of F at lo to the start of B at hi

@@ -175,7 +175,10 @@ def _next(kind: int, y: int, step: int) -> int:
 
 @compiled
 def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1: int, e1: int) -> bool:
-    """Return whether two intervals have more work than `best` ticks, so that longer ones have, too."""
+    """Return whether a device with two intervals of layers has more than `best` ticks of work.
+
+    Then it also has with longer intervals, so that the search need not try them.
+    """
     ticks = tables.microbatches * (_work(tables, b0, e0) + _work(tables, b1, e1))
     return counted == TICKS and ticks > best
 

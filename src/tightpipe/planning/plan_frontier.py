@@ -37,7 +37,7 @@ class Point:
 
 
 def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
-    """Return a point for each size of a device's memory, the smallest first.
+    """Return a planning problem for each size of a device's memory, with its name; the smallest comes first.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
     Raises
     ------
     InputError
-        If a size is no amount of memory or stands twice, or if the content is no planning problem.
+        If a size is no amount of memory or is given twice, or if the content is no planning problem.
     """
     amounts = {parse_bytes("memory", int(size) if size.isdecimal() else size, 1): size for size in sizes}
     _refuse_twice("memory", sizes, list(amounts.values()))
@@ -60,7 +60,7 @@ def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
 
 
 def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]:
-    """Return a point for each number of devices of a pipeline, the smallest first.
+    """Return a planning problem for each number of devices of a pipeline, with its name, in rising order.
 
     The number of GPUs, devices times data-parallel size, stays the same. So with half as many devices per
     pipeline there are twice as many pipelines, and each of them takes half as many microbatches.

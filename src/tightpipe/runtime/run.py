@@ -85,7 +85,10 @@ class RunModel:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="width", value=self.width)
 
     def parts(self, stages: int) -> list[list[str | int]]:
-        """Return the layers of each stage, written as `torch_modules.py` describes it for jobs.
+        """Return the layers of each stage, in the form that `torch_modules.py` builds.
+
+        A layer is ``residual``, ``embedding``, ``head``, or an integer: the width of the feed-forward network
+        in a transformer layer, which `ffn` sets.
 
         Raises
         ------

@@ -94,9 +94,11 @@ def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
 
 
 def _refuse_other_engine(data: dict[str, Any]) -> None:
-    """Raise an InputError if the task names another engine, because its row would then name the wrong one.
+    """Raise an InputError if the task is for another engine than the one that runs here.
 
-    The sources may have been edited since the sweep began, or this may be another machine.
+    An engine is a version of the code that finds schedules and proves bounds, and every row of results names
+    the engine that made it. The sources may have been edited since the sweep began, or this may be another
+    machine.
     """
     asked = data.get("engine", engine_version())
     if asked != engine_version():
