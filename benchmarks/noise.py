@@ -1,6 +1,6 @@
 """Measure how noise changes the costs of schedules, and what robust schedules cost without noise.
 
-``python benchmarks/noise.py --output results/noise`` writes noise.csv and noise.png.
+``python benchmarks/noise.py`` writes results/noise.csv and results/noise.png, which docs/pictures has too.
 For each setting and each coefficient of variation of jitter there is one line per schedule: 1F1B on a linear
 placement, and on a V placement ZB-V, V-Half, the method `best`, and robust schedules for the mean and for the
 95th percentile. Both placements have the same model, with the same work for each device. The memory limit of
@@ -16,6 +16,7 @@ import argparse
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import copyfile
 from time import perf_counter
 
 from growing_table import lines_of, open_table
@@ -34,6 +35,8 @@ from tightpipe.settings.paper_settings import load_settings
 from tightpipe.solving.ensure_compiled import ensure_compiled
 from tightpipe.solving.robust import solve_robust
 
+ROOT = Path(__file__).parents[1]
+RESULTS, PICTURE = ROOT / "results/noise.csv", ROOT / "docs/pictures/noise.png"
 SETTINGS = ("1.5B-8x32", "6.2B-16x48", "14.6B-24x72")
 JITTER = (0.05, 0.1, 0.2)
 ROBUST = ("mean", "p95")
@@ -148,6 +151,8 @@ def main() -> None:
                 writer.writerows(list(measure(name, arguments.seconds, arguments.samples)))
                 file.flush()
     draw(lines_of(path), path.with_suffix(".png"))
+    if path.resolve() == RESULTS:
+        copyfile(path.with_suffix(".png"), PICTURE)
 
 
 if __name__ == "__main__":

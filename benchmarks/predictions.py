@@ -7,9 +7,11 @@ schedules rightly wherever their measured times differ by more than 5 %.
 
     python benchmarks/predictions.py [--rounds 3] [--output results/predictions.csv]
 
-A round profiles and runs everything once, and the table has the medians of all rounds. The column `load` has
-the largest load average at the end of a round: how many processes wanted a core in the last minute, about 2
-on a quiet machine.
+A round profiles and runs everything once, and the table has the medians of all rounds. The column
+`measured_ms` is the median step of a run, which `error` compares with the prediction, and `fastest_ms` its
+fastest step: where the two are far apart, the machine was not quiet. The column `load` has the largest load
+average at the end of a round: how many processes wanted a core in the last minute, about 2 if nothing else
+ran.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def schedule_of(instance: Instance, method: str, seconds: float) -> Schedule:
 def measure(
     case: Case, instance: Instance, shape: TransformerShape, options: argparse.Namespace
 ) -> list[float]:
-    """Return the predicted and the measured step time in milliseconds."""
+    """Return the predicted, the median and the fastest measured step time in milliseconds."""
     model = RunModel(
         "transformer",
         width=shape.hidden,
@@ -87,19 +89,21 @@ def measure(
     for kind, of_stages in report.ratios().items():
         said = ", ".join(f"{ratio:.2f}" for ratio in of_stages.values())
         print(f"{case.name}: predicted / measured {kind}: {said}", file=sys.stderr)
-    return [report.predicted_span / 1000, report.measured.largest_span / 1000]
+    times = report.predicted_span, report.measured.largest_span, min(report.step_spans)
+    return [time / 1000 for time in times]
 
 
 def rows_of(found: dict[Case, list[list[float]]], load: float) -> list[dict[str, Any]]:
     """Return a row for each schedule: the medians of its rounds."""
     rows = []
     for case, rounds in found.items():
-        predicted, measured = (median(column) for column in zip(*rounds, strict=True))
+        predicted, measured, fastest = (median(column) for column in zip(*rounds, strict=True))
         rows.append(
             {
                 "schedule": case.name,
                 "predicted_ms": round(predicted, 1),
                 "measured_ms": round(measured, 1),
+                "fastest_ms": round(fastest, 1),
                 "error": round(predicted / measured - 1, 4),
                 "rounds": len(rounds),
                 "load": round(load, 1),

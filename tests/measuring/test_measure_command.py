@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import call
 from traces import TIMERS, write_kineto
 
-from tightpipe import Schedule, load_instance, load_schedule, save_schedule, validate
+from tightpipe import Operation, OpKind, Schedule, load_instance, load_schedule, save_schedule, validate
 from tightpipe.drawing.side_by_side import draw_side_by_side, stretch_of
+from tightpipe.measuring import Cost, variation_table
 
 RECORDED = Path(__file__).parents[1] / "data/traces"
 PLAN = RECORDED / "1f1b-schedule.json"
@@ -51,6 +53,43 @@ def test_everything_that_is_written(tmp_path: Path) -> None:
     assert figure.read_text().count("<path") > 24  # a bar for each operation of both
 
 
+def test_noise_reads_the_measured_variation(tmp_path: Path) -> None:
+    options = ("--schedule", PLAN, "-o", "m.json", "--jitter", "jitter.csv", "--json")
+    done = call("measure", RECORDED / "1f1b", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / "jitter.csv").read_text().splitlines()
+    assert [line.rsplit(",", 1)[0] for line in table] == [
+        "stage,kind",
+        "0,F",
+        "0,B",
+        "0,W",
+        "1,F",
+        "1,B",
+        "1,W",
+    ]
+    forward, both = json.loads(done.stdout)["operations"][:2]
+    assert float(table[1].split(",")[2]) == pytest.approx(forward["deviation"] / forward["mean"], abs=1e-4)
+    for line in table[2:4]:  # of a fused backward each half varies by the square root of two times as much
+        assert float(line.split(",")[2]) == pytest.approx(2**0.5 * both["deviation"] / both["mean"], abs=1e-4)
+    done = call("replay", PLAN, "--noise", "jitter:jitter.csv", "--samples", 4000, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_halves_of_a_fused_backward_vary_together_as_much_as_it_does() -> None:
+    measured = [measured_cost(kind, 0, mean, deviation) for kind, mean, deviation in
+                ((OpKind.F, 100.0, 10.0), (OpKind.BW, 200.0, 20.0))]  # fmt: skip
+    rows = [line.split(",") for line in variation_table(measured).splitlines()[1:]]
+    variation = {kind: float(value) for _, kind, value in rows}
+    assert variation == {"F": 0.1, "B": 0.1414, "W": 0.1414}
+    halves = np.random.default_rng(0).normal(1, variation["B"], (2, 100_000)) * 100
+    assert halves.sum(axis=0).std() == pytest.approx(20, rel=0.01)
+
+
+def measured_cost(kind: OpKind, stage: int, mean: float, deviation: float) -> Cost:
+    slowest = Operation(kind, stage, 0)
+    return Cost(kind, stage, 8, mean, mean, deviation, mean, mean, slowest, deviation / mean)
+
+
 @pytest.mark.parametrize("command", [("validate",), ("plot", "-o", "p.svg"), ("plot", "--text"), ("explain",),
                                      ("report", "-o", "r.html")])  # fmt: skip
 def test_other_commands_read_a_measured_schedule(command: tuple[str, ...], tmp_path: Path) -> None:
@@ -75,6 +114,7 @@ def test_a_log_of_timers(tmp_path: Path) -> None:
         (("-o", "m.json"), "output = 'm.json': needs the times of operations; Megatron's timers are totals"),
         (("--instance", "i.json"), "the instance of a log of timers needs --microbatches"),
         (("--figure", "f.svg"), "figure = 'f.svg': needs --schedule, beside whose rows it draws"),
+        (("--jitter", "j.csv"), "jitter = 'j.csv': needs the times of operations"),
     ],
 )
 def test_what_a_log_of_timers_cannot_give(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -92,6 +132,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         (("--tolerance", -1), "tolerance = -1.0: must be a number of microseconds, at least 0"),
         (("--microbatches", 0), "microbatches = 0: must be at least 1"),
         (("--figure", "f.doc"), "must end in one of"),
+        (("--jitter", "j.txt"), "jitter = 'j.txt': must end in .csv"),
     ):
         done = call("measure", tmp_path, *options)
         assert done.returncode == 2

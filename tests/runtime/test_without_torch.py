@@ -72,4 +72,6 @@ def test_the_report_compares_measured_and_predicted() -> None:
     assert "(-50.0%)" in said
     assert "predicted / measured F: stage 0 0.50, stage 1 0.50" in said
     assert "mean little" not in said
+    assert "steps, from" not in said
+    assert "3 steps, from 11 to 14 microseconds" in str(replace(report, step_spans=(11.0, 12.0, 14.4)))
     assert "fewer cores (1) than devices (2): the times mean little" in str(replace(report, cores=1))

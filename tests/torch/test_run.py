@@ -9,7 +9,7 @@ import pytest
 
 from tightpipe import InputError, Instance, Operation, Order, Schedule, measure, retime, simulate, solve
 from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, run_schedule, torch_needed
-from tightpipe.runtime.run import _typical
+from tightpipe.runtime.run import _typical, _warm
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
@@ -81,8 +81,8 @@ def test_a_transformer_with_embedding_head_and_unequal_layers_runs() -> None:
 
 def test_the_step_of_median_time_is_reported() -> None:
     steps = [Measured(((Span(Operation.parse("F0.0"), 0.0, took),),)) for took in (9.0, 4.0, 1.0, 2.0, 3.0)]
-    assert _typical(steps) is steps[3]  # of the four after the first
-    assert _typical(steps[:1]) is steps[0]
+    assert _typical(_warm(steps)) is steps[3]  # of the four after the first
+    assert _typical(_warm(steps[:1])) is steps[0]
 
 
 def test_operations_that_run_together() -> None:
@@ -114,6 +114,8 @@ def test_what_cannot_run() -> None:
         run_schedule(schedule)
     with pytest.raises(InputError, match="steps"):
         run_schedule(schedule, steps=0)
+    with pytest.raises(InputError, match="device = 'gpu': must be one of cpu, cuda"):
+        run_schedule(schedule, device="gpu")
 
 
 def test_a_run_that_takes_too_long_is_ended() -> None:

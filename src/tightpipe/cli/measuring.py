@@ -9,12 +9,21 @@ import click
 
 from ..core import metrics
 from ..core.errors import InputError
-from ..core.files import check_writable
+from ..core.files import check_writable, write_text
 from ..core.instance_file import save_instance
 from ..core.schedule_file import MEASURED, save_schedule
 from ..drawing.output import check_target
 from ..drawing.side_by_side import draw_side_by_side
-from ..measuring import TOLERANCE, Cause, Measurement, TimerTotals, is_timer_log, measure, read_timers
+from ..measuring import (
+    TOLERANCE,
+    Cause,
+    Measurement,
+    TimerTotals,
+    is_timer_log,
+    measure,
+    read_timers,
+    variation_table,
+)
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import working
 from .common import cli, json_option, summary_beside, valid_schedule
@@ -47,6 +56,7 @@ _LISTED = 8  # number of kinds of operations in the table of those whose times v
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the measured step as a schedule file.")
 @click.option("--instance", metavar="FILE", help="Write the instance with the median costs.")
+@click.option("--jitter", metavar="FILE", help="Write how much times vary, for replay --noise jitter:FILE.")
 @click.option("--figure", metavar="PICTURE", help="Draw plan and measurement: .png, .svg or .pdf.")
 @json_option
 def _measure(
@@ -55,6 +65,7 @@ def _measure(
     devices: int | None,
     output: str | None,
     instance: str | None,
+    jitter: str | None,
     figure: str | None,
     as_json: bool,
     **options: Any,
@@ -64,15 +75,23 @@ def _measure(
     TRACES are files of one pipeline, or folders with them: traces of PyTorch's profiler, one per rank, or
     reports of Nsight Systems exported as SQLite. A single log with the timers of Megatron-LM gives totals.
     """
-    for path in (output, instance):
+    for path in (output, instance, jitter):
         if path is not None:
             check_writable(path)
+    if jitter is not None and not jitter.endswith(".csv"):
+        raise InputError("must end in .csv, by which --noise knows a table", key="jitter", value=jitter)
     if figure is not None:
         check_target(figure)
         if schedule is None:
             raise InputError("needs --schedule, beside whose rows it draws", key="figure", value=figure)
     if len(traces) == 1 and is_timer_log(traces[0]):
-        _refuse_of_totals(output=output, figure=figure, schedule=schedule, pattern=options["pattern"] or None)
+        _refuse_of_totals(
+            output=output,
+            jitter=jitter,
+            figure=figure,
+            schedule=schedule,
+            pattern=options["pattern"] or None,
+        )
         _show_totals(read_timers(traces[0], devices), options["microbatches"], instance, as_json)
         return
     if devices is not None:
@@ -84,6 +103,8 @@ def _measure(
         save_schedule(found.schedule, output, method=MEASURED)
     if instance is not None:
         save_instance(found.instance, instance)
+    if jitter is not None:
+        write_text(jitter, variation_table(found.costs))
     if figure is not None and plan is not None:
         draw_side_by_side(plan, found.schedule, figure)
     with summary_beside(output):

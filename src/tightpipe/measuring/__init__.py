@@ -5,6 +5,7 @@ from .costs import Cost
 from .measurement import TOLERANCE, Measurement, measure
 from .megatron_timers import DeviceTotals, TimerTotals, read_timers
 from .recordings import is_timer_log
+from .variation import variation_table
 
 __all__ = [
     "TOLERANCE",
@@ -17,4 +18,5 @@ __all__ = [
     "is_timer_log",
     "measure",
     "read_timers",
+    "variation_table",
 ]

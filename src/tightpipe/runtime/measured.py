@@ -81,9 +81,11 @@ class RunReport:
     largest_gradient
         Largest absolute entry of a gradient in the single process.
     measured
-        The measured times of the operations.
+        The measured times of the operations, in the training step with the median time.
     cores
         Number of cores that the processes of all devices share; None if each process has a GPU.
+    step_spans
+        The largest span of a device in each training step but the warm-up, in microseconds, in rising order.
     """
 
     schedule: Schedule
@@ -94,6 +96,7 @@ class RunReport:
     largest_gradient: float
     measured: Measured
     cores: int | None = None
+    step_spans: tuple[float, ...] = ()
 
     @property
     def order_held(self) -> bool:
@@ -150,6 +153,7 @@ class RunReport:
             "predicted_over_measured": self.ratios(),
             "predicted_span": self.predicted_span,
             "measured_span": self.measured.largest_span,
+            "step_spans": list(self.step_spans),
             "measured_bubble_rate": self.measured.bubble_rate,
             "predicted_bubble_rate": self.predicted_bubble_rate,
             "span_from_measured_times": int(metrics.device_spans(model).max()),
@@ -169,6 +173,7 @@ class RunReport:
             f"step {data['measured_span']:.0f} microseconds measured, "
             f"{data['span_from_measured_times']} from the measured times, "
             f"{data['predicted_span']} predicted by the schedule ({error:+.1%})",
+            *self._spread(),
             f"bubble rate {data['measured_bubble_rate']:.3f} measured, "
             f"{data['bubble_rate_from_measured_times']:.3f} from the measured times, "
             f"{data['predicted_bubble_rate']:.3f} predicted by the schedule",
@@ -178,6 +183,13 @@ class RunReport:
             devices = self.schedule.instance.devices
             lines.append(f"fewer cores ({self.cores}) than devices ({devices}): the times mean little")
         return "\n".join(lines)
+
+    def _spread(self) -> list[str]:
+        """Return the line about how much the times of several steps differ; empty for one step."""
+        if len(self.step_spans) < 2:
+            return []
+        fastest, slowest = min(self.step_spans), max(self.step_spans)
+        return [f"{len(self.step_spans)} steps, from {fastest:.0f} to {slowest:.0f} microseconds"]
 
 
 def _listed(of_stages: dict[int, float]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..core.errors import InputError
 from ..core.integers import check_int
 from .profile_table import Profile, read_table
-from .torch_needed import require_torch
+from .torch_needed import check_device, require_torch
 
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_STEPS = 20
@@ -195,6 +195,8 @@ def _run_script(
 ) -> _Said:
     """Run `stage_costs.py` with the given options, and return its output and its warnings."""
     require_torch("profiling")
+    if device is not None:
+        check_device(device)
     numbers = {name: [getattr(shape, name)] for name in shape.__slots__ if name != "ffn"}
     given = numbers | options | {"ffn": list(shape.ffn), "device": [] if device is None else [device]}
     words = [word for name, values in given.items() if values for word in (f"--{name}", *map(str, values))]

@@ -18,7 +18,7 @@ from ..export import export_text, merge_adjacent
 from .measured import Measured, RunReport, Span
 from .processes import run_ranks
 from .profile import DTYPES
-from .torch_needed import require_gpus, require_pairs, require_torch
+from .torch_needed import check_device, require_gpus, require_pairs, require_torch
 
 MODELS = ("mlp", "transformer")
 STEPS = 6
@@ -148,13 +148,14 @@ def run_schedule(
     Raises
     ------
     InputError
-        If PyTorch is missing, too old for pairs, or cannot run the schedule; if there are fewer GPUs than
-        devices; or if the folder of the traces cannot be made.
+        If PyTorch is missing, too old for pairs, or cannot run the schedule; if a value is out of its range;
+        if there are fewer GPUs than devices; or if the folder of the traces cannot be made.
     RunError
         If a process fails or does not end in time.
     """
     require_torch("running a schedule")
     check_int("steps", steps, 1)
+    check_device(device)
     if schedule.instance.iterations > 1:
         raise InputError("a run takes a schedule of one iteration", value=schedule.instance.iterations)
     job = _job(schedule, model or RunModel(), steps, device, trace is not None)
@@ -210,6 +211,7 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
     losses = [loss for result in results for loss in result["losses"]]
     steps = zip(*(result["steps"] for result in results), strict=True)
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
+    warm = _warm(measured)
     return RunReport(
         schedule=schedule,
         order=order,
@@ -217,14 +219,19 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
         reference_loss=results[0]["reference_loss"],
         gradient_difference=results[0]["difference"],
         largest_gradient=results[0]["largest"],
-        measured=_typical(measured),
+        measured=_typical(warm),
         cores=cores,
+        step_spans=tuple(step.largest_span for step in warm),
     )
 
 
-def _typical(steps: list[Measured]) -> Measured:
-    """Return the step with the median time of all but the first; of two middle steps, the faster one."""
-    warm = sorted(steps[1:] or steps, key=lambda step: step.largest_span)
+def _warm(steps: list[Measured]) -> list[Measured]:
+    """Return all steps but the first, which warms up unless it is the only one; the fastest step is first."""
+    return sorted(steps[1:] or steps, key=lambda step: step.largest_span)
+
+
+def _typical(warm: list[Measured]) -> Measured:
+    """Return the step with the median time of sorted steps; of two middle steps, the faster one."""
     return warm[(len(warm) - 1) // 2]
 
 

@@ -7,6 +7,9 @@ from importlib.util import find_spec
 
 from ..core.errors import InputError
 
+DEVICES = ("cpu", "cuda")
+"""Where processes compute."""
+
 
 def torch_installed() -> bool:
     """Return whether PyTorch can be imported; a folder that is only named torch does not count."""
@@ -27,6 +30,12 @@ def require_torch(purpose: str) -> None:
             f"{purpose} needs PyTorch 2.8 or later, which is not installed: pip install 'tightpipe[torch]', "
             "or pip install torch==2.13.0 for the version that is tested"
         )
+
+
+def check_device(device: str) -> None:
+    """Raise an InputError unless `device` is ``cpu`` or ``cuda``."""
+    if device not in DEVICES:
+        raise InputError(f"must be one of {', '.join(DEVICES)}", key="device", value=device)
 
 
 def require_gpus(devices: int) -> None:

@@ -1,0 +1,37 @@
+"""The table of how much measured times vary, which the noise model ``jitter:FILE.csv`` reads."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from math import sqrt
+
+from ..core.operation import OpKind
+from .costs import Cost
+
+_DIGITS = 4
+
+
+def variation_table(costs: Sequence[Cost]) -> str:
+    """Return a CSV table with the coefficient of variation of F, B and W at each stage.
+
+    The coefficient of variation is the standard deviation of the times over their mean. Where all backwards
+    of a stage were fused, only the sum of B and W was measured. Then B and W are two equal halves of the sum,
+    as in the measured instance, and each gets the square root of two times the coefficient of the sum: so
+    much must two halves vary that are independent of each other, as the noise model takes them to be.
+
+    Parameters
+    ----------
+    costs
+        The measured costs of F, and of B and W or of BW, for every stage from 0 on.
+    """
+    measured = {(cost.stage, cost.kind): cost.deviation / cost.mean for cost in costs}
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("stage", "kind", "variation"))
+    for stage in sorted({cost.stage for cost in costs}):
+        half = sqrt(2) * measured.get((stage, OpKind.BW), 0.0)
+        for kind in (OpKind.F, OpKind.B, OpKind.W):
+            writer.writerow((stage, kind.name, round(measured.get((stage, kind), half), _DIGITS)))
+    return text.getvalue()
