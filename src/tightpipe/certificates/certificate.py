@@ -68,10 +68,17 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class _Formula:
-    """A formula that has a short proof, with the two devices for which its bound is largest.
+    """A formula for a lower bound that has a short proof, with the two devices for which it proves most.
 
-    The formula measures times in the frame of the device `anchor`, and counts the work of the device
-    `worker`. `last_step` finds the last step of the proof.
+    Parameters
+    ----------
+    anchor
+        The device whose span begins at time 0; all times of the proof count from there.
+    worker
+        The device that is shown to have too much work.
+    last_step
+        Function that takes the windows after the other steps and the worker, and returns the last step of the
+        proof; None if there is no contradiction.
     """
 
     anchor: int
@@ -98,9 +105,10 @@ def certify(
     Notes
     -----
     The search for a proof does not depend on what proved the bound. First it tries the bounds of two and of
-    three times (`docs/theorem.md`), whose proofs have three to five steps. Then it refutes the target
-    ``bound - 1`` by the rules of `solver.windows`, by suppositions that fail, and at last by branching on
-    orders.
+    three times (`docs/theorem.md`), whose proofs have a few steps. Then it tries to show that no schedule
+    costs at most ``bound - 1``. For that it narrows the times and orders of operations by the rules of
+    `solver.windows`. Where one order of two operations leads to a contradiction, it enters the other order.
+    At last it takes open orders one by one, and refutes both possibilities of each.
     """
     try:
         steps, anchor = _steps(instance, bound - 1, UNLIMITED.within(time_limit))
@@ -111,7 +119,15 @@ def certify(
 
 
 def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step], int]:
-    """Return the trimmed steps that refute a target, and the anchor of their windows."""
+    """Return the steps of a proof that no schedule costs at most `target`, and the anchor of the proof.
+
+    The anchor is the device whose span begins at time 0. Steps that the proof does not need are left out.
+
+    Raises
+    ------
+    UnprovenError
+        If no proof is found within the budget, or the instance has overlapped operations.
+    """
     if instance.costs.overlapped is not None:
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
@@ -125,7 +141,7 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
 
 
 def _formulas(instance: Instance) -> Iterator[_Formula]:
-    """Yield the formulas of two and of three times, whose proofs have a few steps."""
+    """Yield the formulas of two and of three times (`docs/theorem.md`), each with its two devices."""
     two = two_times(instance)
     yield _Formula(two.frame or 0, two.worker, overload_step)
     three = three_times(instance)
@@ -134,10 +150,11 @@ def _formulas(instance: Instance) -> Iterator[_Formula]:
 
 
 def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:
-    """Return the steps that refute `target` ticks as a formula does, or None if they do not refute it.
+    """Return the steps by which a formula proves that no schedule costs at most `target`, or None.
 
     The first steps follow the first and the last microbatch of each route from stage to stage, and so limit
-    when their operations run. The last step shows that the device `formula.worker` has too much work then.
+    when their operations run. The last step shows that the device `formula.worker` then has too much work.
+    The result is None if these steps lead to no contradiction.
     """
     steps: list[Step] = []
     try:
@@ -151,7 +168,10 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
 
 
 def _last_weights(windows: Windows) -> list[Step]:
-    """Return, for queues of W's of several stages, the steps that show that a W follows each last B."""
+    """Return the steps that show that on its device some W follows the last B of a stage.
+
+    They are needed only for stages whose W's share a queue with the W's of other stages.
+    """
     steps: list[Step] = []
     for w, queue in enumerate(windows.queues):
         ranks = [0] * len(windows.on[queue.device])

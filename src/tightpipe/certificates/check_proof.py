@@ -32,7 +32,7 @@ LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 
 MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 2 * 10**7, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
-# The rules of a proof with the kinds of their arguments: item, queue, device, rank, time, structure.
+# Rules and the kinds of their arguments: item, queue, device, rank, time, structure (the rule checks it).
 RULES = {"arrive": "i", "depart": "i", "walk": "r", "preceded": "is", "followed": "is", "frame": "i"}
 RULES |= {"order": "ii", "chain": "iii", "memory": "iq", "pool": "iqq", "fill": "iq", "suppose": "iis"}
 RULES |= {"overload": "dtsts", "progress": "dsss"}
@@ -47,7 +47,7 @@ class CheckError(Exception):
 
 
 class RefutedError(Exception):
-    """No schedule lies in the windows."""
+    """The limits that a proof has derived contradict each other, so no schedule meets them all."""
 
 
 def require(condition: object, text: str, error: type[Exception] = InputError) -> None:
@@ -71,7 +71,7 @@ def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST)
 
 
 def table(value: Any, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a table of a file if it has all required and no unknown keys, or raise an InputError."""
+    """Return a copy of a JSON table if it has all required and no unknown keys, or raise an InputError."""
     require(isinstance(value, dict), f"{name}: must be a table, is {shown(value)}")
     wrong = sorted((set(value) ^ set(required)) - set(optional))
     require(not wrong, f"{name}: unknown or missing keys {shown(wrong)}, required are {', '.join(required)}")
@@ -119,7 +119,7 @@ class Problem:
 
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
-    """Return the routes: the device of each stage, for each direction in which microbatches travel."""
+    """Return the routes on p devices, one per direction of travel: each lists the device of every stage."""
     name, usual = data.get("placement", "v"), {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
     require(isinstance(name, str) and name in usual, f"placement: unknown, {shown(name)}")
     lengths = [len(data[key]) for key in KEYS.values() if isinstance(data[key], list)]
@@ -134,7 +134,7 @@ def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
 
 
 def cost_of(problem: Problem, devices: Any) -> int:
-    """Return the cost of a schedule after checking every rule of the problem."""
+    """Return the cost of a schedule, given by the entries of each device, after checking every rule."""
     good = isinstance(devices, list) and [type(entries) for entries in devices] == [list] * problem.devices
     require(good, f"schedule: must list the operations of {problem.devices} devices")
     times, spans = dict[Any, Any](), list[tuple[int, int]]()  # times are by kind, stage and microbatch
@@ -161,7 +161,7 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
 
 
 def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> None:
-    """Check a device's slots (operations, start, end): one at a time, memory, flushes; write to `times`."""
+    """Check overlaps, durations, memory and flushes of device d's (operations, start, end); fill `times`."""
     events, running, free = [], [0], 0
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
@@ -188,7 +188,7 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
 
 
 def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
-    """Check that every operation waits for the one before it on its path, and every message for its link."""
+    """Check that operations wait until the results that they need arrive, and messages for busy links."""
     links: dict[tuple[int, int], list[tuple[int, bool, int]]] = {}
     for (kind, s, m), (start, _, named) in times.items():
         before = (kind, s - 1, m) if kind == "F" else ("B", s + (kind == "B"), m)
@@ -209,17 +209,17 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
 class Windows:
     """What holds in every schedule of cost at most a target T, as far as the steps of a proof have shown.
 
-    Microbatches of a route are alike. So the operations of a schedule may be renamed: the k-th one of each
-    kind, stage and route becomes the k-th microbatch's, and still comes after its predecessors. W's of one
-    device with equal time and memory are alike, too: the l-th of them may take the l-th B of their stages. So
-    some schedule of equal cost runs such operations, the *items* of a *queue*, in sequence. A BW may be
-    split: its B ends earlier. Busy links and flushes only add constraints. `overlapped` is refused.
+    Microbatches of a route are alike, so the operations of a schedule may be renamed: the k-th one of each
+    kind, stage and route goes to the k-th microbatch, and still comes after those it needs. W's of one device
+    with equal time and memory are alike, too: the l-th may follow the l-th B of their stages. So some
+    schedule of equal cost runs such operations, the *items* of a *queue*, in sequence; a *rank* is a place in
+    it, from 0. A BW counts as B, then W. Flushes and busy links only restrict more. `overlapped` is refused.
 
-    A *frame* is an interval of length T with all operations of a device: its span, or for the makespan one
-    span for all. Time 0 is the start of the frame of the device `anchor`. In its frame, a device idles for T
-    less its work. For each item, `early` and `late` are its least and its largest start. For an item and a
-    queue of its device, `low` is the number of items there that surely precede the item, and `high` the first
-    rank there that surely follows it. Values only get narrower; `RefutedError` is raised where they cross.
+    A *frame* is an interval of length T with all operations of a device, from its first start on; for the
+    makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
+    idles for T less its work. Each item has a least and a largest start, `early` and `late`. For an item and
+    a queue of its device, `low` is the number of items there that surely precede the item, and `high` the
+    first rank that surely follows it. Values only get narrower; `RefutedError` is raised where they cross.
     """
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
@@ -251,7 +251,7 @@ class Windows:
         require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
 
     def add_queues(self, d: int) -> list[int]:
-        """Add the queues of a device, F's, B's and W's, and return their numbers; alike W's share a queue."""
+        """Add queues of the F's and B's of each stage of device d, and of alike W's; return their numbers."""
         problem, before = self.problem, len(self.queues)
         alike: dict[Any, list[tuple[int, int]]] = {}
         for kind, (r, s) in product("FBW", problem.held[d]):
@@ -269,7 +269,7 @@ class Windows:
         return 2 * (s if kind == "F" else 2 * self.problem.stages - 1 - s) + (kind == "W")
 
     def link_queues(self) -> None:
-        """Find the queue that each queue waits for, item by item, and the least ticks from start to start."""
+        """Find which queue waits for which, item by item, and the least ticks from start to start."""
         at = {(r, self.place(u.kind, s)): q for q, u in enumerate(self.queues) for r, s in u.members}
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
         self.sources = [[at[r, self.place("B", s)] for r, s in queue.members] for queue in self.queues]
@@ -282,13 +282,13 @@ class Windows:
                 self.followers[before].append((q, lag))
 
     def leads(self, q: int, r: int) -> bool:
-        """Return whether q is r, or item k of queue q comes before item k of r on one path, for all k."""
+        """Return whether q is r, or item k of q is before item k of r on a microbatch's path, for all k."""
         one, two = self.queues[q], self.queues[r]
         same = one.members[0][0] == two.members[0][0] and len(two.members) == 1 and one.kind != "W"
         return q == r or (same and one.place < two.place)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Limit a value to `least` ... `most`; under a supposition, put the old bounds on the trail."""
+        """Limit lower[at], upper[at] to `least` ... `most`; in `suppose`, the trail keeps the old values."""
         self.effort += 1
         for values, value in ((lower, max(least, lower[at])), (upper, min(most, upper[at]))):
             if self.depth and value != values[at]:
@@ -301,7 +301,7 @@ class Windows:
         self.narrow(self.early, self.late, i, least, most)
 
     def precede(self, a: int, b: int) -> None:
-        """Enter that a, with all before it in its queue, precedes b, with all behind it in its queue."""
+        """Enter that item a and all before it in its queue precede item b and all behind it in its queue."""
         one, two = self.queues[self.queue[a]], self.queues[self.queue[b]]
         require(one.device == two.device, f"items {a} and {b} run on different devices")
         require(a != b, f"item {a} cannot precede itself", CheckError)
@@ -317,7 +317,7 @@ class Windows:
             self.narrow(self.low, self.high, at, -FAR, b - two.first)
 
     def count(self, i: int, q: int, least: int = -FAR, most: int = FAR) -> None:
-        """Limit the number of items of queue q that precede item i of the same device."""
+        """Limit the number of items of q that precede item i of the same device to `least` ... `most`."""
         queue = self.queues[q]
         require(least <= queue.count and most >= 0, "there are not so many", RefutedError)
         if least > 0:
@@ -326,60 +326,60 @@ class Windows:
             self.precede(i, queue.first + most)
 
     def orders(self, i: int) -> dict[int, tuple[int, int]]:
-        """Return for each queue of an item's device how many of its items precede it at least and at most."""
+        """Return (low, high) for each queue of item i's device; for i's own queue: rank, rank + 1."""
         on, at = self.on[self.queues[self.queue[i]].device], self.width * i
         return {q: (self.low[at + k], self.high[at + k]) for k, q in enumerate(on)}
 
-    # Rules. Each narrows the windows without losing a schedule. Arguments are items i, a, b, c, and queues q.
+    # Rules. Each narrows the windows without losing a schedule. Arguments: items i, a, b, c, and queues q, r.
 
     def arrive(self, i: int) -> None:
-        """Increase the least start: the item before it on its path has to end, and its message to arrive."""
+        """Raise i's least start: on its microbatch's path, the item before ends and its message arrives."""
         for leader, lag in self.leaders[self.queue[i]]:
             self.start(i, least=self.early[self.queues[leader].first + self.rank[i]] + lag)
 
     def depart(self, i: int) -> None:
-        """Decrease the largest start: the item starts early enough for the one that follows on its path."""
+        """Lower i's largest start: on its microbatch's path, the item behind it must still start in time."""
         for follower, lag in self.followers[self.queue[i]]:
             self.start(i, most=self.late[self.queues[follower].first + self.rank[i]] - lag)
 
     def walk(self, rank: int) -> None:
-        """Apply `arrive` and `depart` to the items of one rank, along the paths of their microbatches."""
+        """Apply `arrive` to the items of one rank along their microbatches' paths, `depart` backwards."""
         path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
         for rule, queues in ((self.arrive, path), (self.depart, path[::-1])):
             for q in queues:
                 rule(self.queues[q].first + rank)
 
     def preceded(self, i: int, ranks: Any) -> None:
-        """Raise the least start: sure predecessors from the given ranks on run before it, one at a time."""
+        """Raise i's least start: its sure predecessors from `ranks` on (`cut`) run before it, one by one."""
         rows = [(self.queues[q], r, low) for q, low, _, r in self.cut(i, ranks) if r < low]
         require(rows, f"item {i} has no predecessor there", CheckError)
         begin = min(self.early[queue.first + r] for queue, r, _ in rows)
         self.start(i, least=begin + sum(queue.time * (low - r) for queue, r, low in rows))
 
     def followed(self, i: int, ranks: Any) -> None:
-        """Lower the largest start: sure followers below the given ranks run after the item, one at a time."""
+        """Lower i's largest start: its sure followers below `ranks` (`cut`) run after it, one by one."""
         rows = [(self.queues[q], high, r) for q, _, high, r in self.cut(i, ranks) if high < r]
         require(rows, f"item {i} has no follower there", CheckError)
         end = max(self.late[queue.first + r - 1] + queue.time for queue, _, r in rows)
         self.start(i, most=end - self.ticks[i] - sum(queue.time * (r - high) for queue, high, r in rows))
 
     def cut(self, i: int, ranks: Any) -> list[tuple[int, int, int, int]]:
-        """Return (queue, low, high, rank) for each queue of an item's device; `ranks` has one for each."""
+        """Return (queue, low, high, rank) for each queue of item i's device; `ranks` has a rank for each."""
         orders = self.orders(i)
         require(isinstance(ranks, list) and len(ranks) == len(orders), "ranks: one per queue")
         rows = zip(orders.items(), ranks, strict=True)
         return [(q, *known, integer(r, "rank", 0, self.queues[q].count)) for (q, known), r in rows]
 
     def frame(self, i: int) -> None:
-        """Limit the starts of frame and item: between them run predecessors, and idling is at most `idle`."""
+        """Limit the starts of i and its frame: i's predecessors run between, and idling is at most `idle`."""
         d, least, slack = self.reach(i)
         self.narrow(self.frame_early, self.frame_late, d, self.early[i] - slack, self.late[i] - least)
         self.start(i, self.frame_early[d] + least, self.frame_late[d] + slack)
 
     def reach(self, i: int) -> tuple[int, int, int]:
-        """Return an item's device and the least and the most ticks from the start of its frame to the item.
+        """Return item i's device and the least and most ticks from its frame's start to the item's start.
 
-        If a device is on one route, all else there waits for its first F, so its own frame begins with that.
+        If a device is on one route, all else there waits for one F, so its own frame begins with that F.
         """
         own, orders = self.queues[self.queue[i]], self.orders(i)
         least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
@@ -402,10 +402,10 @@ class Windows:
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
-        """Limit items of q before an F: at its start F's begun hold memory, only B's and W's ended freed any.
+        """Limit how many items of queue q precede item i, an F, by the memory that is held when i starts.
 
-        The least that the device may hold then leaves a slack below its limit. Each further F before this one
-        uses some of the slack, and so does each B or W that follows, though it could have come before.
+        F's that have begun hold memory, and only B's and W's that have ended freed any. The least held leaves
+        a slack below the limit. Each further F before i uses some, and so does each B or W not put before i.
         """
         own, orders = self.queues[self.queue[i]], self.orders(i)
         good = own.delta > 0 and q in orders and q != self.queue[i] and self.queues[q].delta
@@ -419,9 +419,9 @@ class Windows:
         self.count(i, q, *((-FAR, low + more) if self.queues[q].delta > 0 else (high - more, FAR)))
 
     def pool(self, i: int, q: int, r: int) -> None:
-        """Limit W's by B's: up to any point, a queue q has run no more W's than their stages have run B's.
+        """Limit W's by B's: at no time has queue q run more W's than the stages of these W's have run B's.
 
-        If r is q, this limits the W's before item i. If r is a queue of B's, it requires B's before item i.
+        If r is q, this limits the W's of q before item i. If r is a queue of B's, this requires B's before i.
         """
         own, orders = self.queue[i], self.orders(i)
         good = q in orders and self.queues[q].kind == "W" and r in (q, *self.sources[q]) and own != r
@@ -433,7 +433,7 @@ class Windows:
             self.count(i, r, least=orders[q][0] + (own == q) - sum(most.values()) + most[r])
 
     def fill(self, i: int, q: int) -> None:
-        """Limit items of q before i: work fits between frame start and i, with at most `idle` ticks left."""
+        """Limit items of q before i: work between frame start and i fits, and leaves at most `idle` ticks."""
         (d, least, _), orders, time = self.reach(i), self.orders(i), self.queues[q].time
         require(q in orders and q != self.queue[i], f"queue {q} has no order with item {i}")
         room = self.late[i] - self.frame_early[d] - least
@@ -457,7 +457,7 @@ class Windows:
         self.precede(b, a)
 
     def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
-        """Show that a device would have to work more between two times than they are apart."""
+        """Show that device d has more work from t1 to t2 than ticks; both times have counts as in `least`."""
         self.progress(d, [t1, t2], [first, second], [1])
 
     def progress(self, d: int, times: Any, counts: Any, weights: Any) -> None:
@@ -466,7 +466,7 @@ class Windows:
         P(q, t), the progress of queue q by time t, is for how many ticks its items have run by then. It never
         falls, and from times[j] to times[j + 1] all P of d together rise by at most the ticks between. With
         w = weights[j], the sum of w[q] P(q, t) rises by at most these ticks times the larger of 0 and max(w).
-        Add this up over j: P(q, times[j]) is left with the factor weights[j - 1][q] - weights[j][q]. If the
+        Add this up over j: P(q, times[j]) is left with the factor `weights[j - 1][q] - weights[j][q]`. If the
         least possible values of these terms (`least`) sum to more than all rises, there is no schedule.
         """
         good = all(isinstance(part, list) for part in (times, counts, weights))
@@ -506,7 +506,7 @@ class Windows:
         return min(found)
 
     def choices(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> list[int]:
-        """Return the least sum for each number of ended B's, if `running` runs; an item of q adds each[q]."""
+        """Return the least sum per number of ended B's if queue `running` runs; items of q add each[q]."""
         runs, held = ("", 0) if running is None else (self.queues[running].kind, self.queues[running].delta)
         ranges = [
             (q, max(ended, begun - (q == running)), min(may_end, may_begin - (q == running)))

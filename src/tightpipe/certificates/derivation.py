@@ -1,4 +1,8 @@
-"""A derivation of windows by the rules of the checker, which records each step that narrows something."""
+"""The checker's rules, applied such that each proof step that narrows the windows is recorded.
+
+The windows limit the starts and the orders of *items*: operations, numbered queue by queue, where a queue
+holds alike operations of one device in sequence. The class `Windows` of `check_proof.py` defines all this.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,9 @@ class Derivation(Windows):
     Attributes
     ----------
     steps
-        The steps so far, in the form that the checker takes.
+        The steps recorded so far, in the form that the checker takes.
+    changed
+        Whether the step that was tried last narrowed something.
     """
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
@@ -36,12 +42,12 @@ class Derivation(Windows):
         super().__init__(problem, target, anchor)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Narrow a value as the checker does, and set `changed` if that changes the value."""
+        """Narrow lower[at] and upper[at] as the checker does, and set `changed` if either of them changes."""
         self.changed = self.changed or least > lower[at] or most < upper[at]
         super().narrow(lower, upper, at, least, most)
 
     def visit(self, i: int) -> None:
-        """Apply every rule about an item once, and record each step that narrows something.
+        """Apply every rule about item i once, and record each step that narrows something.
 
         Raises
         ------
@@ -64,10 +70,10 @@ class Derivation(Windows):
         return self.changed
 
     def suppose_and(self, a: int, b: int, refute: Callable[[], None]) -> None:
-        """Record the step `suppose`, and enter that b precedes a.
+        """Record a step `suppose`, which refutes that item a precedes item b, and enter that b precedes a.
 
-        The inner steps of `suppose` are the steps that `refute` records under the supposition that a precedes
-        b, until it raises `RefutedError`.
+        The inner steps of `suppose` are those that `refute` records while it is supposed that a precedes b.
+        `refute` has to end with `RefutedError`.
         """
         outer, self.steps = self.steps, []
         mark, self.depth = len(self.trail), self.depth + 1
@@ -83,7 +89,10 @@ class Derivation(Windows):
         self.precede(b, a)
 
     def _candidates(self, i: int) -> Iterator[Step]:
-        """Yield the proof steps that may limit when item i runs, in the order in which the solver does."""
+        """Yield the proof steps that may narrow the start or the orders of item i.
+
+        They come in the sequence in which the solver applies its rules.
+        """
         q = self.queue[i]
         on = self.on[self.queues[q].device]
         others = [r for r in on if r != q]
@@ -135,7 +144,7 @@ class Derivation(Windows):
             yield ["order", i, queue.first + rank]
 
     def _busy_until(self, i: int) -> Iterator[Step]:
-        """Yield the step `preceded` with the predecessors that most raise an item's least start, if any."""
+        """Yield the step `preceded` with the predecessors that most raise item i's least start, if any do."""
         on = [self.queues[r] for r in self.on[self.queues[self.queue[i]].device]]
         ranks = [self._range(i, r)[0] for r in self.on[on[0].device]]
         left = sum(queue.time * rank for queue, rank in zip(on, ranks, strict=True))
@@ -153,7 +162,7 @@ class Derivation(Windows):
             yield ["preceded", i, best]
 
     def _busy_from(self, i: int) -> Iterator[Step]:
-        """Yield the step `followed` with the followers that most lower an item's largest start, if any."""
+        """Yield the step `followed` with the followers that most lower item i's largest start, if any do."""
         on = [self.queues[r] for r in self.on[self.queues[self.queue[i]].device]]
         ranks = [self._range(i, r)[1] for r in self.on[on[0].device]]
         left = sum(queue.time * (queue.count - rank) for queue, rank in zip(on, ranks, strict=True))

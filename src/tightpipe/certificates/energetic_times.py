@@ -15,8 +15,8 @@ def overload_step(windows: Windows, device: int) -> Step | None:
     """Return the step `overload` between the two times at which the excess of a device is largest.
 
     The excess is the work that the device must do between two times, less the ticks between them. Return None
-    if no excess is above 0. If the windows allow no counts at all at some time, the step names that time
-    twice.
+    if no excess is above 0. If at some time no numbers of ended operations fit the windows and the memory,
+    the step names that time twice.
     """
     best, step = 0, None
     ahead: tuple[int, int, Counts] | None = None  # (most work by t) - t, where it is least, with t and counts
@@ -67,16 +67,17 @@ def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, i
 
 
 def _ended(windows: Windows, device: int, kind: str) -> int:
-    """Return the tick by which all items of one kind of operation have surely ended on a device."""
+    """Return the tick by which all operations of the kind F, B or W have surely ended on a device."""
     own = [windows.queues[q] for q in windows.on[device]]
     return max(int(windows.late[queue.end - 1] + queue.time) for queue in own if queue.kind == kind)
 
 
 def _shares(windows: Windows, device: int) -> list[Fraction]:
-    """Return shares s of a B's work that are worth a try: 1, and for each stage at most one below 1.
+    """Return the shares s of a B's work that `three_times_step` tries.
 
-    The share of a stage makes two ratios equal: (1 - s) b + w over the memory that F takes, and w over the
-    memory that W frees, where b and w are the ticks of B and W.
+    They are 1, and for each stage of the device at most one share between 0 and 1. That of a stage makes two
+    ratios equal: (1 - s) b + w over the memory that F takes, and w over the memory that W frees, where b and
+    w are the ticks of B and W.
     """
     problem, shares = windows.problem, set[Fraction]()
     for _, s in problem.held[device]:
@@ -89,9 +90,9 @@ def _shares(windows: Windows, device: int) -> list[Fraction]:
 
 
 def _times(windows: Windows, device: int) -> list[int]:
-    """Return, ascending, the times at which an excess can be largest.
+    """Return, ascending, the times between which the excess of a device (`overload_step`) can be largest.
 
-    For each item of the device, they are the last tick at which it cannot yet have begun, the last at which
+    For each operation, they are the last tick at which it cannot yet have begun, the last at which
     it cannot yet have ended, and the first ticks at which it surely has begun and surely has ended.
     """
     found = set()
@@ -105,9 +106,10 @@ def _times(windows: Windows, device: int) -> list[int]:
 def counts_at(windows: Windows, device: int, t: int) -> Counts:
     """Return the four counts of each queue of the device at tick `t`, as `Windows.least` takes them.
 
-    The window of one item proves each count. Windows along a queue may be out of sequence. Then a sure count
-    comes from the last item that surely starts early enough, and a possible count from the first item that
-    cannot start early enough.
+    The counts say how many operations of a queue have surely ended by `t`, can have ended by then, have
+    surely begun before `t`, and can have begun by then. The limits for the start of one operation prove each
+    count, although these limits need not ascend along a queue. A sure count comes from the last operation
+    that surely starts early enough, a possible count from the first one that cannot start early enough.
     """
     rows = []
     for queue in (windows.queues[q] for q in windows.on[device]):
@@ -125,10 +127,10 @@ def counts_at(windows: Windows, device: int, t: int) -> Counts:
 
 
 def _first(early: list[int], t: int) -> int:
-    """Return how many items can start by t: all before the first one that cannot."""
+    """Return how many operations of a queue can start by t: all before the first one that cannot."""
     return next((rank for rank, start in enumerate(early) if start > t), len(early))
 
 
 def _last(late: list[int], t: int) -> int:
-    """Return how many items surely start by t: all up to the last one that does."""
+    """Return how many operations of a queue surely start by t: all up to the last one that does."""
     return next((rank for rank in range(len(late), 0, -1) if late[rank - 1] <= t), 0)

@@ -1,4 +1,10 @@
-"""Look-ahead, compiled: what follows if one or the other order of two operations is supposed."""
+"""Look-ahead, compiled: what follows if one or the other order of two operations is supposed.
+
+An *item* is an operation in a queue of alike operations of one device, which run in sequence. The order of
+two items of a device is *open* if the windows do not decide which of them runs first. A *supposition* is
+about an item and another queue of its device. It says that the items of that queue whose order with the item
+is open all follow it, or that they all precede it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ NOT_OPEN = -2
 
 @compiled
 def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
-    """Return whether one of the two orders of a pair leads to a contradiction; the state stays as it was.
+    """Return whether a supposition leads to a contradiction; the state stays as it was.
 
     The parameters are those of `left_under`.
     """
@@ -26,7 +32,7 @@ def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: b
 
 @compiled
 def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
-    """Return how much stays open under a supposition, or `REFUTED` if it leads to a contradiction.
+    """Return how many orders stay open under a supposition, or `REFUTED` if it leads to a contradiction.
 
     The result counts, for each item, the items of its device that neither surely precede nor surely follow
     the item. So an open order counts at both of its items, and every item counts itself once.
@@ -36,7 +42,8 @@ def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follo
     arrays, state
         The queues, and windows to which all rules have been applied; both are unchanged afterwards.
     item, k, follows
-        The supposition, as in `suppose`.
+        The supposition: if `follows`, the items of the k-th queue of the item's device whose order with the
+        item is open all follow it; otherwise they all precede it.
     steps
         The number of items that the propagation may work on.
     """
@@ -55,11 +62,12 @@ def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follo
 
 @compiled
 def look(arrays: QueueArrays, state: WindowState, steps: int, found: Ints) -> None:
-    """Write to `found` what `left_under` returns for each side of each open order.
+    """Write to `found` what `left_under` returns for every supposition.
 
     `found` has the shape (N, M, 2), for N items and at most M queues on a device. ``found[item, k, 1]`` is
-    for the supposition that the open items of the k-th queue of the item's device follow the item, and
-    ``found[item, k, 0]`` that they precede it. Both are `NOT_OPEN` if no item of that queue is open.
+    for the supposition that the items of the k-th queue of the item's device whose order with the item is
+    open follow it, and ``found[item, k, 0]`` for the supposition that they precede it. Both are `NOT_OPEN` if
+    no such order is open.
     """
     for item in range(len(state.agenda)):
         queue = arrays.queue[item]

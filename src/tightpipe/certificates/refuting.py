@@ -1,4 +1,9 @@
-"""Search for a proof that no schedule costs at most a target: windows, suppositions, and branches.
+"""Search for a proof that no schedule costs at most a target.
+
+The proof narrows *windows*, which limit the starts of operations and their orders on each device. An *item*
+is an operation in a queue of alike operations of one device, which run in sequence. Where the rules for
+windows find nothing more, an order of items is supposed. If that leads to a contradiction, the opposite
+holds.
 
 The compiled rules of `solver.windows` find the items whose rules narrow something, and the suppositions that
 fail. Only for these are the rules of the checker applied, which take a hundred times as long.
@@ -31,23 +36,25 @@ from .derivation import Derivation, Step
 from .energetic_times import overload_step
 from .look_ahead_kernel import REFUTED, fails, look
 
-# (item, k, follows): the supposition that all open items of the k-th queue of the item's device follow or
-# precede the item. An item of that queue is open if its order with the item is.
+# (item, k, follows): the supposition that all items of the k-th queue of the item's device whose order with
+# the item is open follow the item, or, if `follows` is False, precede it. An order is open if the windows do
+# not decide it.
 Side = tuple[int, int, bool]
 _QUICK, _THOROUGH = 30, 240  # items that the propagation of one supposition may work on
 
 
 class UnprovenError(Exception):
-    """No proof was found within the budget."""
+    """No proof was found that the checker can verify."""
 
 
 class Refuter:
-    """Searches for steps that lead from a target to a contradiction.
+    """Searches for steps that prove that no schedule costs at most a target.
 
     Parameters
     ----------
     instance, problem
-        The problem, in the form of this package and in that of the checker, without overlap and busy links.
+        The problem, in the form of this package and in that of the checker, without operations that overlap
+        and without links that messages keep busy.
     target
         The cost to refute, in ticks.
     budget
@@ -63,7 +70,7 @@ class Refuter:
         self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
     def steps(self) -> list[Step]:
-        """Return steps that lead to a contradiction, among which some may be superfluous.
+        """Return proof steps that lead to a contradiction, some of which may be superfluous.
 
         Raises
         ------
@@ -90,7 +97,18 @@ class Refuter:
                 self._exclude(state, self._branch())
 
     def _settle(self, state: WindowState) -> None:
-        """Apply the rules to all items on the agenda, and record the steps that narrow something."""
+        """Apply the rules to all items on the agenda of `state`, and record the steps that narrow something.
+
+        The agenda holds the items whose rules have to be applied, as what the rules read has changed. The
+        rules may put further items on it.
+
+        Raises
+        ------
+        RefutedError
+            If the recorded steps lead to a contradiction.
+        UnprovenError
+            If the time is over, or the compiled rules find a contradiction that the steps do not show.
+        """
         possible, state.counter[RECORDING] = True, 1
         while state.counter[LENGTH] > 0 and possible:
             if self.budget.left <= 0:
@@ -113,7 +131,7 @@ class Refuter:
                     self.derivation.try_step(step)
 
     def _shave(self, state: WindowState, steps: int) -> int:
-        """Suppose both sides of every open order, and exclude each that fails; return how many failed.
+        """Try both suppositions about every open order, and exclude each that fails; return how many failed.
 
         The propagation of one supposition works on at most `steps` items.
         """
@@ -133,7 +151,10 @@ class Refuter:
         return bool(state.before[item, k] < state.after[item, k])
 
     def _exclude(self, state: WindowState, side: Side) -> None:
-        """Record a proof that a side fails, which may need further suppositions, and enter the other side."""
+        """Record a proof that the supposition `side` leads to a contradiction, and enter its opposite.
+
+        The proof may need further suppositions.
+        """
         item, k, follows = side
         a, b = self._order(state, side)
         part = copy_of(state)
@@ -143,7 +164,7 @@ class Refuter:
         self._settle(state)
 
     def _order(self, state: WindowState, side: Side) -> tuple[int, int]:
-        """Return the items (a, b) such that supposing the side means to suppose that a precedes b."""
+        """Return the items (a, b) for which the supposition `side` means that a precedes b."""
         item, k, follows = side
         first = int(self.arrays.first[self.arrays.on[self.arrays.device[self.arrays.queue[item]], k]])
         if follows:
@@ -151,10 +172,15 @@ class Refuter:
         return first + int(state.after[item, k]) - 1, item
 
     def _branch(self) -> Side:
-        """Return the side to refute next, by the numbers that `look` found.
+        """Return the supposition to refute next, chosen by how many orders each would leave open.
 
-        It belongs to the open order for which the larger number of the two sides is least, and is the side
-        with the smaller number.
+        `look` has found these two numbers for each item and queue with open orders. The item and queue are
+        those for which the larger number is least, and the supposition is the one with the smaller number.
+
+        Raises
+        ------
+        UnprovenError
+            If no order is open.
         """
         both = self.found.max(axis=2)
         if (both < 0).all():

@@ -85,7 +85,13 @@ class _Tracing(Windows):
             setattr(self, name, _Traced(getattr(self, name), name, self._reads))
 
     def execute(self, steps: list[Step]) -> list[_Node]:
-        """Run steps until a contradiction; return their nodes, of which the last one contradicts."""
+        """Run steps until one leads to a contradiction, and return the nodes of all steps up to that one.
+
+        Raises
+        ------
+        CheckError
+            If no step leads to a contradiction.
+        """
         nodes = []
         for step in steps:
             nodes.append(_Node(step))
@@ -94,7 +100,10 @@ class _Tracing(Windows):
         raise CheckError("the steps lead to no contradiction")
 
     def narrow(self, lower: Any, upper: Any, at: int, least: int, most: int) -> None:
-        """Narrow a value as the checker does, and note the step that did; if bounds cross, both are read."""
+        """Narrow lower[at] and upper[at] as the checker does, and note which step wrote them.
+
+        If the two values cross, both count as read, because the contradiction rests on them.
+        """
         if not isinstance(lower, _Traced):
             return super().narrow(lower, upper, at, least, most)  # before the lists are traced
         noting, self._reads.noting = self._reads.noting, False
@@ -113,7 +122,10 @@ class _Tracing(Windows):
         return None
 
     def precede(self, a: int, b: int) -> None:
-        """Record that item a precedes item b; what is read to find the items affected is no premise."""
+        """Enter that item a, an operation in a queue of alike operations, precedes item b.
+
+        Values that are read only to find the items whose orders change do not count as read.
+        """
         noting, self._reads.noting = self._reads.noting, False
         try:
             super().precede(a, b)
@@ -121,7 +133,7 @@ class _Tracing(Windows):
             self._reads.noting = noting
 
     def _closes(self, node: _Node) -> bool:
-        """Run the step of a node, enter its premises, and return whether it leads to a contradiction."""
+        """Run the step of a node, set its premises, and return whether the step leads to a contradiction."""
         rule, *arguments = node.step
         self._begin(node)
         try:
@@ -146,7 +158,11 @@ class _Tracing(Windows):
         return {self._writer[place] for place in self._reads.places if place in self._writer}
 
     def _refute(self, node: _Node, a: int, b: int, steps: list[Step]) -> None:
-        """Run the steps under a supposition, trim them, and enter the opposite order."""
+        """Run the step `suppose` of a node: refute that item a precedes item b, and enter that b precedes a.
+
+        The inner `steps` run while it is supposed that a precedes b. The node keeps only those of them that
+        are needed for their contradiction.
+        """
         supposition, marks, nodes = _Node([]), (len(self.trail), len(self._undone)), []
         self.depth += 1
         self._begin(supposition)

@@ -22,10 +22,10 @@ _TICKS = (0.001, 0.01, 0.1, 1.0)
 
 
 def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
-    """Draw the gap over time, with one panel per problem, and write the figure.
+    """Draw the gap, (cost - bound) / cost, over time, with one panel per problem, and write the figure.
 
     Lines are step functions, because a gap stays until a better schedule or bound is found. Markers at the
-    begin and the end of each line tell the methods apart, also where lines coincide. A line is solid if
+    start and the end of each line tell the methods apart, also where lines coincide. A line is solid if
     the solve began with the best heuristic's schedule, dashed if it began without one, and dotted otherwise.
 
     Parameters

@@ -88,7 +88,11 @@ def _draw(rows: Sequence[Row]) -> Figure:
 
 
 def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> bool:
-    """Draw what is proven impossible in a setting, and above it the band of the optimum; is there a band?"""
+    """Draw the rates that are proven impossible in a setting, and above them the band of the optimum.
+
+    `x` is the setting's place on the axis, and `rows` are its rows. Return whether there is a band: there is
+    none if the best schedule reaches the bound.
+    """
     floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
     best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
     axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=palette.UNDECIDED, linewidth=0, zorder=1)

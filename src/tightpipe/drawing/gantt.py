@@ -66,7 +66,7 @@ def draw_gantt(
     bounds
         For each schedule, a proven lower bound of its cost in ticks, or None.
     window
-        First and last tick to show; None stands for the begin or the end of the schedules. Titles still
+        First and last tick to show; None stands for the start or the end of the schedules. Titles still
         show the cost and the bubble rate of the whole schedule.
     width
         Width of the figure in inches, 3 to 100; None takes 7, the width of a page with two columns.

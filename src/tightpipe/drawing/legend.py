@@ -24,9 +24,11 @@ _SWATCH = 0.36  # inches; width of the patch of a legend's entry, with its margi
 
 
 def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Artist]]:
-    """Return the columns of the legend: the lanes of each kind in the schedules, then idle time.
+    """Return the columns of the legend: one for each kind of operation, and then idle time.
 
-    `shades` is the number of shades of a colour, at least the number of lanes of a device.
+    The column of a kind has an entry for each lane (chunk or direction) with such operations. If a schedule
+    has several iterations, an entry for the line between them follows the entry for idle time. `shades` is
+    the number of shades of a colour, at least the number of lanes of a device.
     """
     noun = lane_noun(schedule.instance.placement for schedule in schedules)
     columns: dict[OpKind, list[Artist]] = {}

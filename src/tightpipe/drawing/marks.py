@@ -1,4 +1,4 @@
-"""The marks of data series in charts, of areas that hold the optimum by proof, and the legends for both."""
+"""Markers and lines of the data series in charts, and legends for these series and for proven areas."""
 
 from __future__ import annotations
 

@@ -21,10 +21,11 @@ _ENVELOPE_PARTS = 600
 _KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches; width of the limit's entry with margins, of a device's entry
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Ascending times in ticks, and a level of memory from each of these times until the next."""
 
 
 def memory_steps(schedule: Schedule) -> Iterator[Steps]:
-    """Yield for each device an array of times in ticks, and the memory that the device holds from each on.
+    """Yield for each device times in ticks, and the memory that it holds from each of them until the next.
 
     The first entry has memory 0. Then each operation has two entries: one for its start, at which F takes
     memory, and one for its end, at which B and W free memory. Of two operations that run together, the F has

@@ -136,7 +136,7 @@ def _method(name: str) -> str:
 
 
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
-    """Return the colour of a kind in a lane; lanes are evenly spaced between the two in `KINDS`.
+    """Return the colour of a kind in a lane; the colours of lanes lie evenly between the two in `KINDS`.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from . import style
 
 Point = Mapping[str, Any]
+"""The data of one mark or row of a chart, by key; each drawing function says which keys it needs."""
 _HEIGHT = 2.6  # inches; height of a row of panels
 _MOST_IN_A_ROW = 3
 _MOST_LEVEL_CHARACTERS = 85  # if the names below an axis have more characters in all, they are slanted

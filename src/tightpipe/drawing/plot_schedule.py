@@ -38,7 +38,7 @@ def plot(
     bound
         A proven lower bound of the cost in ticks, which is shown beside the cost.
     window
-        First and last tick to show, e.g. ``(0, 5000)``; None stands for the begin or the end of the schedule.
+        First and last tick to show, e.g. ``(0, 5000)``; None stands for the start or the end of the schedule.
     width
         Width of the figure in inches, 3 to 100; None takes 7, the width of a page with two columns.
 

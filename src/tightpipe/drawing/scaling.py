@@ -23,12 +23,12 @@ _FIRST = 0.01  # seconds; the logarithmic axis of time begins here
 def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     """Draw the seconds until a gap is reached over the number of devices, and write the figure.
 
-    There is one panel per method and number of microbatches.
+    A gap is (cost - bound) / cost. There is one panel per method and number of microbatches.
 
     Parameters
     ----------
     points
-        Points with the keys `panel` and `target` (texts; the target is the gap), `p` (number of devices),
+        Points with the keys `panel` and `target` (texts; the target names the gap), `p` (number of devices),
         `seconds`, and `reached`: True if the gap was reached after these seconds, False if the solve ended
         then without reaching it. If points have the key `engine` (an engine version), the figure names these
         versions.

@@ -40,7 +40,7 @@ def draw_text(
         Largest length of the line of a device in characters, at least 40; None takes 160. If `scale` is
         given, lines are as long as that scale requires.
     window
-        First and last tick to show; None stands for the begin or the end of the schedule. Operations are cut
+        First and last tick to show; None stands for the start or the end of the schedule. Operations are cut
         off at both ends: one whose beginning is cut off has no first letter.
 
     Returns

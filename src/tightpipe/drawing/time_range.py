@@ -9,7 +9,7 @@ from ..core.integers import check_int
 from ..core.schedule import Schedule
 
 Window = tuple[int | None, int | None]
-"""First and last tick that a drawing shows; None stands for the begin or the end of the schedules."""
+"""First and last tick that a drawing shows; None stands for the start or the end of the schedules."""
 
 WHOLE: Window = (None, None)
 
@@ -20,7 +20,7 @@ def shown_ticks(schedules: Sequence[Schedule], window: Window) -> tuple[int, int
     Raises
     ------
     InputError
-        If the window does not end after its begin, or no part of the schedules lies in it.
+        If the window does not end after it begins, or no part of the schedules lies in it.
     """
     first, last = min(int(s.start.min()) for s in schedules), max(int(s.end.max()) for s in schedules)
     start, end = (

@@ -1,4 +1,4 @@
-"""`tightpipe compare` runs methods on settings of the papers, or on own instances, at some memory limits."""
+"""`tightpipe compare` runs methods on published settings or on instance files, at given memory limits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Comparison:
         Memory limits. ``2.5p`` is 2.5 p forward activations of one stage, p being the number of devices;
         ``own`` is the limit that the instance file states.
     methods
-        Names of the methods. The others are measured against the first one.
+        Names of the methods. The report compares all further methods with the first one.
     objective
         The objective of all instances; ``own`` leaves each instance its own.
     allowance
@@ -134,10 +134,11 @@ def _memory_change(text: str) -> Change:
 
 
 def parse_memory(text: str, devices: int) -> int:
-    """Return a limit such as ``2.5p`` less the limit 2p, in forward activations of one stage.
+    """Return how far a limit such as ``2.5p`` lies above the limit 2p, in forward activations of one stage.
 
-    p is the number of devices. The difference is the value of the column `m_offset`. It is rounded down, and
-    negative for a limit below 2p. `limits_of_activations` converts activations to the unit of memory.
+    p is `devices`, the number of devices: ``2.5p`` with 8 devices gives 4. The result is rounded down, and
+    negative for a limit below 2p. It is the value of the column `m_offset`. `limits_of_activations` converts
+    activations to the unit of memory.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def _factor(text: str) -> Fraction:
 
 
 def _offset(row: Row) -> int | None:
-    """Return a row's limit less 2p, in activations; None if the limit is the instance's own."""
+    """Return `parse_memory` of a row's memory limit; None if the limit is the instance's own."""
     return None if row.memory == OWN else parse_memory(row.memory, row.p)
 
 
@@ -175,7 +176,10 @@ def _setting_name(problem: str) -> str:
 
 
 def _if_one_number(name: str) -> Cell:
-    """Return a function that returns the time `name` of an instance; None if stages or links differ in it."""
+    """Return a function from a solve to the time `name` of its instance.
+
+    The time is None if it differs between stages or links.
+    """
 
     def say(solve: Solve) -> object:
         value = instance_to_dict(solve.task.instance)[name]
@@ -206,7 +210,7 @@ FILES_FORM = Form(
     ),
     (*_KEY, "instance_hash"),
 )
-"""The columns and the key of the table of own instances.
+"""The columns and the key of the table of the user's own instance files.
 
 The key contains the hash of the instance, so that an edited file is solved again.
 """
@@ -218,8 +222,8 @@ def lacking(row: Cells) -> dict[str, object]:
     Raises
     ------
     InputError
-        If the row's number of activations is today another amount of memory than the row states. Earlier
-        versions did not always count activations of a stage in the row's placement.
+        If the row's memory limit, converted anew from its number of activations, is not the limit that the
+        row states. Earlier versions did not always count activations of a stage in the row's placement.
     """
     (setting,) = choose_settings(_setting_name(row["setting"]))
     limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"

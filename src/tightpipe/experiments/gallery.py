@@ -1,4 +1,4 @@
-"""The gallery shows a Gantt chart of every schedule family, for the same model, devices and microbatches."""
+"""The gallery: Gantt charts of all heuristics and of repeating blocks, for the same model and devices."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from ..solving.solve import solve
 DEVICES, MICROBATCHES = 4, 8
 # memory limits in multiples of p activations of a stage; in the V, 2 p of these are the memory of 1F1B
 _FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,), "block": (1, 1.25)}
-_BLOCK = "block"  # the only family that is found by a search, which ends within seconds here
+_BLOCK = "block"  # the only method of the gallery that searches; its search ends within seconds here
 _EFFORT = 20.0  # effort of this search in counted seconds, so that every run draws the same picture
 # for a device's whole share of the model: ticks of each of F, B and W, and memory that an F adds
 _TICKS, _ACTIVATION = 12, 12
 
 
 def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
-    """Return pairs of a label and a schedule: one pair for each family and each memory limit shown for it.
+    """Return pairs of a label and a schedule: one pair for each method and each memory limit shown for it.
 
-    The families are the heuristics, and the repeating blocks of the method ``block``.
+    The methods are heuristics, and the method ``block``, which finds schedules of repeating blocks.
 
     Parameters
     ----------
     only
-        Names of families, also heuristics of your own, in the sequence in which they are drawn; None for
-        all of `HEURISTICS` in their sequence, and then ``block``.
+        Names of heuristics, also of your own, and ``block``, in the sequence in which they are drawn; None
+        for all of `HEURISTICS` in their sequence, and then ``block``.
 
     Raises
     ------
     InputError
-        If a name is not the name of a family.
+        If a name is neither that of a heuristic nor ``block``.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
@@ -48,7 +48,7 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
 
 
 def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
-    """Draw a Gantt chart of each schedule family, one beneath the other, to a PNG, SVG or PDF file.
+    """Draw the Gantt charts of `gallery`, one beneath the other, to a PNG, SVG or PDF file.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     Raises
     ------
     InputError
-        If the suffix is none of these, the file cannot be written, or a name is not the name of a family.
+        If the suffix is none of these, the file cannot be written, or a name is neither that of a heuristic
+        nor ``block``.
     NoScheduleError
         If an installed package's heuristic has no schedule for the gallery's instance.
     """
@@ -97,9 +98,10 @@ def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
 
 
 def _limits(method: str) -> list[tuple[str, float | None]]:
-    """Return a label and a memory limit for each chart of a method; methods that adapt to it have several.
+    """Return a label and a memory limit for each chart of a method: one chart per limit in `_FACTORS`.
 
-    A limit is a multiple of p activations of a stage; None is no limit.
+    A limit is a multiple of p activations of a stage, p being the number of devices. A method that is not in
+    `_FACTORS` has one chart without a limit, which is None.
     """
     if method not in _FACTORS:
         return [(method, None)]

@@ -89,7 +89,7 @@ def latex(table: LatexTable, label: str) -> str:
 
 
 def _bold(cells: Sequence[str]) -> list[str]:
-    """Return for each cell of a row its style: bold if its number is the smallest of several, else none."""
+    """Return the style of each cell of a row: bold if its number is the smallest of several, else empty."""
     found = [_NUMBER.match(cell) for cell in cells]
     values = [float(number[0]) if number else None for number in found]
     known = [value for value in values if value is not None]

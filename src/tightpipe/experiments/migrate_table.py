@@ -14,7 +14,7 @@ from .sweep.row import renamed
 
 
 def migrate_table(path: Path, form: Form, lacking: Callable[[Cells], Mapping[str, object]]) -> int:
-    """Rewrite a CSV file with the columns of a form; the old file is kept with ``.bak`` added to its name.
+    """Rewrite a CSV file with the columns of `form`; the old file is kept with ``.bak`` added to its name.
 
     Parameters
     ----------

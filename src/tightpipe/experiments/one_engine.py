@@ -1,6 +1,7 @@
-"""A CSV table of results keeps only the rows of one engine version.
+"""A CSV table of results keeps only the rows of one engine.
 
-Otherwise the rows of two versions would be compared as if the same code had made them.
+An engine is a version of the code that finds schedules and proves bounds. If a table had rows of two engines,
+they would be compared as if the same code had made them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ COLUMN = "engine"
 
 
 def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
-    """Return a CSV text without the rows of other engines, and the number of rows left out by engine."""
+    """Return a CSV text without the rows of other engines, and how many rows each of these engines had."""
     reader = csv.DictReader(io.StringIO(content))
     rows = list(reader)
     others = Counter(row[COLUMN] for row in rows if row[COLUMN] != engine)

@@ -1,4 +1,4 @@
-"""Bubble rates that the zero-bubble paper published (arXiv:2401.10241, tables 5 and 8) stand beside ours."""
+"""Bubble rates that the zero-bubble paper published (arXiv:2401.10241, tables 5 and 8), beside our own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _DIGITS = 4  # decimals that the paper prints
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table: the published bubble rate, and ours with its method and engine."""
+    """One cell of a published table, for a model on `p` devices with `n` microbatches.
+
+    `published` is the bubble rate that the paper prints in this cell, and `ours` is the one that tightpipe's
+    `method` reaches on the same problem; `engine` is the version of tightpipe that computed it.
+    """
 
     table: int
     model: str
@@ -59,7 +63,8 @@ def _table_5() -> Iterator[Cell]:
 def _table_8() -> Iterator[Cell]:
     """Yield the cells of table 8.
 
-    ZB-V and 1F1B-I have the published times per stage, and the other columns twice these times.
+    In the columns ZB-V and 1F1B-I a device has two stages, each with the published times. In the other
+    columns it has one stage with twice these times.
     """
     for name, published in _table_8_rates().items():
         setting = load_settings()[name]
@@ -93,7 +98,10 @@ def _interleaved(setting: Setting) -> Instance:
 
 
 def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
-    """Return an instance with interleaved chunks, each of which takes the setting's times."""
+    """Return an instance with `chunks` interleaved stages on each device.
+
+    Each of these stages has the durations of the setting, and a message takes `comm` ticks.
+    """
     return setting.with_times(comm=comm, placement="loop", chunks=chunks)
 
 
@@ -117,7 +125,7 @@ def to_csv(cells: Sequence[Cell]) -> str:
 
 
 def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows as the paper has them; a cell is the published rate, ours and the difference."""
+    """Return header and rows as in the paper; a cell has the published rate, ours and the difference."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
     return [*_PLACE, *columns], body

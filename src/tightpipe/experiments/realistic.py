@@ -1,4 +1,8 @@
-"""`tightpipe realistic` runs five methods on each instance of the realistic suite."""
+"""`tightpipe realistic` runs five methods on each instance of the realistic suite.
+
+The suite consists of instances with recomputation, slow last stages, slow links or scarce memory. The first
+of the methods is `greedy-v` on the stages' median costs; its order is then timed with the true costs.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ def choose_realistic(text: str) -> list[str]:
 
 
 def plan_realistic(names: Sequence[str], allowance: Allowance) -> list[Task]:
-    """Return the solves on the named instances, in the sequence in which they run."""
+    """Return the solves of all methods on the named instances, in the sequence in which they run."""
     return [task for name in names for grid in _grids(name, allowance) for task in combine(grid)]
 
 

@@ -31,7 +31,10 @@ def avoided(rows: Sequence[Cells], method: str) -> dict[str, float]:
 
 
 def realistic_markdown(rows: Sequence[Cells]) -> str:
-    """Return the page: a table of bubble rates and best bounds by instance, and the mean shares avoided."""
+    """Return the page: bubble rates and the best bound of each instance, and what each method avoids.
+
+    The latter is the mean over the instances of the shares that `avoided` returns.
+    """
     head = ["instance", *(f"{method} bubble rate" for method in METHODS), "bound of the rate"]
     head += ["proof", "memory of 1F1B", "imbalance"]
     lines = [_line(head), _line(["---"] * len(head))]

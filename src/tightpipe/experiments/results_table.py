@@ -97,8 +97,8 @@ class Table:
     def missing(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks that have to be run: those without a row, and those of installed heuristics.
 
-        A heuristic of an installed package may have been edited since its row was computed, and takes
-        little time.
+        A heuristic of an installed package is run again, because it may have been edited since its row was
+        computed, and because running it takes little time.
         """
         there = self._by_key()
         return [
@@ -131,9 +131,10 @@ class Table:
         return self.path.with_name(f"{self.path.name}.bak")
 
     def set_aside_others(self, engine: str) -> Counter[str]:
-        """Remove the rows of other engines from the file, and return the number of removed rows by engine.
+        """Keep only the rows of `engine` in the file, and return how many rows of each other engine it had.
 
-        If rows are removed, the file is first copied to `backup`.
+        An engine is a version of the code that finds schedules and proves bounds. If rows are removed, the
+        file is first copied to `backup`.
 
         Raises
         ------

@@ -15,7 +15,7 @@ Cell = Callable[[Solve], object]
 
 
 def _rounded(name: str, form: str) -> Callable[[Row], object]:
-    """Return a function that formats a number of a row, and returns None if the row lacks the number."""
+    """Return a function that writes the field `name` of a row in the format `form`; None stays None."""
 
     def write(row: Row) -> object:
         value = getattr(row, name)
@@ -54,7 +54,7 @@ def _cell(name: str) -> Cell:
 
 
 def added_cells(instance: Instance) -> dict[str, object]:
-    """Return, by column, the cells that tables of earlier versions lack; None if the value is not known."""
+    """Return, by column, the cells that a row of an earlier version lacks; None if the value is not known."""
     share = memory_of_1f1b(instance)
     return {
         "memory_of_1f1b": None if share is None else f"{share:.6f}",

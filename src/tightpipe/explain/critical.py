@@ -81,7 +81,7 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     schedule
         A valid schedule.
     inputs
-        The arrivals of the schedule's inputs.
+        What `arrivals` returns for the schedule.
 
     Notes
     -----

@@ -41,7 +41,7 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     schedule
         A valid schedule.
     inputs
-        The arrivals of the schedule's inputs.
+        What `arrivals` returns for the schedule.
     heads
         Rows of the operations that run right after the gaps, shape (gaps,).
     opens

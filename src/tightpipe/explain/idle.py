@@ -111,7 +111,7 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     schedule
         A valid schedule.
     inputs
-        The arrivals of the schedule's inputs.
+        What `arrivals` returns for the schedule.
     """
     gaps = _gaps(schedule)
     heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)

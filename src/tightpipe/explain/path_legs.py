@@ -1,4 +1,4 @@
-"""Legs: a critical path is cut into few enough parts for a person to read."""
+"""The legs of a critical path: longer parts that consist of several steps, so that a person can read it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class Leg:
 
     @property
     def devices(self) -> str:
-        """The devices at which the leg begins, turns and ends, e.g. ``0-7-0``."""
+        """The devices at which the leg begins, turns and ends, e.g. ``0-7-0``.
+
+        A leg turns where the numbers of its devices change from rising to falling, or from falling to rising.
+        """
         path = [device for device, _ in groupby(step.device for step in self.steps)]
         ends = [False] + [(b - a) * (c - b) > 0 for (a, b), (_, c) in pairwise(pairwise(path))] + [False]
         return "-".join(str(d) for d, passes in zip(path, ends[: len(path)], strict=True) if not passes)
@@ -57,7 +60,11 @@ class Leg:
 
 
 def legs(path: Iterable[Step]) -> tuple[Leg, ...]:
-    """Return the legs of a critical path: each long stay on one device, and the steps between such stays."""
+    """Return the legs of a critical path.
+
+    At least `_LONG_STAY` consecutive operations on one device are a leg. All steps between two such legs
+    together are a leg too, as are the steps before the first one and after the last one.
+    """
     stays = [tuple(steps) for _, steps in groupby(path, key=lambda step: (step.runs, step.device))]
     cut: list[tuple[Step, ...]] = []
     joinable = False

@@ -175,14 +175,21 @@ def _shortest(instance: Instance, path_on: Callable[[Route], Path]) -> Path:
 
 
 def _until_backward(instance: Instance, times: TwoTimes, route: Route) -> Path:
-    """Return the path of a microbatch from its first F in the frame to the start of B on the worker."""
+    """Return the path of a microbatch from its first F in the frame to its first B on the worker.
+
+    The first F in the frame is at the first stage on device `times.frame`, or at stage 0 if that is None. The
+    path ends where the B starts.
+    """
     first = 0 if times.frame is None else route.index(times.frame)
     backward = _step_of_backward(instance, _highest(route, times.worker))
     return _path(instance, route, range(first, backward), range(first, backward))
 
 
 def _after_forward(instance: Instance, times: TwoTimes, route: Route) -> Path:
-    """Return the longest path of a microbatch after its last F on the worker, up to a W in the frame."""
+    """Return the longest path of a microbatch from the end of its last F on the worker to the end of a W.
+
+    The W is one on device `times.frame`, or on any device if that is None.
+    """
     forward = _highest(route, times.worker)
     ends = [_step_of_backward(instance, s) for s, d in enumerate(route) if times.frame in (None, d)]
     paths = [_path(instance, route, range(forward + 1, e), range(forward, e), e) for e in ends]

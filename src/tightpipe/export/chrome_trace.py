@@ -45,10 +45,11 @@ def _name(kind: str, device: int, second: int, args: dict[str, Any]) -> Event:
 
 
 def _track(device: int, second: int) -> dict[str, int]:
-    """Return the track of a device, or the one beside it for the second of two operations that run together.
+    """Return the numbers of process and thread that place an event on a track of a device.
 
-    The number of a thread is neither 0 nor the number of its process, because Perfetto would take such a
-    thread for the main thread of the process.
+    A device is a process, and its tracks are threads: the first one has `second` = 0. The other one has
+    `second` = 1, and shows the second of two operations that run together. The number of a thread is neither
+    0 nor the number of its process, because Perfetto would take such a thread for the main thread.
     """
     return {"pid": device, "tid": 2 * device + 1 + second}
 

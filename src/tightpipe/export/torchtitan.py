@@ -21,7 +21,10 @@ from .split_target import SplitTarget
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
 _HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head output
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
-"""For each placement, the schedule name by which torchtitan chooses it, even if a CSV has the schedule."""
+"""For each placement, the name of a schedule that makes torchtitan place the stages in this way.
+
+torchtitan chooses the placement by this name even if it reads the schedule itself from a CSV file.
+"""
 
 
 def _write(split: ModelSplit) -> str:

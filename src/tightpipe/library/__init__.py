@@ -1,4 +1,4 @@
-"""The library of instances: what is known about each of them, who found it, and how to improve on it."""
+"""The library of instances: what is known about each of them, who found it, and how to submit better."""
 
 from .folder import Library, default_library
 from .record import Claim, Difficulty, Record, State

@@ -38,7 +38,8 @@ class Library:
     Parameters
     ----------
     root
-        The folder, with a folder for each family, and in it a folder for each instance.
+        The folder. It has a folder for each family (a named group of instances), and in this a folder for
+        each instance.
 
     Raises
     ------
@@ -79,7 +80,7 @@ class Library:
         raise InputError("the library has no instance of this name", key="id", value=id)
 
     def find(self, instance: Instance) -> Record | None:
-        """Return the record of an instance by its content; None if the library does not have it."""
+        """Return the record whose instance equals `instance`; None if the library does not have it."""
         return next((record for record in self.records() if record.instance == instance), None)
 
     def folder(self, record: Record) -> Path:
@@ -118,7 +119,10 @@ class Library:
             yield
 
     def put(self, record: Record, *, schedule: Any = None, proof: Any = None) -> None:
-        """Write a record with a new schedule or certificate; remove the folder's files that it does not name.
+        """Write a record with a new schedule or certificate, and remove what it replaces.
+
+        `schedule` and `proof` are the contents of the new files; None keeps the file that is there. All files
+        of the instance's folder that do not belong to the new record are removed.
 
         Raises
         ------

@@ -1,7 +1,8 @@
-"""Where the time of each device went in a measured training step: busy, waiting for whom, or late.
+"""Where the time of each device went in a measured training step: how long it was busy, and why it was idle.
 
-The order is taken as given: `tightpipe.explain` tells what else a device could have run while it waited. That
-package also finds the idle intervals for this module, and tells which of them full memory causes.
+The idle intervals come from `tightpipe.explain`, which also tells which of them are due to full memory. The
+causes here take the order of operations as given. Whether a device could have run another operation while it
+waited is a question that only `tightpipe.explain` answers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Cause(StrEnum):
     """Why a device was idle."""
 
     DEPENDENCY = "dependency"  #: the input of the next operation was not computed yet
-    STRAGGLER = "straggler"  #: the same, in the time by which computing the input exceeded its median
+    STRAGGLER = "straggler"  #: computing the input took longer than its median, and this is the excess
     COMMUNICATION = "communication"  #: the input was on its way, or the device sent or waited to receive
     MEMORY = "memory"  #: an F was ready, but memory was full
     LATE = "late"  #: the input had arrived, but the next operation had not begun
@@ -33,16 +34,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where the time of one device went; all times are in ticks of a microsecond.
+    """Where the time of one device went; all times are in ticks, and a tick is a microsecond.
 
     Parameters
     ----------
     device
         Number of the device.
     begins
-        Begin of the charged time, counted from the first start of all devices.
+        When the charged time begins, counted from the first start of an operation on any device.
     charged
-        The time that the objective charges to the device: busy and idle together.
+        The time that the objective of the instance charges to the device: busy and idle together.
     busy
         Time in which operations ran.
     idle
@@ -51,7 +52,8 @@ class Account:
         Idle time in which the device waited for an operation of another device or for its message, by the
         number of the other device.
     longest
-        A phrase on the longest idle time before an operation; empty if there is none.
+        A phrase that says how long the longest idle time before an operation was, before which operation,
+        and which input this operation needed; empty if there was no such idle time.
     """
 
     device: int
@@ -85,7 +87,8 @@ def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Acco
     Parameters
     ----------
     schedule
-        A measured schedule, whose instance has the shortest time that a message took on each link.
+        A measured schedule. The communication time in its instance, from one device to another, is the
+        shortest time that a message between the two took.
     messages
         For each device the intervals in which it sent or waited to receive, as far as they are known.
     """
@@ -188,7 +191,7 @@ def _merged(stretches: Stretches) -> Stretches:
 
 
 def _overlap(stretches: Stretches, start: int, end: int) -> int:
-    """Return how many ticks from `start` to `end` lie in stretches of `_merged`."""
+    """Return how many ticks from `start` to `end` lie in `stretches`, which are as `_merged` returns them."""
     first = max(0, bisect_left(stretches, (start, start)) - 1)
     total = 0
     for begins, ends in islice(stretches, first, None):

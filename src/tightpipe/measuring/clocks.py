@@ -28,9 +28,9 @@ def aligned(
 ) -> tuple[list[Step], tuple[int, ...]]:
     """Return the steps by one clock, and the nanoseconds by which the clock of each device was put forward.
 
-    In these steps, no operation starts before its input was computed. If the range of an operation begins
-    with the wait for its input, the operation starts when the input was computed. If the clocks still show a
-    start before the input was computed, the operation starts later.
+    In the returned steps, no operation starts before its input was computed or before its device is free. An
+    operation that starts earlier by the aligned clocks gets the earliest start that obeys this rule: either
+    its recorded time began with the wait for its input, or the recorded times are slightly wrong.
 
     Parameters
     ----------
@@ -52,9 +52,10 @@ def aligned(
 
 
 def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
-    """Return the operations, one of which makes the input of `operation`; none for an F of stage 0.
+    """Return the operations that may make the input of `operation`; none for an F of stage 0.
 
-    For a B or BW before the last stage there are two, since the next stage runs either B or BW.
+    For a B or BW before the last stage there are two: the B and the BW of the next stage, which runs only one
+    of them. In all other cases there is one.
     """
     kind, stage, microbatch = operation
     if kind is OpKind.F:
@@ -67,10 +68,11 @@ def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
 
 
 def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
-    """Yield sender's device, sender, receiver's device and receiver of the inputs of all operations.
+    """Yield the device of the sender, the sender, the device of the receiver, and the receiver of each input.
 
-    The sender is the operation that made the input, and the receiver the one that needs it. Receivers come
-    sorted by their ends, so that, by aligned clocks, an operation is a receiver before it is a sender.
+    The sender is the operation that made an input, and the receiver the one that needs it; both may run on
+    the same device. Receivers come sorted by their ends. So, if the clocks are aligned, an operation comes as
+    a receiver before it comes as a sender.
     """
     homes = {timed.operation: (device, timed) for device, ran in enumerate(step) for timed in ran}
     stages = 1 + max(operation.stage for operation in homes)
@@ -83,9 +85,9 @@ def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
 def _slack(steps: Sequence[Step]) -> Ints:
     """Return the least time from the end of an operation to the use of its result, shape (devices, devices).
 
-    Rows send, columns receive; times are in nanoseconds, `_FAR` without a message. If a range begins with the
-    wait for its input, the end of the range counts as the use, because the input may have come at any time
-    until then.
+    Rows stand for the sending device and columns for the receiving one. Times are in nanoseconds; without a
+    message, the entry is `_FAR`. If the recorded time of an operation begins with the wait for its input, its
+    end counts as the use, because the input may have come at any time until then.
     """
     slack = np.full((len(steps[0]), len(steps[0])), _FAR, np.int64)
     for step in steps:

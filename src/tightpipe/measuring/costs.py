@@ -29,9 +29,9 @@ class Cost:
     count
         Number of the operations that ran.
     median, mean, deviation
-        Median, mean and standard deviation of their times.
+        Median, mean and standard deviation of the times of the operations.
     p95, longest
-        Their 95th percentile, and the longest time.
+        The 95th percentile of the times, and the longest time.
     slowest
         The operation that took longest.
     jitter
@@ -76,10 +76,11 @@ def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]]) -> Cost
 
 
 def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
-    """Return the costs of an instance: median times in ticks of a microsecond, each at least 1.
+    """Return measured costs as the `Costs` of an instance with this number of stages.
 
-    `comm` holds the times of messages. The time of a fused backward is divided equally between B and W,
-    because only the sum was measured.
+    The durations are the median times, in ticks of one microsecond, and at least 1. The communication times
+    are `comm`, in any form that `Costs` takes. The time of a fused backward is divided equally between B and
+    W, because only the sum was measured.
     """
     took = {(cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs}
     columns = []

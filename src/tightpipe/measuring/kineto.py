@@ -65,9 +65,10 @@ def _number(event: dict[str, Any], key: str, path: str | Path) -> int:
 
 
 def _later(ranges: list[Range], base: Any) -> list[Range]:
-    """Return the ranges with `base` added to their times, if it is a number of nanoseconds.
+    """Return the ranges with `base` added to their times; unchanged if `base` is no number of nanoseconds.
 
-    The sums count from the same moment in all traces.
+    Each trace counts its times from a base of its own. With the base added, the times of all traces count
+    from the same moment.
     """
     if not isinstance(base, int) or not 0 <= base < 1 << 61:
         return ranges

@@ -83,8 +83,8 @@ def measured_instance(
 ) -> Instance:
     """Return the instance with the median costs of all steps, to plan with.
 
-    Memory and objective are taken from the plan, because traces have neither; without a plan, there is no
-    memory and the objective is `device_span`.
+    Memory and objective are taken from the plan, because traces have neither. Without a plan, the `memory` of
+    the instance is None and its objective is `device_span`.
     """
     medians = planned_costs(costs, placement.stages, message_times(steps))
     microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
@@ -93,9 +93,11 @@ def measured_instance(
 
 
 def measured_schedule(step: Step, instance: Instance) -> Schedule:
-    """Return a step as a schedule, without memory limits if it would break a rule, e.g. exceed a limit.
+    """Return the schedule of a step: its order and its measured times, counted from the first start.
 
-    The first operation starts at tick 0.
+    The schedule has the costs of `instance`, except that communication takes the shortest time measured in
+    the step. It has the memory limits of `instance` only if it breaks no rule with them: a run may have held
+    more memory than its limits allow.
     """
     begin = min(timed.start for ran in step for timed in ran)
     order = Order.from_lists([[timed.operation for timed in ran] for ran in step])

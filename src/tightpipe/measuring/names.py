@@ -74,13 +74,17 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that are read: those that match a pattern or, without patterns, the other two known kinds."""
+    """A reader of the names of ranges.
+
+    With patterns, it reads only names that match one of them. Without patterns, it reads names of the forms
+    ``tightpipe <operation>`` and ``PP:<action>``.
+    """
 
     patterns: tuple[Pattern, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:
-        """Return the `Names` with the patterns of these texts; `Pattern.parse` has their form."""
+        """Return the `Names` with the patterns of these texts, whose form `Pattern.parse` describes."""
         return cls(tuple(map(Pattern.parse, texts)))
 
     def wanted(self, name: str) -> bool:

@@ -152,7 +152,11 @@ def _timed(
 
 
 def _stage(named: Named, device: int, plan: Instance | None) -> int:
-    """Return the stage in the name, else the plan's stage, and without a plan the number of the device."""
+    """Return the stage of the operation that a name describes.
+
+    If the name has no stage, the plan tells which stage the name's chunk is on the device; a name without a
+    chunk means the first one. Without a plan, the stage has the number of the device.
+    """
     if named.stage is not None:
         return named.stage
     if plan is None:

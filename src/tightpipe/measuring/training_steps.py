@@ -1,4 +1,4 @@
-"""Training steps: the track of each device is cut where an operation comes again."""
+"""The training steps of a run: a new step of a device begins where an operation of the last one recurs."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ def variation_table(costs: Sequence[Cost]) -> str:
     """Return a CSV table with the coefficient of variation of F, B and W at each stage.
 
     The coefficient of variation is the standard deviation of the times over their mean. Where all backwards
-    of a stage were fused, only the sum of B and W was measured. Then B and W are two equal halves of the sum,
-    as in the measured instance, and each gets the square root of two times the coefficient of the sum: so
-    much must two halves vary that are independent of each other, as the noise model takes them to be.
+    of a stage were fused, only the sum of B and W was measured. Then B and W count as two equal halves of the
+    sum, as in the measured instance. The coefficient of each half is that of the sum times the square root of
+    2: the noise model draws B and W independently, and only then does their sum vary as measured.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Alternatives to a plan: every schedule family at equal memory, each with its own best partition.
 
-Each family also has a plan with the uniform split. So the table tells how much of a difference between
-families comes from the partition and how much from the schedule.
+Each family also has a plan with the uniform split. So a table of all these plans tells how much of a
+difference between families comes from the partition and how much from the schedule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One row of the table, before its answer: a family and how its layers are cut."""
+    """One row of the table of alternatives: a family and how its layers are cut, without the plan."""
 
     family: Family
     split: Split
@@ -63,16 +63,18 @@ def alternatives(
     folder: PlanFolder | None,
     begin: Callable[[str], Progress],
 ) -> Iterator[Alternative]:
-    """Yield each row with its plan, as soon as it is found.
+    """Yield each row of the table with its plan, as soon as the plan is found.
+
+    A family's plan with the uniform split also counts as its best plan if no cheaper one is found.
 
     Parameters
     ----------
     asked
-        The rows, for each family first the one with the uniform split.
+        The rows; for each family, the one with the uniform split comes first.
     allowance
         Time limit, threads and seed of the search for each row.
     folder
-        Where the plans are kept, and taken from if they are there; None to keep none.
+        Where the plans are kept; a plan that is already there is not searched for again. None to keep none.
     begin
         Function that is called with the name of each row. It returns a function, which `tightpipe.plan` calls
         with each new cost or bound if it searches for the row.
@@ -98,7 +100,10 @@ def alternatives(
 
 
 def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
-    """Return the rows as data; `of_the_fastest` is a row's throughput over the highest one."""
+    """Return the rows of the table of alternatives as plain data.
+
+    The column `of_the_fastest` has the throughput of a row's plan as a share of the highest throughput.
+    """
     fastest = min((plan.cost for _, plan in found if plan.cost is not None), default=None)
     rows = []
     for question, plan in found:

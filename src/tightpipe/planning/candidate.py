@@ -59,7 +59,10 @@ class StageNumbers:
 def stage_numbers(
     problem: PlanningProblem, first: int, end: int, recomputed: tuple[int, ...]
 ) -> StageNumbers:
-    """Return the numbers of a stage with the layers `first` to `end - 1`; `recomputed` are layer indices."""
+    """Return the ticks and bytes of a stage with the layers `first` to `end - 1`.
+
+    The layers whose indices in the model are in `recomputed` are recomputed.
+    """
     layers = problem.model.layers
     stage, again = layers[first:end], [layers[index] for index in recomputed]
     return StageNumbers(
@@ -79,7 +82,7 @@ def _saved(layer: Layer) -> int:
 
 
 def numbers_of(problem: PlanningProblem, candidate: Candidate) -> tuple[StageNumbers, ...]:
-    """Return the numbers of each stage of a candidate."""
+    """Return the ticks and bytes of each stage of a candidate."""
     parts = zip(candidate.stages, candidate.recomputed, strict=True)
     return tuple(stage_numbers(problem, *layers, recomputed) for layers, recomputed in parts)
 
@@ -95,7 +98,10 @@ def transient_of(placement: Placement, stages: tuple[StageNumbers, ...], device:
 
 
 def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> list[int]:
-    """Return, for each device, the bytes that no activation may take: static state, reserve, transient."""
+    """Return, for each device, the bytes that activations cannot use.
+
+    They are the sum of its static state, the reserve and its transient bytes.
+    """
     return [
         problem.cluster.reserve
         + transient_of(placement, stages, device)

@@ -65,7 +65,8 @@ class DeviceStages:
 class _Beginning(NamedTuple):
     """A partition with the recompute options of the first devices; `left` devices have none yet.
 
-    Beginnings are sorted by bound; of equal bounds, the one with the fewest devices left comes first.
+    `bound` is the least bound, in ticks, of the candidates that begin so. Beginnings are sorted by bound; of
+    equal bounds, the one with the fewest devices left comes first, and then the one with the lowest `number`.
     """
 
     bound: int

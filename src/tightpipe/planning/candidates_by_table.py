@@ -1,4 +1,7 @@
-"""Candidates from tables of bounds, if each device has one stage, or one from each half of the stages."""
+"""Candidates from tables of bounds, for placements with one stage or with two stages per device.
+
+With two stages, each device must have one stage from each half of the stages.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
 
-_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, over the mean work of a device
-_ROWS = 4096  # ways of a device for which the array has room at first
+_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, as multiples of a device's mean work
+_ROWS = 4096  # rows of the array for `expand` at first
 _SCRATCH = 24
 _MOST_LOOPED = 160  # layers; with more, a table for each start of the second half would take minutes
 
@@ -43,13 +46,20 @@ def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
 
 
 def _middles(configuration: Configuration, kind: int) -> range:
-    """Return the layers at which the second half of the stages may begin; an unused 0 if not `LOOPED`."""
+    """Return the layers at which the second half of the stages may begin for `LOOPED`.
+
+    For other kinds, which do not use this layer, the result has the single number 0.
+    """
     devices = configuration.placement.devices
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
 class _Table:
-    """The least bound of every rest (see `fill`); for `LOOPED`, the second half begins at layer `middle`."""
+    """The least bound of the devices without stages, for every set of layers that can be left for them.
+
+    `fill`, where the arguments `kind`, `middle`, `cap` and `counted` are explained, computes these bounds. It
+    calls a set of layers that is left a *rest*, and describes it by two layers x and y.
+    """
 
     def __init__(
         self, configuration: Configuration, arrays: Arrays, kind: int, middle: int, cap: int, counted: int
@@ -74,7 +84,10 @@ class _Table:
         return int(self.least[0][self.start])
 
     def ways(self, device: int, x: int, y: int) -> Ints:
-        """Return a row, as in `expand`, for each way in which `device` can take its stages from a rest."""
+        """Return one row for each way in which `device` can take its stages from the rest (x, y).
+
+        `expand` explains the numbers of a row.
+        """
         p = self.configuration.placement.devices
         rest = (device, x, y, self.cap, self.least, self.total, self._scratch)
         number = expand(self.tables, self.kind, p, *rest, self._rows)
@@ -89,7 +102,11 @@ _Way = tuple[int, int, int, int]  # the new x and y, and the options of the stag
 
 @dataclass(frozen=True, slots=True)
 class _Beginning:
-    """The stages of the first devices, the devices' largest bound in ticks, and the stages' unevenness."""
+    """A part of a candidate: the stages of the first devices, as taken from the layers of one table.
+
+    `ways` has an entry for each of these devices, `bound` is the largest of the devices' bounds in ticks, and
+    `uneven` the sum of their unevenness from the rows of `expand`.
+    """
 
     table: _Table
     bound: int = 0
@@ -98,7 +115,12 @@ class _Beginning:
 
 
 class Tabled:
-    """Candidates from tables: a heap has beginnings, each with the least bound of its candidates."""
+    """The candidates of a configuration in ascending order of their bounds, found by means of tables.
+
+    A heap holds beginnings: the stages of the first devices, each with the least bound of all candidates that
+    begin so. The beginning with the least bound is extended by one device at a time. As tables are faster to
+    make for a lower cap, they are made for one cap after another, when the heap is empty.
+    """
 
     def __init__(self, configuration: Configuration, kind: int) -> None:
         self.configuration, self.kind = configuration, kind
@@ -127,7 +149,10 @@ class Tabled:
         return found
 
     def _refill(self) -> None:
-        """While the heap is empty, make the tables of the next cap, and put their beginnings on the heap."""
+        """While the heap is empty, make the tables for the next cap, and add an empty beginning of each.
+
+        A table without a candidate below the cap is left out. After the last cap, nothing is done.
+        """
         while not self._heap:
             self._floor, cap = self._cap, next(self._caps, None)
             if cap is None:

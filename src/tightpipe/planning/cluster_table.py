@@ -130,7 +130,10 @@ def _network(table: dict[str, Any]) -> Network:
 
 
 def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
-    """Raise an InputError if one of the keys is there and the needed one is not."""
+    """Raise an InputError if the table lacks the key `needed`.
+
+    The table must have at least one of `keys`; the error names the first of these as the one that needs it.
+    """
     given = next(key for key in keys if key in table)
     if needed not in table:
         raise InputError(f"needs cluster.{needed} beside it", key=f"cluster.{given}", value=table[given])

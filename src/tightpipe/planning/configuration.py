@@ -56,7 +56,8 @@ class Configuration:
     def arrays(self, cap: int = NEVER) -> Arrays:
         """Return the arrays for bounds below `cap` ticks.
 
-        Intervals longer than the longest one whose work is at most `cap` ticks are left out.
+        Every run of consecutive layers can become a stage. The recompute options leave out the runs that have
+        more layers than the longest run whose work is at most `cap` ticks for all microbatches.
         """
         options = self.sets.up_to(self._longest(cap))
         return Arrays(tables_of(self.problem, self.placement, options), options)

@@ -17,26 +17,29 @@ NEVER = 2**62
 def device_bound(
     tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, heap: Ints
 ) -> int:
-    """Return a bound of the cost, in ticks, from the stages of one device, `NEVER` if they do not fit.
+    """Return a lower bound, in ticks, on the cost of every schedule in which a device has the given stages.
+
+    The bound is `NEVER` if one microbatch does not fit the device's memory, or if F, B or W of a stage takes
+    no time.
 
     Parameters
     ----------
     tables
         The placement and the model.
     device
-        The device.
+        The number of the device.
     stage, begin, end, option
-        The numbers of the device's stages, ascending; for each stage its first layer, the layer after its
-        last one, and the number of its recompute option.
+        Four arrays with one entry per stage of the device: the number of the stage, ascending; its first
+        layer; the layer after its last one; and the number of its recompute option.
     heap
-        Room for `8 * chunks` numbers.
+        Working space for `8 * chunks` numbers, which are overwritten.
 
     Notes
     -----
-    The bound is the largest of four. Three follow from the arguments of `solver.bounds.formulas`: `ramps`,
-    `chain`, and `two_times` in the frame of device 0. The fourth is `memory_time`. The stages of other
-    devices count with the ticks of their layers without recomputation, and messages with their shortest time,
-    so that the bound holds however the rest of the model is cut.
+    The result is the largest of four bounds. Three follow from the arguments of `solver.bounds.formulas`:
+    `ramps`, `chain`, and `two_times` with times counted within the span of device 0. The fourth is
+    `memory_time`. The stages of other devices count with the ticks of their layers without recomputation, and
+    messages with their shortest time, so that the bound holds however the rest of the model is cut.
     """
     n, limit = tables.microbatches, tables.room[device]
     work, held, extra = _load(tables, begin, end, option)
@@ -60,9 +63,10 @@ def device_bound(
 
 @compiled
 def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, int, int]:
-    """Return a microbatch's ticks and bytes on a device, and the ticks that recomputation adds to its B's.
+    """Return three sums over the stages of a device, for one microbatch.
 
-    The result is (`NEVER`, 0, 0) if F, B or W of a stage takes no time.
+    They are the ticks of F, B and W, the bytes that the F's take, and the ticks that recomputation adds to
+    the B's. The result is (`NEVER`, 0, 0) if F, B or W of a stage takes no time.
     """
     work, held, extra = 0, 0, 0
     for i in range(tables.chunks):
@@ -76,12 +80,15 @@ def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, in
 
 
 class _Paths(NamedTuple):
-    """How many ticks the path of one microbatch takes before, at and after a device with stages lo to hi."""
+    """Lower bounds, in ticks, on the times between operations of one microbatch.
+
+    Here lo and hi are the lowest and the highest stage of the device that is bounded.
+    """
 
     arrival: int  # from the start of F at stage 0 to the start of F at lo
     until_b: int  # from the start of F at lo to the start of B at hi
-    after_f: int  # from the end of F at hi to the end of the device's frame
-    until_end: int  # from the end of F at hi to the end of the frame of device 0
+    after_f: int  # from the end of F at hi to the end of W at lo; for the makespan, at least `until_end`
+    until_end: int  # from the end of F at hi to the end of W at stage 0
     chain: int  # from the start of F at lo to the end of W at lo
 
 
@@ -107,7 +114,7 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _
 
 @compiled
 def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, int, int]:
-    """Return the ticks of F, B and W of a stage."""
+    """Return the ticks of F, B and W of a stage with the layers `begin` to `end - 1`."""
     return (
         tables.forward[end] - tables.forward[begin],
         tables.backward[end] - tables.backward[begin] + tables.extra[option],
@@ -122,29 +129,30 @@ def _held(tables: Tables, begin: int, end: int, option: int) -> int:
 
 @compiled
 def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int) -> int:
-    """Return a bound of the cost, in ticks, from how long microbatches hold their bytes on a device.
+    """Return a lower bound on the cost, in ticks, from how long microbatches hold memory on a device.
 
     Parameters
     ----------
     tables, stage, begin, end, option
         See `device_bound`.
     most
-        The most bytes that the device ever holds: its limit, or what all microbatches hold together.
+        A number of bytes that the activations on the device never exceed: their limit, or what all
+        microbatches together take.
 
     Notes
     -----
-    A microbatch holds the bytes of its F from the start of that F until its B ends, which is not before the
-    F's and B's of all later stages have run in between. It holds the part that W frees also while W runs.
-    Over all stages and microbatches, these bytes times ticks sum to at most the integral of the memory over
-    the span of the device. The span is at most the cost.
+    At each stage, a microbatch holds the bytes of its F from the start of that F to the end of its B. Between
+    the two, its F's and B's at all later stages run. It holds the part of the bytes that W frees for longer,
+    at least while W runs. Bytes times ticks, summed over all microbatches and the stages of the device, are
+    at most the integral of the memory in use over the span of the device. The span is at most the cost.
 
-    That integral falls short of `most` times the span at both ends. The first F's fill the memory: F's run
-    one after another and take their bytes when they start. So t ticks after its first start the device holds
-    at most the bytes of its largest F and r t bytes more, where r is the largest ratio of bytes to ticks of
-    an F. The area between that line and `most` is a triangle. In the same way the last B's and W's, each of
-    which frees its bytes at its end, empty the memory. All F's together last at least as long as filling the
-    memory takes at that rate, and all B's and W's as long as emptying it. So the two triangles lie apart in
-    time.
+    The integral is less than `most` times the span, because memory is not full at either end of the span. The
+    first F's fill it: F's run one after another and take their bytes when they start. So t ticks after its
+    first start the device holds at most the bytes of its largest F plus r t, where r is the largest ratio of
+    bytes to ticks of an F. The area between that line and `most` is a triangle. The last B's and W's, each of
+    which frees its bytes at its end, empty the memory in the same way. All F's together last at least as long
+    as filling the memory takes at the rate r, and all B's and W's at least as long as emptying it. So the two
+    triangles do not overlap in time.
     """
     fills, empties, first, last = 0.0, 0.0, 0, 0
     for i in range(tables.chunks):
@@ -180,7 +188,11 @@ def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
 
 @compiled
 def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
-    """Return the bytes of a device that no activation may take, besides the reserve: static and transient."""
+    """Return the sum of the bytes of static state and the transient bytes of a device's stages.
+
+    Activations cannot use these bytes. The reserve, which they cannot use either, is not included. Transient
+    bytes are those that B takes only while it recomputes; the stage with the most of them counts.
+    """
     static, transient = 0, 0
     for i in range(tables.chunks):
         parameters = tables.parameters[end[i]] - tables.parameters[begin[i]]
@@ -206,7 +218,10 @@ def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: I
 
 @compiled
 def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
-    """Return an upper bound on the ticks of all F's whose bytes fit into `limit` bytes at one time."""
+    """Return an upper bound on the total ticks of F's on a device that together take at most `limit` bytes.
+
+    The numbers in `heap` are overwritten.
+    """
     for i in range(tables.chunks):
         heap[2 * i] = _held(tables, begin[i], end[i], option[i])
         heap[2 * i + 1] = tables.forward[end[i]] - tables.forward[begin[i]]
@@ -215,11 +230,13 @@ def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: 
 
 @compiled
 def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
-    """Return an upper bound on the ticks of B's and W's that are left when all F's have begun.
+    """Return an upper bound on the ticks of B's and W's that a device has left to run after its F's.
 
-    The microbatches with work left hold `limit` bytes at most. A stage enters `heap` as one pair (bytes,
-    ticks), B and W together. If W alone has more ticks per byte, it enters as two: first W, then what B adds.
-    So the pairs follow the concave hull of (bytes, ticks).
+    The microbatches that still have to run B or W hold at most `limit` bytes. One that lacks only W at a
+    stage holds fewer bytes there than one that lacks B and W. So each stage gives either one or two pairs
+    (bytes, ticks) to `_most_work`. If W alone has more ticks per byte than B and W together, they are the
+    pair of W alone, and a pair of what B adds to it; else there is one pair, of B and W together. The numbers
+    in `heap` are overwritten.
     """
     steps = 0
     for i in range(tables.chunks):
@@ -240,10 +257,10 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
 
 @compiled
 def _most_work(heap: Ints, steps: int, count: int, limit: int) -> int:
-    """Return an upper bound on the work, in ticks, that fits into `limit` bytes.
+    """Return an upper bound on the ticks of a choice of pairs (bytes, ticks) with at most `limit` bytes.
 
-    The first `steps` pairs (bytes, ticks) in `heap` may each be taken up to `count` times, also in fractions.
-    The pairs in `heap` are overwritten.
+    The pairs are the first `steps` ones in `heap`. Each may be chosen up to `count` times, and a fraction of
+    it may be chosen, too. The pairs in `heap` are overwritten.
     """
     if limit >= NO_LIMIT:
         total = 0

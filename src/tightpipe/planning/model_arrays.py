@@ -19,7 +19,7 @@ NO_LIMIT = 2**62
 
 
 class Tables(NamedTuple):
-    """What the bound of a device's stages depends on, for L layers, S stages and p devices.
+    """What `device_bound` needs to know of a model and a placement, for L layers, S stages and p devices.
 
     An *interval* is a run of consecutive layers, which may become a stage. An *option* is one way to
     recompute some of its layers. `RecomputeOptions` numbers the options of all intervals.
@@ -33,19 +33,22 @@ class Tables(NamedTuple):
     parameters: Ints  # (L + 1,) number of parameters
     first_option: Ints  # ((L + 1) ** 2 + 1,) `RecomputeOptions.first`
     extra: Ints  # (options,) ticks that recomputation adds to B
-    saved: Ints  # (options,) bytes that F takes less than without recomputation
+    saved: Ints  # (options,) how many fewer bytes F takes than without recomputation
     transient: Ints  # (options,) bytes that B takes only while it recomputes
-    hop: Ints  # (S,) ticks of all messages on the way from stage 0 to each stage, each the shortest possible
-    back: Ints  # (S,) ticks of all messages on the way from each stage back to stage 0, likewise
-    room: Ints  # (p,) bytes of each device less the reserve, `NO_LIMIT` where memory does not matter
+    hop: Ints  # (S,) total ticks of the messages from stage 0 to each stage if they are as short as possible
+    back: Ints  # (S,) total ticks of the messages from each stage back to stage 0, likewise
+    room: Ints  # (p,) memory of each device less the reserve; `NO_LIMIT` where memory does not matter
     static: float  # bytes of static state per parameter
     microbatches: int
-    whole: bool  # whether all devices share one frame, because the cost is the makespan
-    chunks: int
+    whole: bool  # whether the cost is the makespan, the span of all devices together, not of one device
+    chunks: int  # stages per device
 
 
 def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
-    """Return the arrays of a placement with one route."""
+    """Return the arrays of the problem's model and a placement with one route.
+
+    The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`.
+    """
     layers, (route,) = problem.model.layers, placement.routes
     smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
     comm = comm_matrix(problem, placement, [smallest] * placement.stages)

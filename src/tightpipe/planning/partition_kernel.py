@@ -13,7 +13,11 @@ from .device_bound_kernel import NEVER, device_bound, device_excess
 from .model_arrays import Tables
 
 LINE, FOLDED, LOOPED = 0, 1, 2
-"""How devices take their stages: one from the front; one from each end; one from the front of each half."""
+"""How each device in turn takes its stages from the layers that are left.
+
+`LINE`: one stage from the front. `FOLDED`: one stage from the front and one from the back. `LOOPED`: one
+stage from the front of each half of the stages.
+"""
 TICKS, BYTES = 0, 1
 """What is minimized: the largest bound of a device in ticks, or the most bytes that a device lacks."""
 
@@ -30,29 +34,33 @@ def fill(
     total: Ints,
     scratch: Ints,
 ) -> None:
-    """Find the least bound for each *rest*: the layers that are left for the devices without stages.
+    """Find the least bound for each *rest*, which is the set of layers that some devices leave to the others.
 
-    A rest is given by the number of devices that have their stages, and by two layers x and y. `LINE`: the
-    layers from x on are left, and y is 0. `FOLDED`: the layers from x to y - 1 are left. `LOOPED`: the layers
-    from x to `middle` - 1 and those from y on are left.
+    Devices take their stages in ascending order. A rest is given by the number of devices that already have
+    their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`: the
+    layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are left.
 
     Parameters
     ----------
     tables
         The arrays of the configuration, with `chunks` 1 for `LINE` and else 2.
-    kind, devices, middle
-        How the p devices take their stages. `middle`, the first layer of the second half of the stages, only
-        counts for `LOOPED`.
+    kind
+        How devices take their stages: `LINE`, `FOLDED` or `LOOPED`.
+    devices
+        The number p of devices.
+    middle
+        The first layer of the second half of the stages; only used for `LOOPED`.
     cap
-        Bounds of `cap` and more are not told apart: they become `NEVER`.
+        Every bound that is not below `cap` is replaced by `NEVER`.
     counted
-        `TICKS` or `BYTES`.
+        What is minimized: `TICKS` or `BYTES`.
     least, total
-        Results of shape (p + 1, L + 1, L + 1), for each rest: the largest bound of the devices that take
-        their stages from the rest, made as small as possible, and the sum of the `roughness` of these stages.
-        Of choices with the same bound, the one with the most even stages is taken.
+        Two results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the three numbers of a rest. For
+        the best way to give the rest to the other devices, `least` gets the largest bound of one of these
+        devices, and `total` the sum of the `roughness` of their stages. The best way has the least largest
+        bound; among several such ways, it is the one with the least sum.
     scratch
-        Space for 24 numbers.
+        Working space for 24 numbers.
     """
     layers = len(tables.forward) - 1
     _fill_end(kind, devices, layers, middle, least, total)
@@ -88,10 +96,10 @@ def _fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, to
 
 @compiled
 def _is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
-    """Return whether (x, y) can be the rest before `device` takes its stages.
+    """Return whether (x, y) can be the rest (see `fill`) before `device` takes its stages.
 
-    Every stage, of the devices before and of the `after` others, must have room for a layer. Before device 0,
-    all layers must be left.
+    The devices before `device` must have taken at least one layer per stage, and at least one must be left
+    for each stage of the `after` devices from `device` on. Before device 0, all layers must be left.
     """
     if kind == LINE:
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)
@@ -110,7 +118,7 @@ def _work(tables: Tables, begin: int, end: int) -> int:
 
 @compiled
 def _left(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
-    """Return the ticks of one microbatch in the layers of a rest."""
+    """Return the ticks of one microbatch in the layers of the rest (x, y), without recomputation."""
     if kind == LINE:
         return _work(tables, x, layers)
     if kind == FOLDED:
@@ -133,10 +141,10 @@ def _take(
     x: int,
     y: int,
 ) -> None:
-    """Try all stages that `device` can take from the rest (x, y), and write the best to `least` and `total`.
+    """Try all stages that `device` can take from the rest (x, y), and write the best result.
 
-    The best stages make the largest bound of this and the later devices smallest; of equally good ones, the
-    most even stages are taken. If no bound is below `cap`, nothing is written.
+    The entries of `least` and `total` for this rest are written, from those of the device after it. The
+    parameters are explained at `fill`. If no largest bound is below `cap`, nothing is written.
     """
     layers = len(tables.forward) - 1
     best, summed = cap, NEVER
@@ -175,9 +183,11 @@ def _next(kind: int, y: int, step: int) -> int:
 
 @compiled
 def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1: int, e1: int) -> bool:
-    """Return whether a device with two intervals of layers has more than `best` ticks of work.
+    """Return whether two stages have more than `best` ticks of work for all microbatches on one device.
 
-    Then it also has with longer intervals, so that the search need not try them.
+    The stages have the layers `b0` to `e0 - 1` and `b1` to `e1 - 1`; a device with one stage has `b1` equal
+    to `e1`. If the work exceeds `best`, it does so with more layers, too, and the caller need not try them.
+    The result is false if `counted` is `BYTES`.
     """
     ticks = tables.microbatches * (_work(tables, b0, e0) + _work(tables, b1, e1))
     return counted == TICKS and ticks > best
@@ -185,7 +195,11 @@ def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1
 
 @compiled
 def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: int, new_y: int) -> int:
-    """Return how uneven one or two stages are: the sum of (work in per cent of a mean stage) squared."""
+    """Return how uneven the stages are that a device takes when (x, y) becomes (`new_x`, `new_y`).
+
+    The work of each stage is expressed in per cent of the mean work of a stage, and squared. The result is
+    the sum of these squares, over the one stage of the device (`LINE`) or its two stages.
+    """
     stages = devices if kind == LINE else 2 * devices
     mean = _work(tables, 0, len(tables.forward) - 1) / stages
     first = int(100 * _work(tables, x, new_x) / mean)
@@ -197,7 +211,11 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
 def place(
     kind: int, device: int, devices: int, scratch: Ints, x: int, new_x: int, y: int, new_y: int
 ) -> None:
-    """Write to `scratch` the stages that a device takes: their numbers, first layers and ends."""
+    """Write to `scratch` the stages that a device takes when (x, y) becomes (`new_x`, `new_y`).
+
+    Entries 0 and 1 get the numbers of the stages, entries 2 and 3 their first layers, and entries 4 and 5 the
+    layers after their last ones. For `LINE`, only the first entry of each pair is written.
+    """
     scratch[0], scratch[2], scratch[4] = device, x, new_x
     if kind != LINE:
         scratch[1] = 2 * devices - 1 - device if kind == FOLDED else devices + device
@@ -208,10 +226,12 @@ def place(
 def _cheapest(
     tables: Tables, kind: int, device: int, counted: int, scratch: Ints, best: int, enough: int
 ) -> int:
-    """Return the least bound of a device, over all ways to recompute its stages in `scratch`.
+    """Return the least bound of a device, over all ways to recompute the stages that `place` has written.
 
-    If the least bound is above `best`, another number above `best` may be returned. If it is at most
-    `enough`, another number that is at most `enough` may be returned.
+    The bound is that of `device_bound` if `counted` is `TICKS`, and that of `device_excess` if it is `BYTES`.
+    Only a bound above `enough` and up to `best` has to be exact. If the least bound is above `best`, another
+    number above `best` may be returned. If it is at most `enough`, another number that is at most `enough`
+    may be returned.
     """
     side = len(tables.forward)
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -252,15 +272,19 @@ def expand(
     scratch: Ints,
     found: Ints,
 ) -> int:
-    """List the ways in which `device` can take stages from the rest (x, y) so that the bound is below `cap`.
+    """Write to `found` the ways in which `device` can take its stages from the rest (x, y), and count them.
+
+    A way counts if the device's own bound and the least bound of the devices after it are both below `cap`.
+    The parameters other than `found` are those of `fill`, which must have filled `least` and `total`.
 
     Returns
     -------
     int
-        The number of ways. Each has a row in `found`: the new x and y, both recompute options, the bound of
-        this device, the smallest possible largest bound of the devices after it, the `roughness` of its
-        stages plus the ticks of recomputation, and the `roughness` of the stages of the devices after it.
-        Rows that do not fit into `found` are counted, too.
+        The number of ways. Each has a row of eight numbers in `found`: the new x, the new y, the recompute
+        options of the first and the second stage, the bound of the device, the entry of `least` for the
+        devices after it, the `roughness` of its stages plus the ticks of recomputation, and the entry of
+        `total` for the devices after it. If `found` has too few rows, the last ways are counted but not
+        written.
     """
     layers, side, count = len(tables.forward) - 1, len(tables.forward), 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]

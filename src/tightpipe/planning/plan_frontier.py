@@ -22,7 +22,7 @@ from .units import parse_bytes
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a frontier, before its plan is found.
+    """One point of a frontier: a planning problem with one memory or one number of devices.
 
     Parameters
     ----------
@@ -102,7 +102,10 @@ def _on_devices(data: Mapping[str, Any], asked: PlanningProblem, devices: int) -
 
 
 def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
-    """Return the problem of a point; if the content is not valid, the error names the point."""
+    """Return the planning problem of a model file's content.
+
+    If the content is not valid, the error has `where`, e.g. "on 8 devices", as the source of the value.
+    """
     try:
         return problem_from_dict(data)
     except InputError as error:
@@ -126,21 +129,22 @@ def frontier(
     *,
     growing: bool,
 ) -> Iterator[tuple[Point, Plan]]:
-    """Yield each point with its plan, as soon as it is found and kept.
+    """Yield each point of a frontier with the best plan of its problem, as soon as the plan is found.
 
     Parameters
     ----------
     points
-        The points.
+        The planning problems with their names, as from `memory_points` or `device_points`.
     allowance
         Time limit, threads and seed of the search for each point.
     folder
-        Where the plans are kept, and taken from if they are there.
+        Where each plan is kept before it is yielded. A plan that is already there is not searched for again.
     begin
         Function that is called with the name of each point. It returns a function, which the search of this
         point calls with each new cost or bound.
     growing
-        Whether every plan of a point is also a plan of the next point, as when the memory grows.
+        Whether every plan of a point is also a plan of the next point, as when the memory grows. Then the
+        next point takes over the plan if it is cheaper than the one that its own search finds.
 
     Raises
     ------
@@ -168,7 +172,10 @@ def file_of(point: Point) -> str:
 
 
 def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
-    """Return the rows of the table; its first column is `axis`, which has the names of the points."""
+    """Return the rows of a table of the plans that were found, one for each point.
+
+    Its first column, which has the name `axis`, holds the names of the points.
+    """
     rows = []
     for point, plan in found:
         row = plan_row(point.name, plan)

@@ -39,9 +39,9 @@ _SEARCH = "best"  # the method that works on a candidate after the heuristics
 _FIRST_SLICE = 0.01  # share of the time limit for a candidate's first solve; each solve doubles the time
 _SHORTEST_SLICE = 0.2  # least seconds for the first solve
 _UNLIMITED_SLICE = 5.0  # seconds for the first solve if there is no time limit
-_VARYING = 0.5  # time for neighbours, over the time that solvers have just taken
-_CHANGE = 0.004  # share of its cost that `_improve` adds to a candidate's cost per solve
-_MOST_NEIGHBOURS = 200  # neighbours of one candidate in one go; if it has fewer, they repeat
+_VARYING = 0.5  # time for trying neighbours, as a multiple of the time that solvers have just taken
+_CHANGE = 0.004  # `_improve` counts a candidate as this share of its cost dearer for each solve it has had
+_MOST_NEIGHBOURS = 200  # neighbours of one candidate that are drawn in one go; some may be drawn repeatedly
 
 
 class Search:
@@ -88,7 +88,7 @@ class Search:
     def run(self) -> str:
         """Search until the best plan is proven best, time is up or no work is left.
 
-        Return the reason that the result is to give if a signal stopped the search, else ''.
+        Return a text that says so if a signal stopped the search, and '' otherwise.
         """
         self._look_at_each()
         went_on = True
@@ -112,7 +112,10 @@ class Search:
         return self.best.schedule
 
     def _look_at_each(self) -> None:
-        """Schedule one candidate of each configuration, the least bound first, and then their `seeds`."""
+        """Schedule one candidate of each configuration, and then the `seeds` of each of these candidates.
+
+        Configurations come in ascending order of their bounds, and seeds in that of their candidate's cost.
+        """
         first = [self._look_at(source) for source in sorted(self.sources, key=lambda source: source.bound)]
         for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
             for seed in seeds(self.problem, found.candidate):
@@ -150,7 +153,12 @@ class Search:
         return self.best is not None and bound >= cost(self._schedule)
 
     def _offer(self, found: OpenCandidate) -> None:
-        """Make a candidate the best plan or the climber if it is cheaper; drop candidates that it beats."""
+        """Compare a candidate with the cheapest ones so far, and let it replace those that are dearer.
+
+        The climber is replaced if the candidate has a cheaper schedule by heuristics, and the best plan if it
+        has a cheaper schedule by any method. In the latter case, open candidates that can no longer become
+        the best plan are dropped.
+        """
         if self._climber is None or found.heuristic_cost < self._climber.heuristic_cost:
             self._climber = found
         if found.cost is not None and (self.best is None or found.cost < cost(self._schedule)):
@@ -174,7 +182,7 @@ class Search:
         return True
 
     def _precedes(self, found: OpenCandidate | None, bound: int) -> bool:
-        """Return whether a solver should work on `found` before a candidate with this bound is taken."""
+        """Return whether a solver should work on `found` before a new candidate with this bound is taken."""
         return self._searches and found is not None and found.bound <= bound
 
     def _improve(self) -> bool:
@@ -188,7 +196,9 @@ class Search:
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
 
-        A neighbour with a cheaper schedule becomes the climber. Return whether there was such a neighbour.
+        A neighbour with a cheaper schedule becomes the climber, and its own neighbours are tried next. This
+        ends if no neighbour is cheaper or, if there is a time limit, after `seconds` or the time of a first
+        solve, whichever is longer. Return whether the climber has changed.
         """
         until = self.budget if self.budget.endless else self.budget.within(max(self._slice, seconds))
         first = self._climber
@@ -227,7 +237,10 @@ class Search:
                 found.schedule, found.method = schedule, heuristic
 
     def _work_on(self, found: OpenCandidate) -> None:
-        """Let `best` work on a candidate for a slice of time: wall time, or effort if no deadline is set."""
+        """Let the method `best` work on a candidate, for twice as long as the last time.
+
+        This time is wall time, or an equivalent amount of effort if the search has no time limit.
+        """
         seconds = self._slice * 2**found.rounds
         found.rounds += 1
         run = find_method(_SEARCH).load()

@@ -118,7 +118,10 @@ def failures(rows: Sequence[Row]) -> list[str]:
 
 
 def markdown(rows: Sequence[Row], meaning: str) -> str:
-    """Return the page: the table, the text `meaning` about its columns, and why plans are missing."""
+    """Return a Markdown page with the table, the text `meaning` below it, and a list of missing plans.
+
+    `meaning` explains the columns. The list names each row without a plan, with the reason.
+    """
     from tabulate import tabulate  # imported here because most commands need no table
 
     head, body = shown(rows)

@@ -87,7 +87,10 @@ def _throughput(plan: Plan) -> str | None:
 
 
 def _fullest(memory: tuple[DeviceMemory, ...] | None) -> str | None:
-    """Return in words the memory of the device with the least left, or with the most used without a limit."""
+    """Return in words how much of its memory the fullest device uses.
+
+    With a memory limit, this is the device with the least memory left, else the one that uses most.
+    """
     if memory is None:
         return None
     unit, size = _unit(memory)

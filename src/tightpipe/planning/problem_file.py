@@ -101,7 +101,8 @@ def _batch(table: Any) -> Batch:
 def _microbatches(numbers: dict[str, int], at_once: int) -> int:
     """Return the number of microbatches of one pipeline.
 
-    One microbatch of each pipeline, taken together, are `at_once` sequences.
+    `numbers` has the entries of ``[batch]``, and `at_once` is the number of sequences in one microbatch of
+    every pipeline, taken together.
     """
     if "global_batch" not in numbers:
         if "microbatches" not in numbers:

@@ -16,11 +16,12 @@ class ModelShape:
     """The shape of a decoder-only transformer.
 
     `layers` is the number of blocks, `hidden` the size of the hidden state, and `ffn` the inner size of a
-    feed-forward network, which has three matrices if it is `gated` and else two. `vocabulary` is the number
-    of different tokens, `sequence` the number of tokens in a training sequence. In a mixture of experts, the
-    first `dense_layers` blocks have one network of size `ffn`. Each other block has networks of inner size
-    `expert_ffn`: `experts`, of which a token visits `active_experts`, and `shared_experts`, which all tokens
-    visit.
+    feed-forward network, which has three matrices if it is `gated` and else two. A block's attention has
+    `heads` heads of queries and `kv_heads` heads of keys and values, each of size `head_size`. `vocabulary`
+    is the number of different tokens, `sequence` the number of tokens in a training sequence. In a mixture of
+    experts, the first `dense_layers` blocks have one network of size `ffn`. Each other block has networks of
+    inner size `expert_ffn`: `experts`, of which a token visits `active_experts`, and `shared_experts`, which
+    all tokens visit.
     """
 
     name: str

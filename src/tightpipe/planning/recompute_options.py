@@ -32,14 +32,17 @@ _PLAIN = Way(0, 0, 0, ())
 
 
 class OptionSets:
-    """The `RecomputeOptions` of a problem, for each limit on the length of intervals; each is made once."""
+    """The ways to recompute the stages of one problem, kept for each length limit that was asked for."""
 
     def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem
         self._known: dict[int, RecomputeOptions] = {}
 
     def up_to(self, longest: int) -> RecomputeOptions:
-        """Return the ways to recompute for all intervals of at most `longest` layers."""
+        """Return the ways to recompute every run of at most `longest` consecutive layers.
+
+        They are computed at the first call with this number of layers, and kept for later calls.
+        """
         if longest not in self._known:
             self._known[longest] = RecomputeOptions(self.problem, longest)
         return self._known[longest]
@@ -116,9 +119,9 @@ def _again(way: Way, layer: Layer, index: int) -> Way:
 def _efficient(ways: list[Way]) -> list[Way]:
     """Return the ways without those that are no better than another one.
 
-    A way is no better than another if it adds no fewer ticks, saves no more bytes and has no smaller
-    transient. A schedule with such a way remains one if the other way replaces it: B's may end earlier, and
-    no more memory is needed.
+    A way is no better than another if it adds no fewer ticks, saves no more bytes and takes no fewer
+    transient bytes. A schedule with such a way stays valid if the other way replaces it: B's may end earlier,
+    and no more memory is needed.
     """
     kept: list[Way] = []
     most = -1  # the most bytes that a way kept so far saves

@@ -90,7 +90,9 @@ def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterat
 
 
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
-    """Return the cuts that put equally many blocks on each stage, or one more on the first stages.
+    """Return the cuts that put equally many blocks on each stage.
+
+    If the number of stages does not divide the number of blocks, the first stages get one block more.
 
     The embedding and the head are recognized by the names that frameworks give them; every layer in between
     is a block.
@@ -109,7 +111,7 @@ def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
 
 
 def _blocks(model: Model) -> range:
-    """Return the indices of the blocks; those of all layers if each layer is an embedding or a head."""
+    """Return the indices of the blocks; if every layer is an embedding or a head, those of all layers."""
     inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
     return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
 

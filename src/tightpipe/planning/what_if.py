@@ -125,7 +125,10 @@ def _more_memory(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
 
 
 def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
-    """Plan with the next larger number of chunks, for which `linear` becomes `loop`, and `v` `wave`."""
+    """Return the answer for the next larger number of chunks that the placement allows.
+
+    The placement stays the same, but `loop` takes the place of `linear`, and `wave` that of `v`.
+    """
     placement = _candidate(now).placement
     name = {"linear": "loop", "v": "wave"}.get(placement.name, placement.name)
     chunks = _next_chunks(name, placement)
@@ -169,7 +172,10 @@ def _with_half_comm(cluster: Cluster) -> Cluster:
 
 
 def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
-    """Schedule plans with one layer on another stage by heuristics, and improve the cheapest by `best`."""
+    """Return the answer for partitions in which one layer is moved to another stage.
+
+    Heuristics schedule these partitions. Then the method `best` works on the one with the cheapest schedule.
+    """
     budget = allowance.begin()
     moved = _bounded(now, budget)
     if not moved:
@@ -189,10 +195,10 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
 
 
 def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
-    """Return the cheapest of the instances' warm starts, or None if there is none.
+    """Return the cheapest of the first warm starts of all instances, or None if none was found in time.
 
-    The instances are sorted by bound. So the search stops at the first one whose bound is not below the best
-    cost, or if time is up.
+    `moved` has the instances in ascending order of their bounds. So the loop ends at the first instance whose
+    bound is not below the best cost so far, because no later one can be cheaper.
     """
     best: Schedule | None = None
     for bound, _, instance in moved:
@@ -204,7 +210,10 @@ def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
 
 
 def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
-    """Return the instances of all partitions with one layer moved that fit the memory, least bound first."""
+    """Return the instance of each partition that has one layer moved and fits the memory, least bound first.
+
+    An InputError is raised if time is up before all these partitions have been looked at.
+    """
     found = []
     for number, candidate in enumerate(layers_moved(_candidate(now))):
         with suppress(InputError):  # F, B or W of a stage may be left without a tick

@@ -14,7 +14,7 @@ from .plan_text import layer_names
 from .problem import PlanningProblem
 from .search_space import configurations_of
 
-_MOST_TIMES = 4  # most devices that are tried, over the largest number of the cluster
+_MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster's largest number of devices
 
 
 def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration]) -> str:
@@ -32,7 +32,10 @@ def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuratio
 
 
 def _which_device(configuration: Configuration, excess: int) -> str:
-    """Return in words the fullest device and its layers, in a partition that lacks only `excess` bytes."""
+    """Return in words the fullest device and its layers, in a partition that lacks at most `excess` bytes.
+
+    The text is empty if there are too many partitions to look at all of them and none is found.
+    """
     problem, placement = configuration.problem, configuration.placement
     candidate = partitions_of(replace(configuration, problem=_with_more_memory(problem, excess))).take()
     if candidate is None:  # there are too many partitions to look at all of them

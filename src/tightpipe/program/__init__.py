@@ -1,4 +1,4 @@
-"""Programs: orders lowered to the computations, sends, receives and waits of each device.
+"""Programs: schedules turned into the computations, sends, receives and waits of each device.
 
 A program may also contain post-validation, in which the devices check the last optimizer step.
 """

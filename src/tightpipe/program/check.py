@@ -20,8 +20,8 @@ def check_program(program: Program) -> None:
     Raises
     ------
     InputError
-        If an operation is missing or runs twice, a node is in the program of a wrong device or has a wrong
-        peer, or a message does not have exactly one send and one receive.
+        If an operation is missing or runs twice, a node is in the list of a wrong device or has a wrong peer,
+        or a message does not have exactly one send and one receive.
     """
     for fault in _faults(program):
         raise InputError(fault)

@@ -32,7 +32,7 @@ _CARRIES = {  # (end of a message, whether it carries the result of an F and not
 class Item(NamedTuple):
     """Nodes that stay together in the sequence of a device, with the key by which they are sorted.
 
-    `key` has the time in ticks, `_COMMUNICATION` or `_COMPUTE`, and a rank among nodes equal in both.
+    `key` has the time in ticks, `_COMMUNICATION` or `_COMPUTE`, and numbers that sort nodes equal in both.
     """
 
     key: tuple[int, int, tuple[int, ...]]
@@ -57,8 +57,8 @@ def lower(
     validation
         Whether the devices validate the previous optimizer step during warm-up (post-validation).
     waits
-        Whether each receive of activations or gradients is followed by a wait of its own, which the
-        overlap passes need. Without these waits, an operation itself waits for its input.
+        Whether each receive of activations or gradients is followed by a wait of its own, which the passes of
+        `tightpipe.program.passes` need. Without these waits, an operation itself waits for its input.
 
     Raises
     ------
@@ -154,9 +154,18 @@ def _receiving_stage(instance: Instance, node: Node) -> int | None:
 
 
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
-    """Return one end of the message that carries the result of `cause`.
+    """Return the send or the receive of the message that carries the result of the node `cause`.
 
-    `devices` are the device of this end and the device of the other end.
+    Parameters
+    ----------
+    action
+        `SEND` or `RECV`.
+    cause
+        The computation whose result is sent; the message leaves when it ends.
+    devices
+        The device of the returned node, and the device at the other end of the message.
+    stage, chunk
+        The stage that the returned node names, and its index among the stages of the node's device.
     """
     kind = _CARRIES[action, cause.type is NodeType.F]
     here, peer = devices
@@ -164,7 +173,7 @@ def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chu
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:
-    """Return the items with receives moved before the computation during which their message is sent.
+    """Return a device's items with receives moved before the computation during which their message is sent.
 
     The device can then compute while the message is on its way. Receives of post-validation stay where they
     are, and so do receives that a send or post-validation separates from the computation.

@@ -30,10 +30,10 @@ class NodeType(StrEnum):
 
     action: str  #: `SEND`, `RECV` or `WAIT`; empty for a node that does not communicate
     subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; without a message, the type
-    is_compute: bool  #: whether the node is an operation of the order
+    is_compute: bool  #: whether the node is an operation: F, B, W or BW
 
     def __new__(cls, value: str) -> NodeType:
-        """Make a member and split its name once into the parts that every step of a replay needs."""
+        """Return a member; its name is split only once, as every step of a replay reads the parts."""
         member = str.__new__(cls, value)
         member._value_ = value
         prefix, _, rest = value.partition("_")

@@ -18,6 +18,7 @@ Ranked = tuple[int, Node]  # (rank, node): nodes of equal time, on all devices, 
 def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]]:
     """Return for each device the nodes that receive the norm, send it on and validate, with their ranks.
 
+    Nodes of equal time, on all devices, are sorted by rank.
     The receive on a device has the time at which the next device sends the norm. With `published`, it has the
     time at which the device itself validates, which is the same or later.
     """
@@ -58,7 +59,7 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return how many ticks a message takes from the next device; for the last, to the previous device."""
+    """Return the ticks of a message from the next device; for the last device, to the previous one."""
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0

@@ -1,4 +1,4 @@
-"""A program is an order with all communication: everything that each device does, in sequence."""
+"""A program says all that each device does, in sequence: its operations and its communication."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Program:
 
     @property
     def order(self) -> Order:
-        """The order of the compute nodes, without communication."""
+        """The sequence of operations on each device, without communication."""
         return Order.from_slots([list(_slots(nodes)) for nodes in self.devices])
 
 

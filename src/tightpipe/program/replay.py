@@ -154,7 +154,7 @@ class _Machine:
         return Replay(self.program, tuple(map(tuple, self.start)), tuple(map(tuple, self.end)))
 
     def _advance(self, device: int, awake: deque[int]) -> bool:
-        """Begin and, if possible, end the current step of a device; return whether the step has ended.
+        """Begin and end the current step of a device, as far as possible; return whether it has ended.
 
         The peers of the sends and receives in a step that begins are appended to `awake`.
         """
@@ -196,7 +196,10 @@ class _Machine:
         self._meet(message)
 
     def _meet(self, message: Message) -> None:
-        """Set the arrival time of a message once it is sent and, unless buffered, its receive is issued."""
+        """Set the arrival time of a message if it is known by now.
+
+        It is known once the message is sent and, unless sends are buffered, its receive has begun.
+        """
         if message not in self.sent or message in self.arrival:
             return
         departs = self.sent[message]
@@ -230,7 +233,8 @@ class _Machine:
     def _describe_deadlock(self) -> str:
         """Return a sentence that names the devices that wait for each other in a circle.
 
-        The loop follows the waits, from a stuck device to the one that it waits for, until a device repeats.
+        The search goes from a stuck device to the device that it waits for, and so on, until a device comes
+        again.
         """
         stuck = [d for d, steps in enumerate(self.steps) if self.head[d] < len(steps)]
         device, seen = stuck[0], [stuck[0]]

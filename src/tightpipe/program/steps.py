@@ -90,6 +90,8 @@ def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[M
 def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
     """Yield the message that an operation needs; nothing if its input comes from no other device.
 
+    `available` has the operations before it on its device, and the messages whose receives stand before it.
+
     Raises
     ------
     InputError

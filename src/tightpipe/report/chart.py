@@ -24,7 +24,9 @@ Typed = tuple[str, NDArray[Any]]
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     """Return the numbers and tables of a schedule as data for JSON, and operations and idle times as arrays.
 
-    Starts and sources are stored as differences, which mostly repeat and therefore compress well.
+    The start of an operation is stored as the difference to the start of the operation before it, and the
+    index of its source, on whose result it waits, as the difference to its own index. Most of these
+    differences repeat and therefore compress well. `found` is the explanation of the entry's schedule.
     """
     blob = pack({**_operations(found), **_idle(found)})
     return {**_numbers(entry, found), "explanation": _explanation(found), "layout": blob.layout}, blob
@@ -51,8 +53,10 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
 def _operations(found: Explanation) -> dict[str, Typed]:
     """Return the arrays with one number per operation, and ``critical``, the critical path.
 
-    ``linkWait``, ``transfer`` and ``sourceStep`` concern the message that an operation needs, as in
-    `Arrivals`. ``critical`` has the indices of the path's operations in the schedule's order.
+    ``linkWait`` has the ticks for which the input of an operation waits for a busy link, and ``transfer`` the
+    ticks for which it is under way. ``sourceStep`` has the index of the operation that the input comes from,
+    less the operation's own index, or 0 if there is none; see `Arrivals`. ``critical`` has the indices of the
+    path's operations in the schedule's order.
     """
     schedule = found.schedule
     kind, stage, microbatch = schedule.order.operations.T

@@ -119,7 +119,10 @@ class RunReport:
         return self.cores is not None and self.cores < self.schedule.instance.devices
 
     def ratios(self) -> dict[str, dict[int, float]]:
-        """Return scheduled / median measured duration for each kind of operation that ran, at each stage."""
+        """Return the scheduled duration over the median measured one, by kind of operation and by stage.
+
+        Only kinds and stages of which an operation ran have an entry.
+        """
         instance = self.schedule.instance
         found = {
             kind.name: {

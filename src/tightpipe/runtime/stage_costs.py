@@ -129,7 +129,10 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median microseconds of a kind at these stages; a fused BW counts half for B, half for W."""
+    """Return the median microseconds of the operations of a kind (F, B or W) at these stages.
+
+    Where all backwards of these stages are fused, B and W each count as half of a fused backward.
+    """
     fused = [time / 2 for stage in stages for time in times.get(("BW", stage), [])]
     of_kind = [time for stage in stages for time in times.get((kind, stage), [])]
     return median(of_kind or fused) * _MICRO

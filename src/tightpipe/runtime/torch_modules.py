@@ -1,9 +1,10 @@
 """The models of runs and profiles: the modules of each stage, their data, and the loss.
 
-Each stage of a job is a list of layers. An entry is ``"embedding"`` or ``"head"`` (of a vocabulary),
-``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward network has that
-size. The scripts of this folder import this file on machines that have only PyTorch. So it imports nothing
-beyond PyTorch and Python's standard library.
+A job is a dictionary that describes what the processes of a run or a profile train, and how. Its entry
+``parts`` has a list of layers for each stage. A layer is ``"embedding"`` or ``"head"`` (of a model with a
+vocabulary), ``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward
+network has that size. The scripts of this folder import this file on machines that have only PyTorch. So it
+imports nothing beyond PyTorch and Python's standard library.
 """
 
 from __future__ import annotations

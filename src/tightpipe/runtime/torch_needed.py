@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from ..core.errors import InputError
 
 DEVICES = ("cpu", "cuda")
-"""Where processes compute."""
+"""The kinds of device on which the processes of a run or a profile can compute."""
 
 
 def torch_installed() -> bool:

@@ -12,6 +12,7 @@ from ...core.placement import Placement
 from ..sweep.row import Row
 
 Point = dict[str, Any]
+"""The values of a marker in a figure, by name; the drawing function of the figure says which it needs."""
 
 _EQUAL = 1e-12  # bubble rates of different costs differ by more
 
@@ -20,12 +21,12 @@ TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
 
 
 def setting_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method on each problem."""
+    """Return a point per row: the bubble rate of the row's method on its problem."""
     return [_rated(row, setting=_problem(row, rows), method=method_name(row)) for row in rows]
 
 
 def uneven_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method for each way in which stages are unlike."""
+    """Return a point per row: the bubble rate of the row's method, and in which way its stages are unlike."""
     return [_rated(row, setting=row.uneven or "all stages alike", method=method_name(row)) for row in rows]
 
 
@@ -41,9 +42,10 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the points of `memory_points`, each with whether its schedule is proven optimal.
+    """Return the points of `memory_points`, and say of each whether its schedule is proven optimal.
 
-    The bound that proves this may come from another method or from a looser limit.
+    The bound that proves this may come from another method or from a looser limit. A panel of the figure
+    shows problems of one size, in devices and microbatches.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
 def scaling_points(rows: Sequence[Row]) -> list[Point]:
     """Return, for each solve and each gap in `TARGETS`, the seconds until the solve reached that gap.
 
-    If it never did, they are the seconds that it was given.
+    If a solve never reached a gap, `reached` is False, and the seconds are all the time that it was given.
     """
     return [
         {
@@ -109,7 +111,7 @@ def scaling_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def method_name(row: Row) -> str:
-    """Return the name of the row's method, with the costs that it saw if they are not the true ones."""
+    """Return the name of the row's method, with ``, median costs`` if it saw these and not the true costs."""
     return row.method if row.costs == "true" else f"{row.method}, {row.costs} costs"
 
 
@@ -133,7 +135,7 @@ def _size(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _panel(name: str, row: Row, rows: Sequence[Row], apart: str) -> str:
-    """Return the name of a panel, with the row's value in the column `apart` if rows differ there."""
+    """Return `name`, with the row's value in the column `apart` if `rows` differ in this column."""
     several = len({getattr(other, apart) for other in rows}) > 1
     return f"{name}, {apart} {getattr(row, apart)}" if several else name
 
@@ -174,7 +176,7 @@ def _frontier(
 
 
 def _frontier_of(row: Row, apart: str) -> tuple[object, ...]:
-    """Return the values that the rows of one frontier share, whatever their method and place on the axis."""
+    """Return the values in which two rows must agree, so that a bound of one can hold for the other."""
     return row.problem, row.p, row.n, row.placement, row.objective, row.uneven, getattr(row, apart)
 
 

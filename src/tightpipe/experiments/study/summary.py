@@ -21,7 +21,19 @@ _MEANING = (
 
 
 def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Path) -> None:
-    """Write ``summary.md`` and ``table.tex``; `figure` names a PNG file without suffix, or is None."""
+    """Write ``summary.md`` and ``table.tex`` into a folder.
+
+    Parameters
+    ----------
+    name
+        The name of the study, which is the title of the summary.
+    rows
+        The rows of the study.
+    figure
+        The name, without suffix, of a PNG file in the folder that the summary shows; None for no figure.
+    folder
+        The folder of the study.
+    """
     methods = list(dict.fromkeys(_method(row, rows) for row in rows))
     head, body = _table(rows, methods)
     lines = [
@@ -45,7 +57,7 @@ def _alignment(head: Sequence[str]) -> list[str]:
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the lines of the table: one line per point of the grid, methods side by side."""
+    """Return head and lines of the table: one line per combination of axis values, for all methods."""
     axes = [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -94,7 +106,7 @@ def _cell(row: Row, axis: str) -> str:
 
 
 def _method(row: Row, rows: Sequence[Row]) -> str:
-    """Return the name of a row's method, with the warm start if the method is run from several."""
+    """Return the name of a row's method, with its warm start if the method has several in `rows`."""
     starts = {other.warm_start for other in rows if other.method == row.method}
     return method_name(row) + (f" from {row.warm_start}" if len(starts) > 1 else "")
 

@@ -132,7 +132,7 @@ def _run(data: dict[str, Any], progress: Any) -> Result:
 
 
 def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[str, Any]) -> Result:
-    """Return the result of an order that was found for other costs, with times and bound for `instance`."""
+    """Return the result for `instance` of a schedule found for other costs: its order, with new times."""
     retimed = retime(instance, schedule.order)
     # without time for a search, cpsat returns the schedule with the bound that needs no search
     judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)

@@ -36,6 +36,7 @@ class Executor:
 
 
 ExecutorContext = Callable[[Limits], AbstractContextManager[Executor]]
+"""A function that starts an executor whose solves have these limits, and ends it with the `with` block."""
 
 
 def local_executor(at_once: int | None) -> ExecutorContext:

@@ -95,7 +95,7 @@ class Experiment:
 
 
 def conditions(allowance: Allowance) -> dict[str, Any]:
-    """Return the entries of an `Experiment` that give each of its solves this allowance."""
+    """Return the arguments of `Experiment` with which each of its solves gets this allowance."""
     limit = allowance.time_limit or 0.0
     return {
         "time_limits": (limit,),

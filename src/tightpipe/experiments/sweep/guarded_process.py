@@ -122,7 +122,7 @@ def idle_processes() -> Iterator[Idle]:
 def run_guarded(
     payload: str, limits: Limits, stop: threading.Event | None = None, idle: Idle | None = None
 ) -> Outcome:
-    """Run a task's payload in another process; whatever happens to the process becomes an outcome.
+    """Run a task's payload in another process, and return its outcome, also if it crashes or is killed.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ class Row:
 
     key: str  #: hash of all that decides the result
     problem: str  #: name of the setting, or of the instance's file
-    p: int
-    n: int
+    p: int  #: number of devices
+    n: int  #: number of microbatches
     placement: str
     objective: str
     uneven: str  #: how stages were made unlike, e.g. ``first 0.5 last 1.5``; empty if they were not
@@ -43,7 +43,7 @@ class Row:
     bubble_rate: float | None = None
     imbalance: float | None = None  #: largest over mean work of a device, minus 1
     bound: int | None = None
-    proof: str | None = None  #: what the bound rests on
+    proof: str | None = None  #: what the bound rests on, a value of `core.result.Proof`
     gap: float | None = None
     peak_memory: int | None = None
     memory_of_1f1b: float | None = None  #: memory limit over the peak memory of 1F1B
@@ -64,7 +64,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 """Names of the columns, in order."""
 
 _RENAMED = {"tightpipe_version": "engine"}
-"""Today's names of renamed columns of earlier versions. The old engine column has no commit."""
+"""New names of columns, by the name in earlier versions. A value of ``tightpipe_version`` has no commit."""
 
 _HINTS = get_type_hints(Row)
 

@@ -10,7 +10,7 @@ from ...core.schedule_file import schedule_from_dict, schedule_to_dict
 
 
 def pack(schedule: Schedule, method: str, bound: int | None) -> bytes:
-    """Return the content of the schedule's file, compressed."""
+    """Return the compressed content of a schedule file, which also states the method and the bound."""
     content = schedule_to_dict(schedule, method=method, bound=bound)
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=9)
 

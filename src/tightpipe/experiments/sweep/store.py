@@ -102,9 +102,9 @@ class Store:
             )
 
     def claim(self, owner: str) -> Task | None:
-        """Claim the next solve that is pending or whose lease has run out, and return its task.
+        """Claim for `owner` the next solve that is pending or whose lease has run out, and return its task.
 
-        If there is no such solve, return None.
+        `owner` is a name that no other process has. If there is no such solve, return None.
         """
         now = time.time()
         with self._writing() as connection:

@@ -1,8 +1,8 @@
 """Passes that swap neighbouring tasks as long as the peak memory stays within a budget.
 
 One pass moves the starts of communications up the list, the other moves waits down. A receive buffer is held
-from the start of the communication to its last use, so moving a start up takes memory; the passes of
-`greedy.py` ignore that.
+from the start of the communication to its last use. So a start that moves up holds its buffer for
+longer; the passes of `greedy.py` ignore that.
 """
 
 from __future__ import annotations

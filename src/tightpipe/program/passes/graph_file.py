@@ -48,7 +48,13 @@ def save_tasks(tasks: Tasks, path: str | Path) -> None:
 
 
 def tasks_from_dict(data: Any) -> Tasks:
-    """Return the task list that the JSON content of a file describes; raise errors as `load_tasks` does."""
+    """Return the task list that the JSON content of a file describes.
+
+    Raises
+    ------
+    InputError
+        If the content is no task list that can run; the message names the key, the value and the rule.
+    """
     check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
     if not isinstance(data["nodes"], list):
