@@ -26,9 +26,8 @@ from tightpipe import Instance, Schedule, solve
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.drawing import palette
-from tightpipe.drawing.engine_note import engine_of
 from tightpipe.drawing.marks import legend, marker_look, nested_sizes
-from tightpipe.drawing.output import draw_to
+from tightpipe.drawing.output import draw_points
 from tightpipe.drawing.panels import panels
 from tightpipe.noise import Jitter, Noisy, run_noisy
 from tightpipe.settings.paper_settings import load_settings
@@ -113,7 +112,7 @@ def draw(rows: Sequence[dict[str, str]], path: Path) -> None:
         legend(drawn, list(handles.values()))
         return drawn
 
-    draw_to(path, figure, engine_of(rows))
+    draw_points(rows, path, figure)
 
 
 def print_speed() -> None:

@@ -29,9 +29,8 @@ from tightpipe.core.engine_version import engine_version
 from tightpipe.core.files import write_text
 from tightpipe.core.metrics import cost
 from tightpipe.drawing import palette
-from tightpipe.drawing.engine_note import engine_of
 from tightpipe.drawing.marks import legend, line_look, marker_look
-from tightpipe.drawing.output import draw_to
+from tightpipe.drawing.output import draw_points
 from tightpipe.drawing.style import WIDTH, paper_style
 from tightpipe.settings.paper_settings import load_settings
 from tightpipe.solver.block import Block, Shape, repeated
@@ -153,7 +152,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
             legend(drawn, panels[0].get_legend_handles_labels()[0], "outside lower center")
             return drawn
 
-    draw_to(path, figure, engine_of(rows))
+    draw_points(rows, path, figure)
 
 
 def _draw_panel(panel: Axes, rows: list[dict[str, str]]) -> None:

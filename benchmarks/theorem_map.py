@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tightpipe.drawing import palette
-from tightpipe.drawing.engine_note import engine_of
 from tightpipe.drawing.marks import marker_look
-from tightpipe.drawing.output import draw_to
+from tightpipe.drawing.output import draw_points
 from tightpipe.drawing.palette import Look
 from tightpipe.drawing.style import WIDTH
 
@@ -41,7 +40,7 @@ def draw_map(rows: Sequence[Line], classes: Sequence[str], path: Path) -> None:
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     """
-    draw_to(path, lambda: _figure(rows, classes), engine_of(rows))
+    draw_points(rows, path, lambda: _figure(rows, classes))
 
 
 def _figure(rows: Sequence[Line], classes: Sequence[str]) -> Figure:

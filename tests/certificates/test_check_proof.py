@@ -265,6 +265,17 @@ def test_operations_that_overlap_are_refused() -> None:
         check(argued(["walk", 0], bound=300, instance=paired))
 
 
+def test_an_instance_too_large_for_the_checker_has_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = instance_from_dict(small_proof()["instance"])
+    assert not certify(instance, small_proof()["bound"], time_limit=5).trusted
+    for limit in ("MOST_OPERATIONS", "MOST_ORDERS"):
+        with monkeypatch.context() as smaller:
+            smaller.setattr(check_proof, limit, 40)
+            assert certify(instance, small_proof()["bound"], time_limit=5).trusted
+            with pytest.raises(InputError, match=r"40 operations|too large for this checker"):
+                check(small_proof())
+
+
 def nested(depth: int) -> list[Any]:
     """Suppositions within suppositions, none of which is refuted at once."""
     return [["suppose", 0, 4, nested(depth - 1)]] if depth else []
@@ -301,6 +312,8 @@ WRONG = {
     "instance": (lambda d: d["instance"].update(devices=0), "devices: must be an integer from 1 to 1024"),
     "huge": (lambda d: d["instance"].update(microbatches=10**6), "instance: more than 1000000 operations"),
     "comm": (lambda d: d["instance"].update(comm={}), "comm: must be an integer"),
+    "chunks": (lambda d: d["instance"].update(chunks=0), "chunks: must be an integer from 1 to"),
+    "memory": (lambda d: d["instance"].update(memory={}), "memory: unknown or missing keys"),
 }
 
 

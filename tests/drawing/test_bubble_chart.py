@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from matplotlib.testing.compare import compare_images
 
-from tightpipe import InputError
 from tightpipe.drawing import draw_bubble_rates, style
 from tightpipe.drawing.bubble_chart import bound_rate
 
@@ -82,8 +81,3 @@ def test_a_band_that_no_setting_has_is_not_in_the_legend(tmp_path: Path) -> None
 def test_odd_rows_are_drawn(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     draw_bubble_rates(rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 0
-
-
-def test_without_rows(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no bubble rates"):
-        draw_bubble_rates([], tmp_path / "figure.png")

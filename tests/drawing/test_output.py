@@ -8,7 +8,17 @@ import pytest
 from cases import not_as_root
 
 from tightpipe import InputError, Schedule
-from tightpipe.drawing import draw_bubble_rates, draw_gantt
+from tightpipe.drawing import (
+    draw_bubble_rates,
+    draw_distributions,
+    draw_frontier,
+    draw_gantt,
+    draw_gap_over_time,
+    draw_plans,
+    draw_proven_band,
+    draw_shares,
+    draw_time_to_gap,
+)
 from tightpipe.drawing.engine_note import note_engine
 from tightpipe.drawing.panels import panels
 
@@ -111,3 +121,24 @@ def test_an_engine_is_named_below_all_else() -> None:
     (note,) = figure.texts
     assert note.get_window_extent().y1 <= panel.xaxis.label.get_window_extent().y0
     assert figure.get_figheight() > height
+
+
+@pytest.mark.parametrize(
+    ("draw_points", "words"),
+    [
+        (draw_bubble_rates, {}),
+        (draw_distributions, {}),
+        (draw_frontier, {"x_label": "memory", "looser": True}),
+        (draw_gap_over_time, {}),
+        (draw_plans, {"x_label": "memory", "y_label": "time"}),
+        (draw_proven_band, {}),
+        (draw_shares, {"x_label": "share"}),
+        (draw_time_to_gap, {}),
+    ],
+)
+def test_a_figure_of_no_points_is_refused(
+    draw_points: Callable[..., None], words: dict[str, object], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="there is nothing to draw"):
+        draw_points([], tmp_path / "figure.png", **words)
+    assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,7 @@ from tightpipe import InputError
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.engine_version import engine_version
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, tasks_of_settings
+from tightpipe.experiments.compare_report import markdown
 from tightpipe.experiments.results_table import Solve, Table
 from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.settings import load_settings
@@ -96,6 +97,10 @@ def test_rows_hold_together(tmp_path: Path) -> None:
     assert "2p+4" in text
     assert "CPU cores: time limit 2 s" in text
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    unproven = [row | {"bound": "", "gap": "", "proof": ""} for row in rows]
+    cells = markdown(unproven, "greedy-v").splitlines()[2].split(" | ")
+    assert (cells[4], cells[5], cells[8]) == ("-", "-", "-")  # bound, gap and proof
+    assert cells[3] == f"{float(rows[1]['bubble_rate']):.4f}"
 
 
 def test_busy_links_show_what_contention_costs(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ def test_the_share_avoided_is_measured_against_the_best_bound() -> None:
     assert avoided(rows, "cpsat") == {"a": 0.5}
     closed = [row("greedy-v", "100", "100"), row("improve", "100", "")]
     assert avoided(closed, "improve") == {}
+    unproven = [row("greedy-v", "120", ""), row("improve", "105", "")]
+    assert avoided(unproven, "improve") == {}
 
 
 def test_the_figure_shows_every_share_and_says_why_one_is_missing(tmp_path: Path) -> None:

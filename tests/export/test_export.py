@@ -281,7 +281,18 @@ def test_csv_has_memory_and_pairs() -> None:
 
 
 @pytest.mark.parametrize("target", sorted(EXPORTS))
-@pytest.mark.parametrize("text", ["", "{", "[1]", "device,operation\n", '{"traceEvents": [{"ph": "X"}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        f"[{'1' * 5000}]",
+        "[1]",
+        "device,operation\n",
+        '{"traceEvents": [{"ph": "X"}]}',
+    ],
+)
 def test_a_file_of_another_format_is_refused(target: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(text)
     with pytest.raises(InputError, match="file"):

@@ -244,6 +244,9 @@ def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -
     ("target", "change", "message"),
     [
         ("torchtitan", lambda text: text[:40], "not JSON, or truncated"),
+        ("torchtitan", lambda text: "[" * 100_000, "is nested too deeply"),
+        ("torchtitan", lambda text: text.replace("2", "2" * 5000), "holds an integer of more than"),
+        ("torchtitan", lambda text: text.replace('"layers.2"', '["layers.2"]'), "a module must be a name"),
         ("torchtitan", lambda text: "{}", "has no parallelism with degree, schedule and modules"),
         ("torchtitan", lambda text: text.replace("ZBV", "ABC").replace("Multi", "X"), "must be one of"),
         ("torchtitan", lambda text: text.replace("layers.2", "layers.9"), "'layers.9': must be layers.2"),
@@ -253,6 +256,7 @@ def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -
         ("megatron-layout", lambda text: "", "has no --pipeline-model-parallel-size"),
         ("megatron-layout", lambda text: text.replace("size 2", "size 3"), "must divide the 4 stages"),
         ("megatron-layout", lambda text: text.replace("size 2", "size two"), "must be an integer of at least 1"),
+        ("megatron-layout", lambda text: text.replace("size 2", f"size {'9' * 5000}"), "at most 9 digits"),
         ("megatron-layout", lambda text: text.replace("E", "x"), "a layout is made of E, t, m, L"),
         ("megatron-layout", lambda text: text.replace("'", "", 1), "quotation"),
     ],

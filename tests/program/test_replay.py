@@ -114,6 +114,12 @@ def without(program: Program, device: int, position: int) -> Program:
     return Program(program.instance, tuple(devices))
 
 
+def changed(program: Program, device: int, position: int, **fields: object) -> Program:
+    devices = [list(nodes) for nodes in program.devices]
+    devices[device][position] = replace(devices[device][position], **fields)  # type: ignore[arg-type]
+    return Program(program.instance, tuple(map(tuple, devices)))
+
+
 def position(program: Program, device: int, token: str) -> int:
     return [str(node) for node in program.devices[device]].index(token)
 
@@ -181,6 +187,16 @@ def test_what_a_program_lacks() -> None:
     moved = replace(program.devices[0][0], device=1)
     with pytest.raises(InputError, match="stands in the program of device 0"):
         replay(Program(program.instance, ((moved, *program.devices[0][1:]), program.devices[1])))
+    with pytest.raises(InputError, match=r"F0\.0 has chunk 5, its stage has 0 there"):
+        replay(changed(program, 0, position(program, 0, "F.0.0.0"), chunk=5))
+    for token in ("BW.0.1.0", "F.0.0.0", "SEND_FORWARD.0.0.0"):
+        with pytest.raises(InputError, match=r"is joined with .*: only an F and a B or BW after it are"):
+            replay(changed(program, 0, position(program, 0, token), joined=True))
+    waiting = lower(replay(program).schedule, validation=False, waits=True)
+    at = position(waiting, 1, "WAIT_FORWARD.0.0.0")
+    twice = (*waiting.devices[1][:at], waiting.devices[1][at], *waiting.devices[1][at:])
+    with pytest.raises(InputError, match="is waited for 2 times"):
+        replay(Program(program.instance, (waiting.devices[0], twice)))
     with pytest.raises(InputError, match="blocking, buffered, asynchronous"):
         replay(program, "eager")
     with pytest.raises(InputError, match="link_occupancy"):

@@ -13,7 +13,7 @@ from command_line import call
 
 from tightpipe import InputError, solve
 from tightpipe.planning import load_problem
-from tightpipe.runtime import TransformerShape, profile_stages
+from tightpipe.runtime import TransformerShape, profile_layers, profile_stages
 from tightpipe.runtime import profile as profile_module
 
 torch = pytest.importorskip("torch")
@@ -122,6 +122,30 @@ def test_stages_of_unequal_layers_are_measured() -> None:
     # PyTorch's first stage keeps everything until W, which runs its whole backward
     assert profile.memory[1][0] == 0
     assert profile.backward[0] < profile.weight[0] / 10
+
+
+def test_an_only_stage_begins_with_the_input_and_ends_with_the_loss() -> None:
+    alone = profile_stages(replace(SMALL, layers=1), 1, device="cpu", repeats=1).memory
+    apart = profile_stages(replace(SMALL, layers=3), 3, device="cpu", repeats=1).memory
+    assert alone is not None
+    assert apart is not None
+    first, middle, last = apart[0]
+    loss = last - middle
+    assert loss == 2 * 2 * 16 * 32 * 4  # the mean squared error keeps output and target
+    assert alone[0] == (first + loss,)
+    assert alone[1] == (0,)  # as at a first stage, W runs the whole backward
+
+
+def test_a_median_of_few_values_is_not_known() -> None:
+    profile = profile_stages(replace(SMALL, layers=2), 2, device="cpu", repeats=1, tolerance=1000.0)
+    assert "F of stage 0 (4 values)" in " ".join(profile.warnings)
+    profile = profile_stages(replace(SMALL, layers=2), 2, device="cpu", repeats=2, tolerance=1000.0)
+    assert profile.warnings == ()  # two steps of four microbatches are enough
+
+
+def test_layers_cannot_be_measured_on_no_device() -> None:
+    with pytest.raises(InputError, match="devices = 0: must be at least 1"):
+        profile_layers(SMALL, 10, devices=0, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def certify(
     """
     try:
         steps, anchor = _steps(instance, bound - 1, UNLIMITED.within(time_limit))
-    except UnprovenError:
+    except (UnprovenError, check_proof.InputError):  # the latter if the checker takes no such instance
         by = "an unnamed proof" if proof is None else str(proof)
         return Certificate(instance, bound, {"kind": "trusted", "by": by})
     return Certificate(instance, bound, {"kind": "windows", "anchor": anchor, "steps": steps})
@@ -127,6 +127,8 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
     ------
     UnprovenError
         If no proof is found within the budget, or the instance has overlapped operations.
+    check_proof.InputError
+        If the instance is too large for the checker.
     """
     if instance.costs.overlapped is not None:
         raise UnprovenError

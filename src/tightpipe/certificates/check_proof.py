@@ -105,8 +105,8 @@ class Problem:
         objective = data.get("objective", "device_span")
         require(objective in ("device_span", "makespan"), f"objective: unknown, {shown(objective)}")
         self.makespan = objective == "makespan"
-        memory = data.get("memory") or {"forward": 0, "backward": 0, "weight": 0, "limit": None}
-        table(memory, "memory", (*KEYS.values(), "limit"))
+        memory = dict.fromkeys(KEYS.values(), 0) | {"limit": None}
+        memory = memory if data.get("memory") is None else table(data["memory"], "memory", tuple(memory))
         self.delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
         for f, b, w in zip(*self.delta.values(), strict=True):
             require(b <= 0 >= w and f + b + w == 0, "memory: B and W free what F takes, and sum to 0 with it")
@@ -124,7 +124,7 @@ def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
     require(isinstance(name, str) and name in usual, f"placement: unknown, {shown(name)}")
     lengths = [len(data[key]) for key in KEYS.values() if isinstance(data[key], list)]
     implied = name in ("loop", "wave") and lengths and lengths[0] % p == 0 and lengths[0] >= 2 * p
-    chunks = data.get("chunks") or (lengths[0] // p if implied else usual[name])
+    chunks = (lengths[0] // p if implied else usual[name]) if data.get("chunks") is None else data["chunks"]
     integer(chunks, "chunks", 1, MOST_OPERATIONS // (3 * p))
     good = {"v": chunks == 2, "wave": chunks % 2 == 0, "bidirectional": chunks == 1 and p % 2 == 0}
     require(good.get(name, True), f"chunks: the placement {name} of {p} devices has no {chunks} per device")

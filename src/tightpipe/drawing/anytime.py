@@ -11,9 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from . import palette
-from .engine_note import engine_of
 from .marks import legend, marker_look, nested_sizes
-from .output import draw_to
+from .output import draw_points
 from .panels import Point, distinct, having, label_y, panels
 
 _FIRST = 0.1  # seconds; the logarithmic axis of time begins here
@@ -40,9 +39,9 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the suffix is not known, or the file cannot be written.
+        If there is no point, the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points), engine_of(points))
+    draw_points(points, path, lambda: _draw(points))
 
 
 def _draw(points: Sequence[Point]) -> Figure:

@@ -11,11 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from ..core.errors import InputError
 from . import palette, style
-from .engine_note import engine_of
 from .marks import marker_look, proof_handles
-from .output import draw_to
+from .output import draw_points
 from .palette import Look
 from .panels import label_places
 
@@ -55,9 +53,7 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     InputError
         If there is no row, the suffix is not known, or the file cannot be written.
     """
-    if not rows:
-        raise InputError("no bubble rates to draw")
-    draw_to(path, lambda: _draw(rows), engine_of(rows))
+    draw_points(rows, path, lambda: _draw(rows))
 
 
 def _draw(rows: Sequence[Row]) -> Figure:

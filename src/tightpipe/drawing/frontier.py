@@ -12,9 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from . import palette
-from .engine_note import engine_of
 from .marks import legend, line_look, marker_look, nested_sizes, proof_handles
-from .output import draw_to
+from .output import draw_points
 from .palette import Look
 from .panels import Point, distinct, having, label_y, panels
 
@@ -47,9 +46,9 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     Raises
     ------
     InputError
-        If the suffix is not known, or the file cannot be written.
+        If there is no point, the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points, x_label, looser), engine_of(points))
+    draw_points(points, path, lambda: _draw(points, x_label, looser))
 
 
 def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:

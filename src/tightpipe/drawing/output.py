@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from ..core.errors import InputError
 from ..core.files import check_writable, is_standard_output, write_bytes
 from . import style
-from .engine_note import engine_note, note_engine
+from .engine_note import engine_note, engine_of, note_engine
+from .panels import Point
 
 SUFFIXES = (".pdf", ".png", ".svg")
 _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
@@ -37,19 +38,29 @@ def check_target(path: str | Path) -> str:
     return suffix
 
 
-def draw_to(path: str | Path, draw: Callable[[], Figure], engine: str | None = None) -> None:
+def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Figure]) -> None:
     """Call `draw` in the style of the project, and write the figure that it returns.
 
-    If `engine` (an engine version) is given, the figure names it.
+    Parameters
+    ----------
+    points
+        What the figure shows. If points have the key `engine` (an engine version), the figure names these
+        versions.
+    path
+        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+    draw
+        Function that returns the figure of the points.
 
     Raises
     ------
     InputError
-        If the suffix is not known, or the file cannot be written.
+        If there is no point, the suffix is not known, or the file cannot be written.
     """
+    if not points:
+        raise InputError("there is nothing to draw", key="figure", value=str(path))
     check_target(path)
     with style.paper_style():
-        figure = draw()
+        figure, engine = draw(), engine_of(points)
         if engine is not None:
             note_engine(figure, engine)
     write_figure(figure, path, style.DPI)

@@ -13,9 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from . import palette, style
-from .engine_note import engine_of
 from .marks import legend, marker_look, proof_handles
-from .output import draw_to
+from .output import draw_points
 from .palette import Look
 from .panels import Point, distinct, having, label_places
 
@@ -50,9 +49,9 @@ def draw_plans(
     Raises
     ------
     InputError
-        If the suffix is not known, or the file cannot be written.
+        If there is no point, the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points, x_label, y_label, higher), engine_of(points))
+    draw_points(points, path, lambda: _draw(points, x_label, y_label, higher))
 
 
 def _draw(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> Figure:

@@ -14,9 +14,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from . import palette
-from .engine_note import engine_of
 from .marks import legend, line_look, marker_look
-from .output import draw_to
+from .output import draw_points
 from .palette import Look
 from .panels import Point, distinct, having, label_y, panels
 
@@ -46,9 +45,9 @@ def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the suffix is not known, or the file cannot be written.
+        If there is no point, the suffix is not known, or the file cannot be written.
     """
-    draw_to(path, lambda: _draw(points), engine_of(points))
+    draw_points(points, path, lambda: _draw(points))
 
 
 def _draw(points: Sequence[Point]) -> Figure:

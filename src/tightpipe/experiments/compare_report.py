@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from .latex_table import LatexTable
 from .results_table import Cells
 from .sweep.axes import OWN
+from .table_cells import bound_rate
 
 _DASH = "-"
 _MEANING = (
@@ -76,7 +77,7 @@ def _bound_and_gap(found: Mapping[str, Cells]) -> list[str]:
     if not costs or not bounds:
         return [_DASH, _DASH]
     bound, cost = max(bounds), min(costs)
-    return [f"{(bound - int(first['work'])) / bound:.4f}", f"{(cost - bound) / cost:.2%}"]
+    return [bound_rate(bound, int(first["work"])), f"{(cost - bound) / cost:.2%}"]
 
 
 def _by_place(rows: Sequence[Cells]) -> dict[tuple[str, str, str], dict[str, Cells]]:
@@ -100,12 +101,12 @@ def _memory(m_offset: str) -> str:
 
 def _said(rows: Iterable[Cells], column: str, digits: int) -> str:
     """Return the distinct values of `rows` in a column, with `digits` decimals, in the order of the rows."""
-    said = (f"{float(row[column]):.{digits}f}" if row[column] else "-" for row in rows)
+    said = (f"{float(row[column]):.{digits}f}" if row[column] else _DASH for row in rows)
     return ", ".join(dict.fromkeys(said))
 
 
 def _rate(row: Cells | None) -> str:
-    return f"{float(row['bubble_rate']):.4f}" if row and row["bubble_rate"] else "-"
+    return f"{float(row['bubble_rate']):.4f}" if row and row["bubble_rate"] else _DASH
 
 
 def _against(row: Cells | None, base: Cells | None) -> list[str]:
@@ -114,18 +115,17 @@ def _against(row: Cells | None, base: Cells | None) -> list[str]:
     They are bubble rate, bound as a bubble rate, gap, saved share of the bubble of `base`, status and proof.
     """
     if row is None or not row["cost"]:
-        return ["-", "-", "-", "-", row["status"] if row else "-", "-"]
-    bound, work = int(row["bound"]), int(row["work"])
-    saved = "-"
+        return [_DASH, _DASH, _DASH, _DASH, row["status"] if row else _DASH, _DASH]
+    saved = _DASH
     if base and base["bubble"] and int(base["bubble"]):
         saved = f"{1 - int(row['bubble']) / int(base['bubble']):.2%}"
     return [
         _rate(row),
-        f"{(bound - work) / bound:.4f}",
-        f"{float(row['gap']):.2%}",
+        bound_rate(int(row["bound"]), int(row["work"])) if row["bound"] else _DASH,
+        f"{float(row['gap']):.2%}" if row["gap"] else _DASH,
         saved,
         row["status"],
-        row["proof"] or "-",
+        row["proof"] or _DASH,
     ]
 
 

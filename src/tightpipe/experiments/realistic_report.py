@@ -9,6 +9,7 @@ from .. import drawing
 from ..drawing.panels import Point
 from .realistic import METHODS
 from .results_table import Cells
+from .table_cells import bound_rate
 
 _BASELINE = "greedy-v"
 _COMPARED = tuple(method for method in METHODS if method != _BASELINE)
@@ -24,7 +25,7 @@ def avoided(rows: Sequence[Cells], method: str) -> dict[str, float]:
 
     The avoidable bubble of an instance is the cost of `greedy-v` less the largest bound of any method. A
     method that costs more than `greedy-v` has a negative share. An instance is left out if it has no
-    avoidable bubble, or if `greedy-v` or the method has no schedule for it.
+    avoidable bubble or no bound, or if `greedy-v` or the method has no schedule for it.
     """
     points = [_point(name, by_method, method) for name, by_method in _by_instance(rows).items()]
     return {point["setting"]: point["share"] for point in points if point["share"] is not None}
@@ -43,9 +44,10 @@ def realistic_markdown(rows: Sequence[Cells]) -> str:
         one = next(iter(by_method.values()))
         bound, work = _bound(by_method), int(one["work"])
         proof = next((row["proof"] for row in by_method.values() if row["bound"] == str(bound)), "") or "-"
+        least = "-" if bound is None else bound_rate(bound, work)
         cells = [f"{float(rate):.4f}" if rate else "-" for rate in rates]
         notes = [f"{float(one['memory_of_1f1b']):.2f}", f"{float(one['imbalance']):.3f}"]
-        lines.append(_line([name, *cells, f"{(bound - work) / bound:.4f}", proof, *notes]))
+        lines.append(_line([name, *cells, least, proof, *notes]))
     lines.append("")
     for method in _COMPARED:
         shares = list(avoided(rows, method).values())
@@ -94,6 +96,8 @@ def _point(name: str, by_method: dict[str, Cells], method: str) -> Point:
     if missing:
         return _place(name, method, None, f"no schedule of {missing[0]}")
     bound, greedy = _bound(by_method), int(by_method[_BASELINE]["cost"])
+    if bound is None:
+        return _place(name, method, None, "no bound is proven")
     if greedy <= bound:
         return _place(name, method, None, f"{_BASELINE} is proven optimal: nothing to avoid")
     return _place(name, method, (greedy - int(by_method[method]["cost"])) / (greedy - bound), "")
@@ -110,8 +114,8 @@ def _by_instance(rows: Sequence[Cells]) -> dict[str, dict[str, Cells]]:
     return found
 
 
-def _bound(by_method: dict[str, Cells]) -> int:
-    return max((int(row["bound"]) for row in by_method.values() if row["bound"]), default=1)
+def _bound(by_method: dict[str, Cells]) -> int | None:
+    return max((int(row["bound"]) for row in by_method.values() if row["bound"]), default=None)
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -53,6 +53,11 @@ def _cell(name: str) -> Cell:
     return lambda solve: getattr(solve.row, name) if say is None else say(solve.row)
 
 
+def bound_rate(bound: int, work: int) -> str:
+    """Return the cell of a bound as a bubble rate: no schedule has a lower one. Arguments are in ticks."""
+    return f"{(bound - work) / bound:.4f}"
+
+
 def added_cells(instance: Instance) -> dict[str, object]:
     """Return, by column, the cells that a row of an earlier version lacks; None if the value is not known."""
     share = memory_of_1f1b(instance)

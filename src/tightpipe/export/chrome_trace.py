@@ -16,6 +16,7 @@ from ..core.instance_arrays import arrays_of
 from ..core.operation import Operation, OpKind
 from ..core.schedule import Order, Schedule
 from ..drawing.palette import TRACE_NAMES
+from .json_text import json_content
 from .rows import order_of_rows
 from .target import Target, unchanged
 
@@ -120,10 +121,7 @@ def _senders(op: Operation) -> Iterator[Operation]:
 
 def _read(text: str) -> Order:
     """Return the order of a trace; the operations of a device are sorted by start and then by row."""
-    try:
-        trace = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON, or truncated: {error.msg} at line {error.lineno}") from None
+    trace = json_content(text)
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
     if not isinstance(events, list):
         raise InputError("must be an object with traceEvents", key="traceEvents")

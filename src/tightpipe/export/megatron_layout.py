@@ -22,6 +22,7 @@ from .split_target import SplitTarget
 _DEVICES = "--pipeline-model-parallel-size"
 _LAYOUT = "--pipeline-model-parallel-layout"
 _GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
+_DIGITS = 9
 _GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
 _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
 
@@ -134,8 +135,9 @@ def _recomputed(given: dict[str, str], parts: tuple[str, ...]) -> tuple[tuple[in
 
 def _number(given: dict[str, str], name: str) -> int:
     value = given.get(name, "")
-    if not value.isdecimal() or not int(value):
-        raise InputError("must be an integer of at least 1", key=name, value=value)
+    if not value.isdecimal() or len(value) > _DIGITS or not int(value):
+        rule = f"must be an integer of at least 1 and at most {_DIGITS} digits"
+        raise InputError(rule, key=name, value=value)
     return int(value)
 
 

@@ -18,6 +18,7 @@ from ..core.operation import Operation, OpKind
 from ..core.placement import Placement
 from ..core.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
+from .json_text import json_content
 from .target import Target
 
 StageOf = Callable[[dict[str, Any], int], int]
@@ -97,10 +98,7 @@ def _read_colossalai(text: str) -> Order:
 
 
 def _read(text: str, microbatch: str, stage_of: StageOf) -> Order:
-    try:
-        devices = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON, or truncated: {error.msg} at line {error.lineno}") from None
+    devices = json_content(text)
     if not devices or not isinstance(devices, list) or not all(isinstance(n, list) for n in devices):
         raise InputError("must be a list of node lists, one per device")
     return Order.from_lists(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ def split_text(split: ModelSplit, target: str, **options: Any) -> str:
     check_options(target, chosen.options, options)
     text = chosen.write(split, **options)
     back = chosen.read(text)
-    if (back.devices, back.parts) != (split.devices, split.parts):
+    if options.get("layout_only"):  # such a text does not say what is recomputed
+        back = replace(back, recomputed=split.recomputed)
+    if back != split:
         raise AssertionError(f"{target} does not read back as it was written")
     return text
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.integers import check_int
 from ..core.placement import Placement
+from .json_text import json_content
 from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
 from .split_target import SplitTarget
 
@@ -63,16 +64,17 @@ def _modules(names: list[str]) -> list[str]:
 
 
 def _read(text: str) -> ModelSplit:
+    content = json_content(text)
     try:
-        content = json.loads(text)
         given = content["parallelism"]
         modules, schedule = given["module_fqns_per_model_part"], given["pipeline_parallel_schedule"]
         devices, recomputed = given["pipeline_parallel_degree"], set(content["recomputed"])
         names = [[name for name in stage if name != _NORM] for stage in modules]
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON, or truncated: {error.msg} at line {error.lineno}") from None
     except (KeyError, TypeError):
         raise InputError("has no parallelism with degree, schedule and modules, or no recomputed") from None
+    for name in (name for stage in names for name in stage):
+        if not isinstance(name, str):
+            raise InputError("a module must be a name", value=name)
     _check_numbers(names)
     again = tuple(tuple(i for i, name in enumerate(stage) if name in recomputed) for stage in names)
     parts = tuple("".join(map(_part, stage)) for stage in names)
@@ -91,14 +93,14 @@ def _devices(schedule: Any, devices: Any, stages: int) -> tuple[int, ...]:
 
 
 def _check_numbers(names: list[list[str]]) -> None:
-    blocks = [name for stage in names for name in stage if str(name).startswith("layers.")]
+    blocks = [name for stage in names for name in stage if name.startswith("layers.")]
     for i, name in enumerate(blocks):
         if name != f"layers.{i}":
             raise InputError(f"must be layers.{i}: the blocks are in sequence", value=name)
 
 
 def _part(name: str) -> str:
-    if str(name).startswith("layers."):
+    if name.startswith("layers."):
         return BLOCK
     if name in (_EMBEDDING, *_HEADS):
         return EMBEDDING if name == _EMBEDDING else HEAD

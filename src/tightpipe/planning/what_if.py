@@ -216,12 +216,12 @@ def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
     """
     found = []
     for number, candidate in enumerate(layers_moved(_candidate(now))):
+        if budget.left <= 0:
+            raise InputError("there are too many ways to move a layer for the time limit")
         with suppress(InputError):  # F, B or W of a stage may be left without a tick
             instance = instance_of(now.problem, candidate)
             if instance.infeasibility() is None:
                 found.append((best_bound(instance).value, number, instance))
-        if budget.left <= 0:
-            raise InputError("there are too many ways to move a layer for the time limit")
     return sorted(found, key=lambda entry: entry[:2])
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import product
+from itertools import product, zip_longest
 
 from ..core.errors import InputError
 from ..core.operation import OpKind
-from .node import Message
+from ..core.schedule import is_pair
+from .node import Message, Node, chunks
 from .program import Program
 
 
@@ -20,8 +21,9 @@ def check_program(program: Program) -> None:
     Raises
     ------
     InputError
-        If an operation is missing or runs twice, a node is in the list of a wrong device or has a wrong peer,
-        or a message does not have exactly one send and one receive.
+        If an operation is missing or runs twice, a node is in the list of a wrong device or has a wrong peer
+        or chunk, two nodes are joined that cannot run together, or a message does not have exactly one send
+        and one receive, and at most one wait.
     """
     for fault in _faults(program):
         raise InputError(fault)
@@ -55,9 +57,21 @@ def _operation_faults(program: Program) -> Iterator[str]:
         if (b, w, bw) not in ((1, 1, 0), (0, 0, 1)):
             yield f"stage {stage} needs either B and W or BW of microbatch {m}"
     for device, nodes in enumerate(program.devices):
-        for node in nodes:
-            if node.type.is_compute and instance.device(node.stage, node.microbatch) != device:
+        chunk_of = chunks(instance.placement)[device]
+        for node in (node for node in nodes if node.type.is_compute):
+            if instance.device(node.stage, node.microbatch) != device:
                 yield f"{node.operation} runs on device {device}, its stage is on another"
+            if node.chunk != chunk_of[node.stage]:
+                yield f"{node.operation} has chunk {node.chunk}, its stage has {chunk_of[node.stage]} there"
+        for first, second in zip_longest(nodes, nodes[1:]):
+            if first.joined and not _run_together(first, second):
+                yield f"{first} is joined with {second or 'nothing'}: only an F and a B or BW after it are"
+
+
+def _run_together(first: Node, second: Node | None) -> bool:
+    if second is None or second.joined or not (first.type.is_compute and second.type.is_compute):
+        return False
+    return is_pair(first.operation.kind, second.operation.kind)
 
 
 def _message_faults(program: Program) -> Iterator[str]:
@@ -70,6 +84,8 @@ def _message_faults(program: Program) -> Iterator[str]:
         sends, receives = ends["SEND"][message], ends["RECV"][message]
         if (sends, receives) != (1, 1):
             yield f"{describe(message)} is sent {sends} times and received {receives} times"
+        if ends["WAIT"][message] > 1:
+            yield f"{describe(message)} is waited for {ends['WAIT'][message]} times"
 
 
 def describe(message: Message) -> str:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -37,6 +37,7 @@ from torch_pipeline import Pipeline, Spans
 
 HEADER = "stage,kind,time,memory"
 _MICRO = 1e6
+_FEWEST = 6  # least and largest of fewer values enclose the true median in less than 95 % of all cases
 _SURE = 0.98  # 1.96 / 2: of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
 
 Times = dict[tuple[str, int], list[float]]
@@ -114,14 +115,25 @@ def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
     times = times_of(devices)
     usual = fmean(time for values in times.values() for time in values)
     return [
-        f"{kind} of stage {stage} ({100 * _uncertainty(values) / median(values):.0f} %)"
+        f"{kind} of stage {stage} ({_doubt(values)})"
         for (kind, stage), values in sorted(times.items())
         if _uncertainty(values) > tolerance * max(usual, median(values))
     ]
 
 
+def _doubt(values: list[float]) -> str:
+    if len(values) < _FEWEST:
+        return f"{len(values)} values"
+    return f"{100 * _uncertainty(values) / median(values):.0f} %"
+
+
 def _uncertainty(values: list[float]) -> float:
-    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values."""
+    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values.
+
+    The result is infinite for fewer values than such an interval needs.
+    """
+    if len(values) < _FEWEST:
+        return inf
     ordered, middle = sorted(values), len(values) / 2
     reach = _SURE * sqrt(len(values))
     low, high = max(0, int(middle - reach)), min(len(values) - 1, ceil(middle + reach))
@@ -327,15 +339,14 @@ def check(options: argparse.Namespace) -> str:
 
 def check_devices(options: argparse.Namespace) -> str:
     """Choose devices and route where they are not given; return an error message, empty if all is right."""
-    options.devices = options.devices or (
-        max(options.route) + 1 if options.route else _usual_devices(options)
-    )
+    if options.devices is None:
+        options.devices = max(options.route) + 1 if options.route else _usual_devices(options)
+    if options.devices < 1:
+        return f"devices = {options.devices}: must be at least 1"
     if options.stages is not None:
         options.route = options.route or [stage % options.devices for stage in range(options.stages)]
         if len(options.route) != options.stages or set(options.route) != set(range(options.devices)):
             return f"route = {options.route}: must be the device of each stage, from 0 to the last device"
-    if options.devices < 1:
-        return f"devices = {options.devices}: must be at least 1"
     if not options.tolerance > 0:
         return f"tolerance = {options.tolerance}: must be above 0"
     return str(too_few_gpus(options.device, options.devices))

@@ -117,8 +117,13 @@ class LastStage(Stage):
         return loss_of(self.job)(super().forward(x), target)
 
 
+class OnlyStage(FirstStage, LastStage):
+    """The stage of a pipeline that has only one: it begins with the model's input and ends with the loss."""
+
+
 def stage_of(job: Job, index: int) -> Stage:
-    """Return stage `index` of a job as a `FirstStage`, `LastStage` or `Stage`, to run outside a pipeline."""
+    """Return stage `index` of a job, as an instance of its class here, to run outside a pipeline."""
+    is_last = index == len(job["parts"]) - 1
     if index == 0:
-        return FirstStage(job, index)
-    return (LastStage if index == len(job["parts"]) - 1 else Stage)(job, index)
+        return (OnlyStage if is_last else FirstStage)(job, index)
+    return (LastStage if is_last else Stage)(job, index)
