@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.core.engine_version import SOURCES, engine_version, name_engine
+from tightpipe.core.engine_version import SAME_CODE, SOURCES, engine_version, name_engine
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -46,6 +47,16 @@ def test_the_name_is_that_of_the_last_commit_of_a_source(checkout: Path) -> None
     assert name_engine("1.2.3", checkout) == f"1.2.3+{last}"
 
 
+def test_a_commit_that_says_so_leaves_the_name(checkout: Path) -> None:
+    clean = name_engine("1", checkout)
+    commit(checkout, "solver/a.py", f"# better said\n\n{SAME_CODE}\n")
+    assert name_engine("1", checkout) == clean
+    commit(checkout, "src/tightpipe/core/engine_version.py", "names the engine")
+    assert name_engine("1", checkout) == clean
+    new = commit(checkout, "solver/a.py", f"# not said on a line of its own: {SAME_CODE}")
+    assert name_engine("1", checkout) == f"1+{new}"
+
+
 @pytest.mark.parametrize("folder", SOURCES)
 def test_every_source_counts(folder: str, checkout: Path) -> None:
     new = commit(checkout, f"{folder}/b.py", "new")
@@ -79,6 +90,43 @@ def test_without_git_or_commits_the_name_is_the_version(
     assert name_engine("1.2.3", empty) == "1.2.3"
     monkeypatch.setenv("PATH", str(empty))
     assert name_engine("1.2.3", checkout) == "1.2.3"
+
+
+class WithoutTexts(ast.NodeTransformer):
+    """Removes every statement that is only a text: docstrings, and the texts below attributes."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+
+def code(revision: str, file: str) -> str:
+    """The syntax tree of a Python file without texts, and any other file as it is."""
+    content = git(ROOT, "show", f"{revision}:{file}")
+    return ast.dump(WithoutTexts().visit(ast.parse(content))) if file.endswith(".py") else content
+
+
+def test_code_is_compared_without_texts_and_with_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "a": 'def f():\n    """Text."""\n    return "text"',
+        "b": "def f():  # comment\n    return 'text'",
+    }
+    texts["c"] = 'def f():\n    """Text."""\n    return "other"'
+    monkeypatch.setitem(globals(), "git", lambda _root, _show, name: texts[name.partition(":")[0]])
+    assert code("a", "f.py") == code("b", "f.py") != code("c", "f.py")
+    assert code("a", "f.toml") != code("b", "f.toml")
+
+
+@pytest.mark.source_tree
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the sources lie in no repository")
+def test_commits_that_say_so_do_not_change_the_code() -> None:
+    said = git(ROOT, "log", "--format=%H", f"--grep=^{SAME_CODE}$", "--", *SOURCES).split()
+    for revision in said:
+        changed = git(ROOT, "diff", "--no-renames", "--name-status", f"{revision}^", revision, "--", *SOURCES)
+        for status, file in (line.split("\t") for line in changed.splitlines()):
+            if not file.endswith("core/engine_version.py"):
+                assert status == "M", f"{revision} adds or removes {file}"
+                assert code(f"{revision}^", file) == code(revision, file), f"{revision} changes {file}"
 
 
 @pytest.mark.source_tree

@@ -1,9 +1,10 @@
 """The name of the engine, the code that finds schedules and proves bounds; results contain this name.
 
 A version alone does not say which code made a result, because between two releases the code changes often.
-So the name of an engine has the version and the last commit that changed a source of the engine. Results with
-the same name come from the same code, and a commit that changes only documents or figures leaves the name as
-it is.
+So the name of an engine has the version and the last commit that changed the code of the engine. Results with
+the same name come from the same code. A commit leaves the name as it is if it changes only documents and
+figures, or if it says by a line ``Engine: unchanged`` of its message that it changes only comments and
+docstrings in the sources of the engine. A test compares the code before and after each such commit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ SOURCES = (
 )
 """Folders of the repository whose files decide what a method finds and what a bound proves."""
 
+SAME_CODE = "Engine: unchanged"
+"""The line in the message of a commit that changes only comments and docstrings in the sources."""
+
+_NAMING = "src/tightpipe/core/engine_version.py"  # this file, which only names the engine
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _DIGITS = 7  # of a commit; fixed, because git itself shows more digits as a repository grows
 _SECONDS = 20  # until a call of git is given up, e.g. on a network drive
@@ -35,8 +40,9 @@ def engine_version() -> str:
 
 
 def name_engine(release: str, checkout: Path) -> str:
-    """Return `release`; if `checkout` is a git checkout, append the last commit of the sources."""
-    commit = _git(checkout, "log", "-1", "--format=%H") if (checkout / ".git").exists() else ""
+    """Return `release`; if `checkout` is a git checkout, append the last commit that changed the code."""
+    last = ("log", "-1", "--format=%H", "--invert-grep", f"--grep=^{SAME_CODE}$")
+    commit = _git(checkout, *last) if (checkout / ".git").exists() else ""
     if not commit:
         return release
     modified = ".modified" if _git(checkout, "status", "--porcelain") else ""
@@ -45,7 +51,7 @@ def name_engine(release: str, checkout: Path) -> str:
 
 def _git(checkout: Path, *words: str) -> str:
     """Return git's output about the sources in a checkout; empty if there is no git or the call fails."""
-    command = ["git", "-C", str(checkout), *words, "--", *SOURCES]
+    command = ["git", "-C", str(checkout), *words, "--", *SOURCES, f":(exclude){_NAMING}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
