@@ -1,9 +1,10 @@
 """Compiled loops that find start times of one microbatch's operations that can repeat after every period.
 
-All times are in ticks. An operation that starts at s also occupies its device at s plus each multiple of the
-period. So only the remainder of s by the period tells whether two operations of a device collide. An array
-`placed` has a row for each operation of a device that has a start, in the sequence in which they got it. Its
-columns are `START`, which may lie in any period, and `TICKS`, the duration.
+All times are in ticks. An operation that starts at s starts again at s plus each multiple of the period. So
+whether two operations of a device collide depends only on their durations and on the remainders of their
+starts on division by the period. An array `placed` has a row for each operation of one device whose start has
+been found, in the sequence in which the starts were found. The columns are `START`, a start that may lie in
+any period, and `TICKS`, the duration.
 """
 
 from __future__ import annotations

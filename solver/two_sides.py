@@ -201,7 +201,7 @@ class SideBySide:
         return min(1 - _LEAST, max(_LEAST, share))
 
     def _share_of_turns(self, share: float) -> float:
-        """Return the share of the time that is left in which the proofs are expected to take turns.
+        """Return in which share of the remaining time the proofs are expected to take turns.
 
         `share` is the proofs' share of all threads' time. If they run on some of the threads only, they take
         turns for a larger share of the time, up to all of it. With several threads `share` counts as at least

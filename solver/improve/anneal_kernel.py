@@ -42,9 +42,10 @@ def anneal(
     graph
         The event graph of the instance.
     words
-        The loaded words to start from, which are changed in place.
+        The words to start from, which `load` has filled; they are changed in place.
     mirror_graph, mirror
-        The mirrored event graph, and the mirrored words, loaded by `load_mirror`.
+        The event graph of the words read backwards (`event_graph.mirrored`), and the words read backwards,
+        which `load_mirror` has filled. These words are changed in place too.
     random
         State of the random number generator.
     moves
@@ -54,7 +55,7 @@ def anneal(
     best
         The least cost so far, in ticks.
     best_item
-        Receives words that cost less than `best`, as the item at each position.
+        The item at each position of the cheapest words so far; overwritten when cheaper words are found.
 
     Returns
     -------

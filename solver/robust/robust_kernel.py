@@ -2,7 +2,8 @@
 
 A move takes one operation to another position of its device's sequence, or lets one device begin at another
 time. The samples stay the same for the whole search (common random numbers), so two orders are always
-compared under the same delays.
+compared under the same delays. The *measure* of an order, by which orders are compared, is the weighted sum
+of its costs in all samples, with the weights of `Sample`.
 """
 
 from __future__ import annotations
@@ -164,9 +165,10 @@ def _move_begin(
     value: float,
     rise: float,
 ) -> float:
-    """Let a random device begin at another time, and return the measure that then holds.
+    """Let a random device begin at another time, and return the measure of the walk's order afterwards.
 
-    The change is undone if it raises the measure, or the mean in the first block, by more than `rise` ticks.
+    The change is undone if it raises the measure, or the mean cost in the first block of samples, by more
+    than `rise` ticks.
     """
     device = int(draw(random) * len(walk.release))
     before = walk.release[device]

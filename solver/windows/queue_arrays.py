@@ -53,9 +53,9 @@ def arrays_of(queues: Queues, horizon: int) -> QueueArrays:
 
 @lru_cache(maxsize=16)  # a search asks for the same instance under one horizon after another
 def _without_horizon(instance: Instance) -> QueueArrays:
-    """Return the arrays under a horizon of 0 ticks, for which `idle` is minus the work of each device.
+    """Return the arrays with `idle` set to minus the work of each device; `arrays_of` adds the horizon.
 
-    All callers share the arrays, which the compiled rules only read.
+    All callers share these arrays. They can, because the compiled rules only read them.
     """
     queues = queues_of(instance)
     on = [queues.on(d) for d in range(instance.devices)]

@@ -170,9 +170,10 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
 
 
 def _last_weights(windows: Windows) -> list[Step]:
-    """Return the steps that show that on its device some W follows the last B of a stage.
+    """Return the proof steps that show that some W runs after the last B of a stage, on the stage's device.
 
-    They are needed only for stages whose W's share a queue with the W's of other stages.
+    These steps are needed only for stages whose W's share a queue (see `check_proof.Windows`) with the W's of
+    other stages.
     """
     steps: list[Step] = []
     for w, queue in enumerate(windows.queues):

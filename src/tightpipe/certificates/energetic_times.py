@@ -12,11 +12,11 @@ Step = list[object]
 
 
 def overload_step(windows: Windows, device: int) -> Step | None:
-    """Return the step `overload` between the two times at which the excess of a device is largest.
+    """Return the step `overload` with the two times between which the excess of a device is largest.
 
     The excess is the work that the device must do between two times, less the ticks between them. Return None
-    if no excess is above 0. If at some time no numbers of ended operations fit the windows and the memory,
-    the step names that time twice.
+    if no excess is above 0. If the windows and the memory limit leave no possible state of the device at some
+    time, both times of the step are that time.
     """
     best, step = 0, None
     ahead: tuple[int, int, Counts] | None = None  # (most work by t) - t, where it is least, with t and counts

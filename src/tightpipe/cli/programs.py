@@ -62,7 +62,8 @@ def _lower(
 ) -> None:
     """Lower the file SCHEDULE to a program with sends, receives and post-validation.
 
-    The program is replayed first; one that deadlocks is not written (exit status 1, with the cycle).
+    The program is replayed before it is written. If it deadlocks, it is not written: the command says which
+    devices wait for each other, and ends with exit status 1.
     """
     check_writable(output)
     program = lower(valid_schedule(schedule).schedule, order=order, validation=not no_validation, waits=waits)

@@ -64,7 +64,11 @@ class NoScheduleError(Exception):
 
 
 class DeadlockError(Exception):
-    """The operations of an order wait for each other in a circle; the message names them all."""
+    """Operations of an order, or devices that run a program, wait for each other in a circle.
+
+    The message names those in the circle. If an operation waits for one that no device runs, the message may
+    name these two instead.
+    """
 
 
 class ContradictionError(Exception):

@@ -132,9 +132,10 @@ def _draw_iterations(axes: Axes, schedule: Schedule, heights: Floats) -> None:
 def _draw_numbers(
     axes: Axes, schedule: Schedule, height: Floats, groups: list[Group], largest: float, tick_points: float
 ) -> None:
-    """Write the numbers of microbatches into the bars of each group in which all numbers fit, in one size.
+    """Write into each bar the number of its microbatch, with one font size for all bars.
 
-    The letter of the kind stands before the number, if it fits on all bars in a size that is easy to read.
+    If a number of a group does not fit into its bar, the bars of that group get no numbers. The letter of the
+    kind stands before each number if both together fit into every bar in a size that is easy to read.
     """
     sizes = [_fitting_size(schedule, m, tick_points, style.NAME_WIDTHS[k]) for k, _, m in groups]
     named = min([largest, *sizes]) >= style.SMALLEST_NAMED

@@ -80,8 +80,8 @@ def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
 def figure_bytes(figure: Figure, suffix: str, dpi: int) -> bytes:
     """Return the content of a figure's file; `suffix` is one of `SUFFIXES`, and `dpi` the resolution.
 
-    The content has no date, so that the same figure always gives the same file. If the figure names an
-    engine, the metadata names it too.
+    The content has no date, so that the same figure always gives the same file. If the figure has a note
+    that names the engine of its results (`engine_note` defines both), the metadata has this note too.
     """
     content, noted = BytesIO(), engine_note(figure)
     metadata = _METADATA[suffix] | ({} if noted is None else {_PROGRAM[suffix]: noted})

@@ -1,4 +1,7 @@
-"""``csv``: a table with device, operation, start, end and memory of every operation."""
+"""``csv``: a table with a row for each operation.
+
+A row has the device, the operation, its start, its end, and the memory that the device holds during it.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Track:
 def tracks_of(
     recordings: Sequence[Recording], names: Names, plan: Instance | None, microbatches: int | None
 ) -> list[Track]:
-    """Return one track for each recording, in the sequence of the devices: sorted by stages.
+    """Return one track for each recording; sorted by stages, the tracks are in the sequence of the devices.
 
     Parameters
     ----------
@@ -70,7 +70,8 @@ def tracks_of(
     names
         How names of ranges are read.
     plan
-        Instance that was to be run, or None. Where names have no stage, its placement gives it.
+        Instance that was to be run, or None. Where names have no stage, the placement of `plan` gives the
+        stage.
     microbatches
         Number of microbatches of a step, needed if names do not number the microbatches; None takes the
         number of `plan`.

@@ -113,8 +113,9 @@ def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[Sta
 def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     """Return the scheduling problem that a candidate leaves open.
 
-    Memory is in bytes. The limit of a device is its memory less its static state, the reserve and its
-    transient bytes. The message time between two devices is the time of the longest message between them.
+    Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
+    transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
+    between them.
 
     Raises
     ------

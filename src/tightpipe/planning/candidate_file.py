@@ -47,7 +47,9 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
 
 
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
-    """Raise an error unless a candidate is in the search space, over which the bound of a plan holds.
+    """Raise an error unless a candidate is in the search space of the problem.
+
+    The bound of a plan holds for all candidates in the search space, and need not hold for others.
 
     Raises
     ------

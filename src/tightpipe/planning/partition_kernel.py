@@ -98,8 +98,9 @@ def _fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, to
 def _is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
     """Return whether (x, y) can be the rest (see `fill`) before `device` takes its stages.
 
-    The devices before `device` must have taken at least one layer per stage, and at least one must be left
-    for each stage of the `after` devices from `device` on. Before device 0, all layers must be left.
+    The devices before `device` must have taken at least one layer for each of their stages. `after` is the
+    number of the other devices, `device` included; at least one layer must be left for each of their stages.
+    If `device` is 0, all layers must be left.
     """
     if kind == LINE:
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)

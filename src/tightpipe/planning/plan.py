@@ -93,7 +93,7 @@ class Plan:
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...] | None:
-        """The memory of each device, by use; None without a schedule."""
+        """What the memory of each device is used for, in bytes; None without a schedule."""
         if self.schedule is None or self.candidate is None:
             return None
         return device_memories(self.problem, self.candidate, self.schedule)

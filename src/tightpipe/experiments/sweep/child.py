@@ -132,7 +132,11 @@ def _run(data: dict[str, Any], progress: Any) -> Result:
 
 
 def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[str, Any]) -> Result:
-    """Return the result for `instance` of a schedule found for other costs: its order, with new times."""
+    """Evaluate for `instance` a schedule that was found for other costs, and return the result.
+
+    The order of the schedule stays, and its times are computed anew. The result has the method, the seconds
+    and the reason of `shown`, which is the result of the solve that found the schedule.
+    """
     retimed = retime(instance, schedule.order)
     # without time for a search, cpsat returns the schedule with the bound that needs no search
     judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)

@@ -52,10 +52,12 @@ class Experiment:
     Parameters
     ----------
     problems, devices, microbatches, uneven, comm, memory, objectives
-        Axes of what is solved: every problem with every combination of these changes.
+        Axes of what is solved. Every problem is solved under every combination of changes that has one
+        `Change` from each of the other axes.
     methods, costs, warm_starts, time_limits, seeds
-        Axes of how an instance is solved. `costs` says which costs the method sees, ``true`` or ``median``;
-        a warm start is ``best``, ``none`` or the name of a heuristic; time limits are in seconds.
+        Axes of how an instance is solved. `costs` says which costs the method sees: ``true``, or ``median``
+        for those of `settings.with_median_costs`. A warm start is ``best``, ``none`` or the name of a
+        heuristic. Time limits are in seconds.
     hard_limit
         Seconds after which a solve is killed.
     threads
