@@ -143,6 +143,15 @@ def test_a_median_of_few_values_is_not_known() -> None:
     assert profile.warnings == ()  # two steps of four microbatches are enough
 
 
+def test_what_a_process_prints_is_not_read_as_a_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = (
+        "import os, sys\nif '--multiprocessing-fork' in sys.orig_argv:\n    os.write(1, b'connected\\n')\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(noise)  # Python imports it at the start of every process
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert profile_stages(replace(SMALL, layers=2), 2, device="cpu", repeats=1).memory is not None
+
+
 def test_layers_cannot_be_measured_on_no_device() -> None:
     with pytest.raises(InputError, match="devices = 0: must be at least 1"):
         profile_layers(SMALL, 10, devices=0, device="cpu")

@@ -364,7 +364,9 @@ def main() -> None:
     problem = check(options)
     if problem:
         made.error(problem)
-    print(table(options) if options.vocabulary is None else layers_apart(options), end="")
+    with os.fdopen(os.dup(1), "w") as output:
+        os.dup2(2, 1)  # Gloo of PyTorch 2.8 prints on standard output, also in the processes of the devices
+        output.write(table(options) if options.vocabulary is None else layers_apart(options))
 
 
 if __name__ == "__main__":
