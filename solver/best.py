@@ -22,6 +22,7 @@ from .improve.improve_method import improve_turns
 from .incumbent import Incumbent
 from .modelled import is_modelled
 from .periods import block_turns
+from .prefix_turns import prefix_turns
 from .run_search import TOO_LARGE, run_search
 from .two_sides import Side, SideBySide, Turns, alone
 
@@ -34,6 +35,7 @@ _BLOCKS = 0.3  # share of the search's time that repeating blocks may take
 _PROVABLE = 40_000  # pairs of operations that share a device; beyond this number CP-SAT refutes ever less
 _FLUID = 0.25  # share of the time left that the fluid bound may take
 _FLUID_PACE = 1.5e-4  # most seconds of the fluid bound per such pair
+_PREFIXES = 0.5  # share of the proofs' time that searches over prefixes may take
 _SHAVING_PACE = 2e-5  # seconds per such pair to shave windows for CP-SAT; no effort limit ends the shaving
 
 
@@ -103,13 +105,14 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Raise the bound: by the fluid bound for a part of the time, then by CP-SAT.
+    """Raise the bound: over prefixes and by the fluid bound for a part of the time each, then by CP-SAT.
 
     The energetic bound, which `run_search` computes before any turn, proves most of what can be proven,
     whatever the size of the instance. The fluid bound adds to it where B's take longer than F's. CP-SAT
     returns at once from an instance that is too large for it, so that the search for schedules gets the rest
     of the time there.
     """
+    yield from prefix_turns(instance, incumbent, _PREFIXES, side)
     yield from _fluid(instance, incumbent, side)
     if side.whole.endless and _SHAVING_PACE * _pairs(instance) > side.rest:
         return TOO_LARGE

@@ -139,10 +139,11 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 SOLVER_FLOORS = [
     {"memory_cap", "modelled", "queues", "without_pandas", "bounds.formulas"},
     {"windows", "incumbent", "start"},
-    {"orders", "bounds.searches", "block"},
+    {"orders", "prefixes", "block"},
+    {"bounds.searches"},
     {"run_search"},
     {"two_sides"},
-    {"cpsat", "milp"},
+    {"cpsat", "milp", "prefix_turns"},
     {"improve"},
     {"periods", "robust"},
     {"best"},

@@ -19,7 +19,14 @@ def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
     """Return the searches, each with the share (0 to 1) of the then remaining time that it may use."""
     from tightpipe.solver.bounds.searches.energetic import energetic_bound
     from tightpipe.solver.bounds.searches.fluid import fluid_bound
+    from tightpipe.solver.bounds.searches.prefixes import prefix_bound
     from tightpipe.solver.bounds.searches.shaving import shaving_bound
     from tightpipe.solver.cpsat.refutation import refutation_bound
 
-    return (energetic_bound, 0.2), (shaving_bound, 0.3), (fluid_bound, 0.5), (refutation_bound, 1.0)
+    return (
+        (energetic_bound, 0.2),
+        (shaving_bound, 0.3),
+        (prefix_bound, 0.5),
+        (fluid_bound, 0.5),
+        (refutation_bound, 1.0),
+    )

@@ -1,0 +1,29 @@
+"""The answer to a question: windows under the target first, then the search over prefixes inside them."""
+
+from __future__ import annotations
+
+from tightpipe.core.budget import Budget
+from tightpipe.core.result import Proof
+
+from ..queues import Queues
+from ..windows import windows_of
+from .questions import Question
+from .search import PrefixSearch, search_prefixes
+
+
+def answer_to(queues: Queues, question: Question, budget: Budget, most: int) -> tuple[PrefixSearch, Proof]:
+    """Return the answer to a question, and the kind of proof behind its bound.
+
+    Parameters
+    ----------
+    queues
+        An instance with one route that solvers model.
+    question
+        The question.
+    budget, most
+        The limits, as in `search_prefixes`.
+    """
+    windows = windows_of(queues, question.target, budget)
+    if not windows.feasible:
+        return PrefixSearch(question.target + 1, 0), Proof.SHAVING
+    return search_prefixes(queues, windows, question.devices, budget, most), Proof.PREFIXES

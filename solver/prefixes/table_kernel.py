@@ -1,0 +1,141 @@
+"""The table of the prefixes that have started equally many operations, with a hash index, compiled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.kernels.arrays import Bools, Ints
+from tightpipe.kernels.compiled import compiled_inline
+
+Counts = NDArray[np.int16]
+
+
+class Table(NamedTuple):
+    """Prefixes with equally many operations, as rows of arrays; rows are added, and never removed.
+
+    Q, P and R are the numbers of queues, of devices, and of microbatches that can be under way. Microbatch m
+    has the entry m modulo R of those that can be under way.
+    """
+
+    started: Counts  # (rows, Q) number of items of each queue that have started
+    times: Ints  # (rows, 1 + 2P + R) the columns stand below
+    parent: Ints  # (rows,) the prefix without the last operation, as a row of the table before
+    queue: Ints  # (rows,) queue of that operation
+    alive: Bools  # (rows,) false where another row dominates this one
+    other: Ints  # (rows,) another row with the same entries of `started`, -1 at the end of these rows
+    bucket: Ints  # (2**k,) hash index: a row with certain entries of `started`, or -1
+    new_started: Ints  # (Q,) of the row that is being made
+    new_times: Ints  # (1 + 2P + R,) of the row that is being made
+    counter: Ints  # (2,) see below
+
+
+# Columns of `times`. In the first one is the start of the last operation in ticks. Then follow, for each
+# device, the tick from which it is free, and then, for each device, the number of W's that it has yet to run
+# for the B's that have started. The rest is, for each microbatch under way, the tick from which its next
+# operation can start.
+LAST, FREE = 0, 1
+
+# Positions in `counter`:
+ROWS, COMPLETE = 0, 1  # number of rows, and the least cost in ticks of a prefix that has started everything
+
+FULL = -1  # stands for the number of rows where the table has no room for another row
+NEVER = 2**62
+
+
+def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
+    """Return a table with room for so many rows."""
+    width = 1 + 2 * devices + under_way
+    return Table(
+        started=np.empty((rows, queues), np.int16),
+        times=np.empty((rows, width), np.int64),
+        parent=np.empty(rows, np.int64),
+        queue=np.empty(rows, np.int64),
+        alive=np.empty(rows, np.bool_),
+        other=np.empty(rows, np.int64),
+        bucket=np.full(1 << (2 * rows).bit_length(), -1, np.int64),
+        new_started=np.empty(queues, np.int64),
+        new_times=np.empty(width, np.int64),
+        counter=np.array([0, NEVER]),
+    )
+
+
+def bytes_of_row(queues: int, devices: int, under_way: int) -> int:
+    """Return about how many bytes a row takes, with its share of the hash index."""
+    return 2 * queues + 8 * (1 + 2 * devices + under_way) + 60
+
+
+def first_table(queues: int, devices: int, under_way: int) -> Table:
+    """Return the table with the one prefix in which nothing has started."""
+    table = empty_table(1, queues, devices, under_way)
+    table.started[:], table.times[:], table.alive[:], table.counter[ROWS] = 0, 0, True, 1
+    return table
+
+
+@compiled_inline
+def keep_new_row(table: Table, row: int, queue: int) -> bool:
+    """Add the new row to the table unless another one dominates it; return False if there is no room."""
+    bucket = _bucket_of(table)
+    other, previous = table.bucket[bucket], -1
+    while other >= 0:
+        smaller, larger = _compare(table, other)
+        if not larger:
+            return True
+        if not smaller:
+            table.alive[other] = False
+            if previous >= 0:
+                table.other[previous] = table.other[other]
+            else:
+                table.bucket[bucket] = table.other[other]
+        else:
+            previous = other
+        other = table.other[other]
+    new = table.counter[ROWS]
+    if new == len(table.alive):
+        return False
+    for q in range(len(table.new_started)):
+        table.started[new, q] = table.new_started[q]
+    for column in range(len(table.new_times)):
+        table.times[new, column] = table.new_times[column]
+    table.parent[new], table.queue[new], table.alive[new] = row, queue, True
+    table.other[new] = table.bucket[bucket]
+    table.bucket[bucket] = new
+    table.counter[ROWS] += 1
+    return True
+
+
+@compiled_inline
+def _compare(table: Table, other: int) -> tuple[bool, bool]:
+    """Return whether some time of the other row is smaller, and whether one is larger, than the new row's."""
+    smaller, larger = False, False
+    for column in range(len(table.new_times)):
+        if table.times[other, column] < table.new_times[column]:
+            smaller = True
+        elif table.times[other, column] > table.new_times[column]:
+            larger = True
+        if smaller and larger:
+            break
+    return smaller, larger
+
+
+@compiled_inline
+def _bucket_of(table: Table) -> int:
+    """Return the bucket of the rows that have started the same operations as the new row, or a free one."""
+    mask, mixed = len(table.bucket) - 1, 0
+    for queue in range(len(table.new_started)):
+        mixed = (mixed ^ table.new_started[queue]) * 0x9E3779B97F4A7C1
+        mixed ^= mixed >> 29
+    bucket = mixed & mask
+    while table.bucket[bucket] >= 0 and not _starts_the_same(table, table.bucket[bucket]):
+        bucket = (bucket + 1) & mask
+    return int(bucket)
+
+
+@compiled_inline
+def _starts_the_same(table: Table, row: int) -> bool:
+    for queue in range(len(table.new_started)):
+        if table.started[row, queue] != table.new_started[queue]:
+            return False
+    return True

@@ -1,0 +1,185 @@
+"""Searches over prefixes: never above an optimum, exact where they leave nothing out, ended by every limit."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+from exact_cases import plain_memory, uniform, v_instance
+from small_instances import Known, known_optima, small_instance
+
+from tightpipe import Instance, validate
+from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.instance import Objective
+from tightpipe.core.metrics import cost
+from tightpipe.core.progress import ignore
+from tightpipe.core.result import LogEntry, Proof
+from tightpipe.settings.realistic import load_realistic
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.bounds.searches.prefixes import prefix_bound
+from tightpipe.solver.prefix_turns import prefix_turns
+from tightpipe.solver.prefixes.answer import answer_to
+from tightpipe.solver.prefixes.extend_kernel import extend
+from tightpipe.solver.prefixes.few_devices import few_devices, is_whole, under_way
+from tightpipe.solver.prefixes.questions import Question, Questions
+from tightpipe.solver.prefixes.search import PrefixSearch, search_prefixes
+from tightpipe.solver.prefixes.table_kernel import FULL, ROWS, empty_table, first_table
+from tightpipe.solver.queues import queues_of
+from tightpipe.solver.windows import windows_of
+
+MOST = 10**6
+ONE_ROUTE = [line for line in known_optima() if len(small_instance(line.seed).placement.routes) == 1]
+
+
+def searched(instance: Instance, target: int, devices: tuple[int, ...], most: int = MOST) -> PrefixSearch:
+    queues = queues_of(instance)
+    return search_prefixes(queues, windows_of(queues, target), devices, UNLIMITED.within(20), most)
+
+
+def every_set(devices: int) -> list[tuple[int, ...]]:
+    return [some for size in range(1, devices + 1) for some in combinations(range(devices), size)]
+
+
+def test_no_set_of_devices_refutes_an_optimum() -> None:
+    asked = 0
+    for line in ONE_ROUTE[2::9]:
+        instance = small_instance(line.seed)
+        for devices, more in product(every_set(instance.devices), (0, line.seed % 11)):
+            answer = searched(instance, line.optimum + more, devices)
+            assert answer.bound is not None
+            assert answer.bound <= line.optimum, (line, devices, more)
+            asked += 1
+    assert asked > 3000
+
+
+def whole_with_one_frame(line: Known) -> bool:
+    """Whether a search over all devices leaves nothing out: neither waiting for links nor where frames begin."""
+    instance = small_instance(line.seed)
+    free = instance.costs.link_occupancy == 0 and instance.objective is Objective.MAKESPAN
+    return free and is_whole(queues_of(instance), range(instance.devices))
+
+
+def test_all_devices_together_are_exact() -> None:
+    """Which fails if any rule is left out: the bound is smaller then, or the schedule is not valid."""
+    exact = [line for line in ONE_ROUTE if whole_with_one_frame(line)]
+    for line in exact[::2]:
+        instance = small_instance(line.seed)
+        devices = tuple(range(instance.devices))
+        found = searched(instance, line.optimum, devices)
+        assert found.bound == line.optimum, line
+        assert found.schedule is not None, line
+        assert cost(found.schedule) == line.optimum, line
+        assert validate(instance, found.schedule) == []
+        queues = queues_of(instance)
+        windows = windows_of(queues, line.optimum - 1)
+        if windows.feasible:
+            answer = search_prefixes(queues, windows, devices, UNLIMITED.within(20), MOST)
+            assert answer == PrefixSearch(line.optimum, answer.extended), line
+    assert len(exact) > 150
+
+
+def test_few_devices_stand_for_the_path_between_their_operations() -> None:
+    instance = v_instance(4, 6, (10, 20, 5, 3), plain_memory(6))
+    queues = queues_of(instance)
+    problem = few_devices(queues, windows_of(queues, 500), (3, 1))
+    assert problem.device.tolist() == [1, 0, 0, 1, 1, 0, 0, 1]
+    assert problem.backward.tolist() == [False] * 4 + [True] * 4
+    # F2 and two messages lie between F1 and F3; F7, B7 and two messages between F6 and B6
+    assert problem.lag.tolist() == [16, 0, 16, 36, 26, 0, 26, 0]
+
+
+def test_memory_limits_how_many_microbatches_are_under_way() -> None:
+    scarce = v_instance(4, 9, (10, 12, 8, 1), plain_memory(7))
+    assert under_way(queues_of(scarce), (0,)) == 3
+    assert under_way(queues_of(scarce), (3,)) == 3
+    free = uniform(4, 9, (10, 12, 8))
+    assert under_way(queues_of(free), (0,)) == 9
+
+
+def test_limits_end_a_search_without_an_answer() -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(8))
+    assert searched(instance, 400, (0, 1), most=20).bound is None
+    queues = queues_of(instance)
+    late = search_prefixes(queues, windows_of(queues, 400), (0, 1), UNLIMITED.within(0), MOST)
+    assert late.bound is None
+    assert searched(instance, 400, (0, 1)).bound is not None
+
+
+def test_a_table_without_room_says_so() -> None:
+    instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
+    queues = queues_of(instance)
+    problem = few_devices(queues, windows_of(queues, 300), (0, 1))
+    first = first_table(len(problem.device), 2, 4)
+    after = empty_table(4, len(problem.device), 2, 4)
+    assert extend(problem, first, 0, 1, after) == 1
+    crowded = empty_table(1, len(problem.device), 2, 4)
+    while after.counter[ROWS] < 3:
+        before, after = after, empty_table(64, len(problem.device), 2, 4)
+        extend(problem, before, 0, int(before.counter[ROWS]), after)
+    assert extend(problem, before, 0, int(before.counter[ROWS]), crowded) == FULL
+
+
+def simulated(devices: int, bound: int, cost: int, refuted: dict[tuple[int, ...], int]) -> list[Question]:
+    """The questions, where each set of devices refutes the targets below a number, by default 0."""
+    questions, asked = Questions(devices, bound, cost), []
+    while (question := questions.next(bound, cost)) is not None:
+        asked.append(question)
+        most = max(refuted.get(some, 0) for some in every_set(devices) if {*some} <= {*question.devices})
+        answer = PrefixSearch(question.target + 1 if question.target < most else 1, 0)
+        bound = max(bound, answer.bound or 0)
+        questions.learn(question, answer)
+        assert len(asked) < 1000
+    return asked
+
+
+def test_the_best_device_is_joined_by_others() -> None:
+    asked = simulated(5, 1000, 1640, {(2,): 1100, (1, 2): 1300, (1, 2, 3): 1401})
+    sizes = [len(question.devices) for question in asked]
+    assert sizes == sorted(sizes)
+    assert {question.devices[0] for question in asked if len(question.devices) > 1} == {2}
+    assert {question.devices[:2] for question in asked if len(question.devices) > 2} == {(2, 1)}
+    assert all(question.target < 1640 for question in asked)
+    best = [question.target for question in asked if {*question.devices} == {1, 2, 3}]
+    assert max(target for target in best if target < 1401) >= 1400 - 20  # to a precision of 1/32 of the gap
+
+
+def test_all_devices_together_are_asked_about_the_largest_target_first() -> None:
+    few = simulated(3, 1000, 1640, {})
+    assert next(question.target for question in few if len(question.devices) == 3) == 1639
+
+
+def test_more_than_four_devices_are_not_all_asked_where_none_refutes_anything() -> None:
+    assert {len(question.devices) for question in simulated(5, 1000, 1640, {})} == {1}
+    assert {len(question.devices) for question in simulated(4, 1000, 1640, {})} == {1, 4}
+
+
+def test_searches_that_end_early_end_the_questions() -> None:
+    questions, asked = Questions(9, 1000, 1640), 0
+    while (question := questions.next(1000, 1640)) is not None:
+        questions.learn(question, PrefixSearch(None, 0))
+        asked += 1
+    assert asked == 3
+
+
+@pytest.mark.parametrize(("name", "optimum"), [("long-4x16-small", 180510), ("recompute-4x12-tight", 126420)])
+def test_scarce_memory_is_closed(name: str, optimum: int) -> None:
+    told: list[LogEntry] = []
+    instance = load_realistic()[name].instance()
+    bound = prefix_bound(instance, optimum, UNLIMITED.within(60), progress=told.append)
+    assert (bound.value, bound.proof, bound.name) == (optimum, Proof.PREFIXES, "prefixes")
+    assert [entry.bound for entry in told] == sorted({entry.bound for entry in told})
+
+
+def test_microbatches_of_different_routes_are_left_out() -> None:
+    instance = uniform(4, 8, (10, 12, 8), placement="bidirectional", comm=1)
+    bound = prefix_bound(instance, 400, UNLIMITED.within(5), 0, ignore)
+    assert bound.proof is Proof.FORMULA
+    assert bound.value == best_bound(instance).value
+
+
+def test_an_answer_names_its_proof() -> None:
+    queues = queues_of(v_instance(2, 4, (10, 12, 8, 1), plain_memory(8)))
+    few = Question((0,), 245)
+    assert answer_to(queues, Question((0,), 100), UNLIMITED, MOST)[1] is Proof.SHAVING
+    assert answer_to(queues, few, UNLIMITED, MOST)[1] is Proof.PREFIXES
+    assert callable(prefix_turns)
