@@ -16,7 +16,7 @@ from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import cpsat_turns
+from .cpsat.cpsat_method import minimise_turns, target_turns
 from .improve import improve
 from .improve.improve_method import improve_turns
 from .incumbent import Incumbent
@@ -35,7 +35,9 @@ _BLOCKS = 0.3  # share of the search's time that repeating blocks may take
 _PROVABLE = 40_000  # pairs of operations that share a device; beyond this number CP-SAT refutes ever less
 _FLUID = 0.25  # share of the time left that the fluid bound may take
 _FLUID_PACE = 1.5e-4  # most seconds of the fluid bound per such pair
-_PREFIXES = 0.5  # share of the proofs' time that searches over prefixes may take
+# Shares of the proofs' time for all searches over prefixes, and for one, in a first and in a second round.
+_QUICK_PREFIXES, _QUICK_SEARCH = 0.15, 0.01
+_PREFIXES, _PREFIX_SEARCH = 0.5, 0.2
 _SHAVING_PACE = 2e-5  # seconds per such pair to shave windows for CP-SAT; no effort limit ends the shaving
 
 
@@ -105,18 +107,22 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Raise the bound: over prefixes and by the fluid bound for a part of the time each, then by CP-SAT.
+    """Raise the bound by one kind of proof after another, first those that are quick where they succeed.
 
-    The energetic bound, which `run_search` computes before any turn, proves most of what can be proven,
-    whatever the size of the instance. The fluid bound adds to it where B's take longer than F's. CP-SAT
-    returns at once from an instance that is too large for it, so that the search for schedules gets the rest
-    of the time there.
+    The energetic bound, which `run_search` computes before any turn, proves most of what can be proven where
+    memory is plentiful, whatever the size of the instance. Searches over prefixes prove most where memory is
+    scarce. Some of these take milliseconds and others minutes, so they have two rounds. The fluid bound adds
+    to them where B's take longer than F's. CP-SAT proves small instances in seconds. It returns at once from
+    an instance that is too large for it, so that the search for schedules gets more time there.
     """
-    yield from prefix_turns(instance, incumbent, _PREFIXES, side)
+    yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
     yield from _fluid(instance, incumbent, side)
-    if side.whole.endless and _SHAVING_PACE * _pairs(instance) > side.rest:
-        return TOO_LARGE
-    return (yield from cpsat_turns(instance, incumbent, side))
+    small = not side.whole.endless or _SHAVING_PACE * _pairs(instance) <= side.rest
+    reason = (yield from minimise_turns(instance, incumbent, side)) if small else TOO_LARGE
+    if reason not in ("", TOO_LARGE):
+        return reason
+    yield from prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
+    return reason or (yield from target_turns(instance, incumbent, side))
 
 
 def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:

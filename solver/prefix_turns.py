@@ -16,13 +16,13 @@ from .queues import queues_of
 from .two_sides import Side, Turns
 
 _PACE = 200_000  # about as many prefixes are kept per second on a usual machine
-_SHARE = 1 / 4  # of the time left, for one search over few devices
-_SHARE_OF_ALL = 2 / 3  # of the time left, for one search over all devices, whose answer is final
-_SHORTEST = 2.0  # seconds that one search gets at least
-_UNLIMITED = 120.0  # seconds of work for one search in a solve without any limit
+_MANY = 10**9  # prefixes, more than any time limit allows
+_SHORTEST = 0.3  # seconds that one search gets at least
+_LESS = 1 / 4  # of the gap with which the questions began; with less, they begin anew
+_UNLIMITED = 100.0  # seconds that count as left for one search in a solve without any limit
 
 
-def prefix_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
+def prefix_turns(instance: Instance, incumbent: Incumbent, share: float, part: float, side: Side) -> Turns:
     """Raise the bound by searches over the prefixes of a few devices, one search a turn.
 
     Parameters
@@ -33,24 +33,58 @@ def prefix_turns(instance: Instance, incumbent: Incumbent, share: float, side: S
         The schedule and the bound to improve.
     share
         The share of the side's time, 0 to 1, after which no further search begins.
+    part
+        The share of the side's time, 0 to 1, that one search may take.
     side
         The limits of the turns.
     """
     if len(instance.placement.routes) > 1:
         return ""
-    queues = queues_of(instance)
-    questions = Questions(instance.devices, incumbent.bound, cost(incumbent.schedule))
-    most = side.seconds + share * side.left if side.whole.limited else inf
+    left = side.left if side.whole.limited else _UNLIMITED
+    most = side.seconds + share * left if side.whole.limited else inf
+    asking = _Asking(instance, incumbent)
     while not incumbent.closed and side.budget.left > 0 and side.seconds < most:
-        question = questions.next(incumbent.bound, cost(incumbent.schedule))
-        if question is None:
-            return ""
-        part = _SHARE_OF_ALL if len(question.devices) == instance.devices else _SHARE
-        seconds = max(_SHORTEST, part * side.left) if side.whole.limited else _UNLIMITED
-        budget = side.budget if side.whole.endless else side.budget.within(seconds)
-        answer, proof = answer_to(queues, question, budget, int(_PACE * seconds))
-        incumbent.offer(answer.schedule)
-        incumbent.prove(answer.bound, proof)
-        questions.learn(question, answer)
-        yield (1 + answer.extended) / _PACE
+        extended = asking.ask(side, part * left)
+        if extended is None:
+            break
+        yield (1 + extended) / _PACE
     return ""
+
+
+class _Asking:
+    """Asks one question after another, and tells the incumbent the answers."""
+
+    def __init__(self, instance: Instance, incumbent: Incumbent) -> None:
+        self._queues, self._incumbent = queues_of(instance), incumbent
+        self._begin()
+
+    def ask(self, side: Side, seconds: float) -> int | None:
+        """Ask the next question for so many seconds; return the number of prefixes kept, None at the end."""
+        bound, known = self._incumbent.bound, self._incumbent.schedule
+        if cost(known) - bound <= _LESS * self._gap:
+            self._begin()
+        question = self._questions.next(bound, cost(known))
+        if question is None:
+            return None
+        seconds = max(_SHORTEST, seconds)
+        # A time limit ends a search at a deadline. Without one the number of prefixes is limited, so that the
+        # search ends at the same prefix in every run.
+        endless = side.whole.endless
+        budget = side.budget if endless else side.budget.within(seconds)
+        most = int(_PACE * seconds) if endless else _MANY
+
+        def moot() -> bool:
+            return cost(self._incumbent.schedule) <= question.target
+
+        answer, proof = answer_to(self._queues, question, budget, most, moot)
+        if answer.bound is not None or not moot():
+            self._questions.learn(question, answer)
+        self._incumbent.offer(answer.schedule)
+        self._incumbent.prove(answer.bound, proof)
+        return answer.extended
+
+    def _begin(self) -> None:
+        """Begin the questions anew: where the gap is smaller, sets of devices are compared more precisely."""
+        bound, known = self._incumbent.bound, cost(self._incumbent.schedule)
+        self._gap = known - bound
+        self._questions = Questions(self._queues.instance.devices, bound, known)

@@ -116,9 +116,19 @@ def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     side
         The limits of each turn.
     """
+    reason = yield from minimise_turns(instance, incumbent, side)
+    return reason or (yield from target_turns(instance, incumbent, side))
+
+
+def minimise_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Minimise the cost with the lattice model for a while; the parameters are those of `cpsat_turns`."""
     effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * side.rest)
-    reason = yield from _minimise(instance, incumbent, _lattice, effort, side)
-    return reason or (yield from ask_targets(instance, incumbent, _EFFORT_PER_TARGET, side))
+    return _minimise(instance, incumbent, _lattice, effort, side)
+
+
+def target_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Decide targets until the gap is closed; the parameters are those of `cpsat_turns`."""
+    return ask_targets(instance, incumbent, _EFFORT_PER_TARGET, side)
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]

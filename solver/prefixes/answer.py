@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tightpipe.core.budget import Budget
 from tightpipe.core.result import Proof
 
@@ -11,7 +13,13 @@ from .questions import Question
 from .search import PrefixSearch, search_prefixes
 
 
-def answer_to(queues: Queues, question: Question, budget: Budget, most: int) -> tuple[PrefixSearch, Proof]:
+def answer_to(
+    queues: Queues,
+    question: Question,
+    budget: Budget,
+    most: int,
+    moot: Callable[[], bool] = lambda: False,
+) -> tuple[PrefixSearch, Proof]:
     """Return the answer to a question, and the kind of proof behind its bound.
 
     Parameters
@@ -20,10 +28,10 @@ def answer_to(queues: Queues, question: Question, budget: Budget, most: int) -> 
         An instance with one route that solvers model.
     question
         The question.
-    budget, most
+    budget, most, moot
         The limits, as in `search_prefixes`.
     """
     windows = windows_of(queues, question.target, budget)
     if not windows.feasible:
         return PrefixSearch(question.target + 1, 0), Proof.SHAVING
-    return search_prefixes(queues, windows, question.devices, budget, most), Proof.PREFIXES
+    return search_prefixes(queues, windows, question.devices, budget, most, moot), Proof.PREFIXES

@@ -74,7 +74,8 @@ class Questions:
             return
         self._open = question.target
         self._failures = 0 if answer.bound is not None else self._failures + 1
-        if self._best != question.devices and len(question.devices) < self._devices:
+        whole = len(question.devices) == self._devices
+        if answer.bound is None if whole else self._best != question.devices:
             self._drop()
         if self._failures == _FAILURES:
             self._waiting.clear()

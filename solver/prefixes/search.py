@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +58,12 @@ class PrefixSearch:
 
 
 def search_prefixes(
-    queues: Queues, windows: Windows, devices: Sequence[int], budget: Budget, most: int
+    queues: Queues,
+    windows: Windows,
+    devices: Sequence[int],
+    budget: Budget,
+    most: int,
+    moot: Callable[[], bool] = lambda: False,
 ) -> PrefixSearch:
     """Search all prefixes of the schedules of a few devices that lie inside windows.
 
@@ -74,6 +79,9 @@ def search_prefixes(
         Its deadline ends the search.
     most
         The most prefixes that are kept.
+    moot
+        Called several times a second; the search ends when `moot` returns True, as the answer is of no use
+        then.
 
     Returns
     -------
@@ -106,7 +114,7 @@ def search_prefixes(
     trail = _Trail(queues, devices) if is_whole(queues, devices) else None
     extended = 0
     for _ in range(problem.latest.size):
-        following = _next_table(problem, table, budget, most - extended)
+        following = _next_table(problem, table, most - extended, budget, moot)
         if following is None:
             return PrefixSearch(None, extended)
         table = following
@@ -123,8 +131,10 @@ def _rows(table: Table) -> int:
     return int(table.counter[ROWS])
 
 
-def _next_table(problem: FewDevices, before: Table, budget: Budget, most: int) -> Table | None:
-    """Return the prefixes with one operation more; None if they are too many, or if time is up."""
+def _next_table(
+    problem: FewDevices, before: Table, most: int, budget: Budget, moot: Callable[[], bool]
+) -> Table | None:
+    """Return the prefixes with one operation more; None if they are too many, or if the search has to end."""
     queues, devices = len(problem.device), len(problem.weight)
     under_way = before.times.shape[1] - FREE - 2 * devices
     most = min(most, _most_bytes(budget) // bytes_of_row(queues, devices, under_way))
@@ -132,7 +142,7 @@ def _next_table(problem: FewDevices, before: Table, budget: Budget, most: int) -
     while room > 0:
         after = empty_table(room, queues, devices, under_way)
         for begin in range(0, _rows(before), _SLICE):
-            if budget.left <= 0:
+            if budget.left <= 0 or moot():
                 return None
             if extend(problem, before, begin, min(_rows(before), begin + _SLICE), after) == FULL:
                 break

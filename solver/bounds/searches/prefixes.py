@@ -15,7 +15,7 @@ from ...queues import queues_of
 from ..formulas import best_bound
 
 _SHARE = 1 / 4  # of the time left, for one search
-_MOST = 10**8  # prefixes of one search, as many as no time limit allows
+_MOST = 10**9  # prefixes of one search, more than any time limit allows
 
 
 def prefix_bound(
