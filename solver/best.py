@@ -15,6 +15,7 @@ from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
+from .beam_turns import beam_turns
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import minimise_turns, target_turns
 from .improve import improve
@@ -30,7 +31,8 @@ from .two_sides import Side, SideBySide, Turns, alone
 # would need more than its share of the time, because it would find little if it were cut to that share.
 _QUICK = 0.1  # share of the time that this first improvement may take
 _QUICK_PACE = 1e-4  # seconds of this first improvement per pair of operations that share a device
-_SCARCE = 0.05  # share of the bound; repeating blocks are searched for where cost - bound is larger
+_SCARCE = 0.05  # share of the bound; where cost - bound is larger, memory counts as scarce
+_BEAMS = 0.2  # share of the search's time that beam searches may take
 _BLOCKS = 0.3  # share of the search's time that repeating blocks may take
 _PROVABLE = 40_000  # pairs of operations that share a device; beyond this number CP-SAT refutes ever less
 _FLUID = 0.25  # share of the time left that the fluid bound may take
@@ -89,17 +91,20 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
     proof = partial(proof_turns, instance, incumbent)
-    hope = 0.5 * min(1, _PROVABLE / _pairs(instance))
+    # The proofs of CP-SAT get less time the larger the instance is. Searches over prefixes do not need that.
+    hope = 0.5 if _is_scarce(incumbent) else 0.5 * min(1, _PROVABLE / _pairs(instance))
     return SideBySide(budget, incumbent, search, proof, hope).run()
 
 
 def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Search for cheaper schedules: by repeating blocks where the gap is large, then by improvement.
+    """Search for cheaper schedules: where memory is scarce by other searches first, then by improvement.
 
-    A large gap mostly means that memory is scarce. Published schedules then idle in every period, and
-    annealing, which moves one operation of one period at a time, does not arrive at a better period.
+    Published schedules idle in every period where memory is scarce, and annealing, which moves one operation
+    of one period at a time, does not arrive at a better period. Beam searches over prefixes find better
+    schedules on up to about eight devices, and repeating blocks on more.
     """
-    if cost(incumbent.schedule) > (1 + _SCARCE) * incumbent.bound:
+    if _is_scarce(incumbent):
+        yield from beam_turns(instance, incumbent, _BEAMS, side)
         reason = yield from block_turns(instance, incumbent, _BLOCKS, side)
         if was_stopped(reason):
             return reason
@@ -112,16 +117,21 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     The energetic bound, which `run_search` computes before any turn, proves most of what can be proven where
     memory is plentiful, whatever the size of the instance. Searches over prefixes prove most where memory is
     scarce. Some of these take milliseconds and others minutes, so they have two rounds. The fluid bound adds
-    to them where B's take longer than F's. CP-SAT proves small instances in seconds. It returns at once from
-    an instance that is too large for it, so that the search for schedules gets more time there.
+    to them where B's take longer than F's. CP-SAT proves small instances in seconds, and comes before the
+    second round there. It returns at once from an instance that is too large for it, so that the search for
+    schedules gets more time there.
     """
     yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
     yield from _fluid(instance, incumbent, side)
+    second_round = prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
+    if _pairs(instance) > _PROVABLE:
+        yield from second_round
     small = not side.whole.endless or _SHAVING_PACE * _pairs(instance) <= side.rest
     reason = (yield from minimise_turns(instance, incumbent, side)) if small else TOO_LARGE
     if reason not in ("", TOO_LARGE):
         return reason
-    yield from prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
+    if _pairs(instance) <= _PROVABLE:
+        yield from second_round
     return reason or (yield from target_turns(instance, incumbent, side))
 
 
@@ -136,6 +146,11 @@ def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[fl
     bound = fluid_bound(instance, cost(incumbent.schedule), side.budget.within(seconds), incumbent.bound)
     incumbent.prove(bound.value, bound.proof)
     yield seconds
+
+
+def _is_scarce(incumbent: Incumbent) -> bool:
+    """Return whether the gap is so large that memory is probably scarce."""
+    return cost(incumbent.schedule) > (1 + _SCARCE) * incumbent.bound
 
 
 def _pairs(instance: Instance) -> int:

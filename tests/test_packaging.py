@@ -143,7 +143,7 @@ SOLVER_FLOORS = [
     {"bounds.searches"},
     {"run_search"},
     {"two_sides"},
-    {"cpsat", "milp", "prefix_turns"},
+    {"cpsat", "milp", "prefix_turns", "beam_turns"},
     {"improve"},
     {"periods", "robust"},
     {"best"},

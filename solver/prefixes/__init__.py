@@ -6,7 +6,18 @@ with the number of microbatches only in proportion.
 """
 
 from .answer import answer_to
+from .beam import BeamSearch, beam_search
+from .few_devices import is_whole
 from .questions import Question, Questions
 from .search import PrefixSearch, search_prefixes
 
-__all__ = ["PrefixSearch", "Question", "Questions", "answer_to", "search_prefixes"]
+__all__ = [
+    "BeamSearch",
+    "PrefixSearch",
+    "Question",
+    "Questions",
+    "answer_to",
+    "beam_search",
+    "is_whole",
+    "search_prefixes",
+]

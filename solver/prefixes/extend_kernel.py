@@ -4,10 +4,10 @@ Operations are started in the sequence of their start times. W's are not started
 starts an F or B, it has run as many W's before it as fit into the time since its previous F or B, or more,
 and then the F or B starts later.
 
-One prefix *dominates* another one if both have started equally many operations of each queue, and all entries
-of `times` are at most as large: the devices are free no later, have no more W's left, and the microbatches
-under way can go on no later. Whatever follows the dominated prefix can follow the other one at the same
-times.
+One prefix *dominates* another one if both have started equally many operations of each queue, if the last
+operation has started no later, if the microbatches under way can go on no later, and if each device is free
+no later once it has run as many W's as in the other prefix. Whatever follows the dominated prefix can then
+follow the other one at the same times, after these W's.
 """
 
 from __future__ import annotations
@@ -83,9 +83,11 @@ def _extend_by(problem: FewDevices, before: Table, row: int, queue: int, after: 
             if not _all_in_time(problem, before, row, queue, start):
                 break
             _make(problem, before, row, queue, weights, start, after)
-            if not keep_new_row(after, row, queue):
+            if not keep_new_row(after, problem.weight, row, queue):
                 return False
             _look_whether_complete(problem, after)
+            if start == free + weights * duration:
+                break  # with one W more before it, the prefix is dominated: that W can run after it as well
     return True
 
 

@@ -67,6 +67,11 @@ def bytes_of_row(queues: int, devices: int, under_way: int) -> int:
     return 2 * queues + 8 * (1 + 2 * devices + under_way) + 60
 
 
+def rows_of(table: Table) -> int:
+    """Return the number of rows, also of those that another row dominates."""
+    return int(table.counter[ROWS])
+
+
 def first_table(queues: int, devices: int, under_way: int) -> Table:
     """Return the table with the one prefix in which nothing has started."""
     table = empty_table(1, queues, devices, under_way)
@@ -75,15 +80,18 @@ def first_table(queues: int, devices: int, under_way: int) -> Table:
 
 
 @compiled_inline
-def keep_new_row(table: Table, row: int, queue: int) -> bool:
-    """Add the new row to the table unless another one dominates it; return False if there is no room."""
+def keep_new_row(table: Table, weight: Ints, row: int, queue: int) -> bool:
+    """Add the new row to the table unless another one dominates it; return False if there is no room.
+
+    `weight` holds the ticks of a W on each device.
+    """
     bucket = _bucket_of(table)
     other, previous = table.bucket[bucket], -1
     while other >= 0:
-        smaller, larger = _compare(table, other)
-        if not larger:
+        better, worse = _compare(table, weight, other)
+        if not worse:
             return True
-        if not smaller:
+        if not better:
             table.alive[other] = False
             if previous >= 0:
                 table.other[previous] = table.other[other]
@@ -107,17 +115,26 @@ def keep_new_row(table: Table, row: int, queue: int) -> bool:
 
 
 @compiled_inline
-def _compare(table: Table, other: int) -> tuple[bool, bool]:
-    """Return whether some time of the other row is smaller, and whether one is larger, than the new row's."""
-    smaller, larger = False, False
-    for column in range(len(table.new_times)):
-        if table.times[other, column] < table.new_times[column]:
-            smaller = True
-        elif table.times[other, column] > table.new_times[column]:
-            larger = True
-        if smaller and larger:
+def _compare(table: Table, weight: Ints, other: int) -> tuple[bool, bool]:
+    """Return whether the other row is earlier somewhere, and whether it is later somewhere, than the new row.
+
+    A device that has more W's left than in the other row can run these first, and is free after them. So each
+    row is compared as it is when the device has as many W's left as in the other one, or fewer.
+    """
+    devices, new, old = len(weight), table.new_times, table.times[other]
+    better, worse = old[LAST] < new[LAST], old[LAST] > new[LAST]
+    for d in range(devices):
+        more = old[FREE + devices + d] - new[FREE + devices + d]
+        better |= old[FREE + d] < new[FREE + d] + max(0, -more) * weight[d]
+        worse |= old[FREE + d] + max(0, more) * weight[d] > new[FREE + d]
+        if better and worse:
+            return True, True
+    for column in range(FREE + 2 * devices, len(new)):
+        better |= old[column] < new[column]
+        worse |= old[column] > new[column]
+        if better and worse:
             break
-    return smaller, larger
+    return bool(better), bool(worse)
 
 
 @compiled_inline

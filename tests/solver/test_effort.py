@@ -7,7 +7,7 @@ from exact_cases import v_instance
 
 from tightpipe import InputError, Instance, Memory, Status, solve, validate
 
-SCARCE = v_instance(4, 12, (185, 181, 93, 6), Memory(34, -22, -12, 34 * 4))
+SCARCE = v_instance(6, 18, (185, 181, 93, 6), Memory(34, -22, -12, 34 * 6))
 """Nothing proves the optimum within a minute: repeating blocks, annealing and targets all get turns."""
 
 

@@ -1,0 +1,54 @@
+"""Turns of the search for schedules: beam searches over prefixes, each wider than the last one."""
+
+from __future__ import annotations
+
+from math import inf
+
+from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost
+
+from .incumbent import Incumbent
+from .prefixes import beam_search, is_whole
+from .queues import queues_of
+from .two_sides import Side, Turns
+from .windows import windows_of
+
+_WIDTHS = (300, 1_000, 3_000, 10_000)
+_LONGER = 4  # a search takes at most about so many times as long as the one before
+_PACE = 500_000  # about as many prefixes are kept per second on a usual machine
+
+
+def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
+    """Offer the schedules of beam searches for a lower cost, one search a turn.
+
+    Parameters
+    ----------
+    instance
+        A problem that solvers model. There are no turns where a search over the prefixes of all devices finds
+        no schedules: if microbatches take different routes, or if the W's of a device differ.
+    incumbent
+        The schedule to improve.
+    share
+        The share of the side's time, 0 to 1, that the searches may take. A wider search does not begin if it
+        would probably take more than is left of it.
+    side
+        The limits of the turns.
+    """
+    queues = queues_of(instance)
+    if len(instance.placement.routes) > 1 or not is_whole(queues, range(instance.devices)):
+        return ""
+    end = side.seconds + share * side.left if side.whole.limited else inf
+    took = 0.0
+    for width in _WIDTHS:
+        if incumbent.closed or side.seconds + _LONGER * took > end:
+            break
+        windows = windows_of(queues, cost(incumbent.schedule) - 1, side.budget)
+        if not windows.feasible:
+            break
+        begun = side.seconds
+        budget = side.budget if side.whole.endless else side.budget.within(end - begun)
+        found = beam_search(queues, windows, width, budget)
+        incumbent.offer(found.schedule)
+        yield (1 + found.extended) / _PACE
+        took = side.seconds - begun
+    return ""

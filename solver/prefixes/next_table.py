@@ -1,0 +1,59 @@
+"""From the prefixes with equally many operations to those with one operation more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tightpipe.core.budget import Budget
+
+from .extend_kernel import extend
+from .few_devices import FewDevices
+from .table_kernel import FREE, FULL, Table, bytes_of_row, empty_table, rows_of
+
+_SLICE = 5_000  # prefixes that are extended between two looks at the time
+_ROOM = 4  # rows of the next table per row of the last one, at first
+_LEAST_ROOM = 2**12
+_MOST_BYTES = 4 * 10**8  # of one table; there are two at a time
+
+
+def next_table(
+    problem: FewDevices,
+    before: Table,
+    most: int,
+    budget: Budget,
+    moot: Callable[[], bool] = lambda: False,
+) -> Table | None:
+    """Return the prefixes with one operation more; None if they are too many, or if the search has to end.
+
+    Parameters
+    ----------
+    problem
+        The devices, and the windows.
+    before
+        Prefixes with equally many operations.
+    most
+        The most prefixes that are kept.
+    budget, moot
+        What ends the search, as in `search_prefixes`.
+    """
+    queues, devices = len(problem.device), len(problem.weight)
+    under_way = before.times.shape[1] - FREE - 2 * devices
+    most = min(most, most_bytes(budget) // bytes_of_row(queues, devices, under_way))
+    room = min(most, max(_LEAST_ROOM, _ROOM * rows_of(before)))
+    while room > 0:
+        after = empty_table(room, queues, devices, under_way)
+        for begin in range(0, rows_of(before), _SLICE):
+            if budget.left <= 0 or moot():
+                return None
+            if extend(problem, before, begin, min(rows_of(before), begin + _SLICE), after) == FULL:
+                break
+        else:
+            return after
+        room = min(most, 2 * room) if room < most else 0
+    return None
+
+
+def most_bytes(budget: Budget) -> int:
+    """Return how many bytes a table may take: a small part of the memory that the solve may take."""
+    cap = budget.max_memory
+    return _MOST_BYTES if cap is None else min(_MOST_BYTES, int(cap * 1e9 / 8))

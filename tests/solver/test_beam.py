@@ -1,0 +1,197 @@
+"""Beam search over prefixes: valid schedules, the optimum where nothing is left out, and limits that are kept."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+import pytest
+from exact_cases import plain_memory, uniform, v_instance
+from small_instances import Known, known_optima, small_instance
+
+from tightpipe import Instance, solve, validate
+from tightpipe.core.budget import UNLIMITED, Budget
+from tightpipe.core.instance import Objective
+from tightpipe.core.metrics import cost
+from tightpipe.settings.realistic import load_realistic
+from tightpipe.solver.beam_turns import beam_turns
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.prefixes import beam_search, is_whole
+from tightpipe.solver.prefixes.beam import best_rows
+from tightpipe.solver.prefixes.few_devices import few_devices, under_way
+from tightpipe.solver.prefixes.next_table import next_table
+from tightpipe.solver.prefixes.table_kernel import (
+    FREE,
+    LAST,
+    ROWS,
+    Table,
+    empty_table,
+    first_table,
+    keep_new_row,
+    rows_of,
+)
+from tightpipe.solver.prefixes.trail import Trail
+from tightpipe.solver.queues import queues_of
+from tightpipe.solver.two_sides import Side
+from tightpipe.solver.windows import windows_of
+
+
+def is_exact(line: Known) -> bool:
+    """Whether a search over all devices leaves nothing out: neither waiting for links nor where frames begin."""
+    instance = small_instance(line.seed)
+    one = len(instance.placement.routes) == 1 and instance.objective is Objective.MAKESPAN
+    return (
+        one and instance.costs.link_occupancy == 0 and is_whole(queues_of(instance), range(instance.devices))
+    )
+
+
+EXACT = [line for line in known_optima() if is_exact(line)]
+
+
+@pytest.mark.parametrize("width", [1, 5, 10**6])
+def test_schedules_are_valid_and_optimal_where_no_prefix_is_left_out(width: int) -> None:
+    found = 0
+    for line in EXACT[::3]:
+        instance = small_instance(line.seed)
+        queues = queues_of(instance)
+        windows = windows_of(queues, line.optimum + line.optimum // 10)
+        schedule = beam_search(queues, windows, width, UNLIMITED.within(20)).schedule
+        if schedule is not None:
+            assert validate(instance, schedule) == []
+            assert line.optimum <= cost(schedule) <= windows.horizon
+            found += cost(schedule) == line.optimum
+    assert len(EXACT[::3]) > 100
+    assert found == len(EXACT[::3]) if width == 10**6 else 0 < found < len(EXACT[::3])
+
+
+def scarce() -> Instance:
+    return load_realistic()["recompute-4x12-tight"].instance()
+
+
+def test_a_beam_finds_what_published_schedules_do_not() -> None:
+    instance = scarce()
+    queues = queues_of(instance)
+    found = beam_search(queues, windows_of(queues, 163_099), 300, UNLIMITED).schedule
+    assert found is not None
+    assert cost(found) < 127_110  # of annealing for 100 s; the greedy schedule costs 163,100
+
+
+def test_a_deadline_ends_a_beam() -> None:
+    queues = queues_of(scarce())
+    begun = perf_counter()
+    assert beam_search(queues, windows_of(queues, 163_099), 10**6, UNLIMITED.within(0)).schedule is None
+    assert perf_counter() - begun < 5
+
+
+def test_the_rows_that_have_lost_least_time_are_kept() -> None:
+    queues = queues_of(v_instance(3, 5, (10, 12, 8, 1), plain_memory(8)))
+    devices = range(3)
+    problem = few_devices(queues, windows_of(queues, 400), devices)
+    table: Table | None = first_table(len(problem.device), 3, under_way(queues, devices))
+    for _ in range(8):
+        assert table is not None
+        table = next_table(problem, table, 10**6, UNLIMITED)
+    assert table is not None
+    alive = int(table.alive[: rows_of(table)].sum())
+    assert rows_of(best_rows(problem, table, alive)) == alive
+    few = best_rows(problem, table, 4)
+    assert rows_of(few) == len(few.alive) == len(few.parent) == 4
+    assert few.alive.all()
+
+    def idle(row: int) -> int:
+        """The idle time of all devices, and half of the waiting of microbatches."""
+        time, done = table.times[row], table.started[row].astype(np.int64)
+        run = done @ (problem.duration + problem.backward * problem.weight[problem.device])
+        left = time[FREE + 3 : FREE + 6] @ problem.weight
+        waiting = sum(max(0, arrival - time[LAST]) for arrival in time[FREE + 6 :])
+        return int(2 * (time[FREE : FREE + 3].sum() - run + left) + waiting)
+
+    everything = sorted(idle(row) for row in np.flatnonzero(table.alive[: rows_of(table)]))
+    kept = [
+        idle(row)
+        for row in np.flatnonzero(table.alive[: rows_of(table)])
+        if any(
+            (table.started[row] == few.started[i]).all() and (table.times[row] == few.times[i]).all()
+            for i in range(4)
+        )
+    ]
+    assert sorted(kept) == everything[:4]
+
+
+def test_a_trail_leads_from_the_last_table_to_the_first() -> None:
+    instance = v_instance(1, 2, (10, 12, 8, 1), plain_memory(8))
+    queues = queues_of(instance)
+    problem = few_devices(queues, windows_of(queues, 200), (0,))
+    table: Table | None = first_table(len(problem.device), 1, under_way(queues, (0,)))
+    trail = Trail(queues, (0,))
+    while table is not None and table.started[0].min() < 2:
+        table = next_table(problem, table, 10**6, UNLIMITED)
+        assert table is not None
+        table = best_rows(problem, table, 1)
+        trail.follow(table)
+    schedule = trail.schedule(problem, table)
+    assert schedule is not None
+    assert validate(instance, schedule) == []
+    assert cost(schedule) == 2 * 2 * (10 + 12 + 8)
+
+
+def add(table: Table, free: int, pending: int) -> list[tuple[int, int]]:
+    """Add a prefix on one device, whose W's take 10 ticks; return the prefixes that none dominates."""
+    table.new_started[:] = 1
+    table.new_times[:] = [5, free, pending, 0]
+    assert keep_new_row(table, np.array([10]), 0, 0)
+    rows = np.flatnonzero(table.alive[: table.counter[ROWS]])
+    return sorted((int(table.times[row, FREE]), int(table.times[row, FREE + 1])) for row in rows)
+
+
+def test_a_device_that_could_run_its_weights_in_time_dominates() -> None:
+    table = empty_table(8, 2, 1, 1)
+    assert add(table, 40, 1) == [(40, 1)]
+    assert add(table, 31, 2) == [(31, 2), (40, 1)]  # with one W more it would be free at tick 41
+    assert add(table, 30, 2) == [(30, 2)]  # free at tick 40 with one W left, too
+    assert add(table, 45, 1) == [(30, 2)]
+    assert add(table, 50, 0) == [(30, 2)]
+    assert add(table, 39, 1) == [(30, 2), (39, 1)]
+    assert add(table, 30, 3) == [(30, 2), (39, 1)]
+
+
+def turns_of(instance: Instance, budget: Budget, share: float = 0.5) -> Incumbent:
+    start = solve(instance, "greedy-v").schedule
+    bound = best_bound(instance)
+    incumbent = Incumbent(start, bound.value, bound.proof, perf_counter(), lambda entry: None)
+    side = Side(budget, lambda side: beam_turns(instance, incumbent, share, side))
+    while not side.ended:
+        side.turn()
+    return incumbent
+
+
+def test_turns_offer_schedules_within_their_share_of_the_time() -> None:
+    begun = perf_counter()
+    incumbent = turns_of(scarce(), UNLIMITED.within(4))
+    assert cost(incumbent.schedule) < 127_110
+    assert perf_counter() - begun < 4
+
+
+def test_turns_with_an_effort_limit_are_the_same_in_every_run() -> None:
+    budget = Budget(threads=1, effort=5.0)
+    first, second = (turns_of(scarce(), budget) for _ in range(2))
+    assert first.schedule == second.schedule
+    assert cost(first.schedule) < 163_100
+    assert len(first.log) == len(second.log)
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        pytest.param(uniform(4, 8, (10, 12, 8), placement="bidirectional", comm=1), id="two routes"),
+        pytest.param(load_realistic()["head-8x24-tight"].instance(), id="unequal W's"),
+    ],
+)
+def test_there_are_no_turns_where_a_search_over_prefixes_finds_no_schedule(instance: Instance) -> None:
+    start = solve(instance, "improve", time_limit=0).schedule
+    incumbent = Incumbent(start, 1, None, perf_counter(), lambda entry: None)
+    side = Side(UNLIMITED, lambda side: beam_turns(instance, incumbent, 1.0, side))
+    side.turn()
+    assert side.ended
+    assert incumbent.schedule is start
