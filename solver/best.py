@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from math import comb
@@ -39,7 +40,7 @@ _FLUID = 0.25  # share of the time left that the fluid bound may take
 _FLUID_PACE = 1.5e-4  # most seconds of the fluid bound per such pair
 # Shares of the proofs' time for all searches over prefixes, and for one, in a first and in a second round.
 _QUICK_PREFIXES, _QUICK_SEARCH = 0.15, 0.01
-_PREFIXES, _PREFIX_SEARCH = 0.5, 0.2
+_PREFIXES, _PREFIX_SEARCH = 0.7, 0.2
 _SHAVING_PACE = 2e-5  # seconds per such pair to shave windows for CP-SAT; no effort limit ends the shaving
 
 
@@ -117,22 +118,41 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     The energetic bound, which `run_search` computes before any turn, proves most of what can be proven where
     memory is plentiful, whatever the size of the instance. Searches over prefixes prove most where memory is
     scarce. Some of these take milliseconds and others minutes, so they have two rounds. The fluid bound adds
-    to them where B's take longer than F's. CP-SAT proves small instances in seconds, and comes before the
-    second round there. It returns at once from an instance that is too large for it, so that the search for
-    schedules gets more time there.
+    to them where B's take longer than F's. CP-SAT proves small instances in seconds. It returns at once from
+    an instance that is too large for it, so that the search for schedules gets more time there. The second
+    round comes as early as it is probably worth more than what follows.
     """
-    yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
-    yield from _fluid(instance, incumbent, side)
+    scarce, large = _is_scarce(incumbent), _pairs(instance) > _PROVABLE
     second_round = prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
-    if _pairs(instance) > _PROVABLE:
+    yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
+    if scarce:
+        yield from second_round
+    yield from _fluid(instance, incumbent, side)
+    if large:
         yield from second_round
     small = not side.whole.endless or _SHAVING_PACE * _pairs(instance) <= side.rest
     reason = (yield from minimise_turns(instance, incumbent, side)) if small else TOO_LARGE
     if reason not in ("", TOO_LARGE):
         return reason
-    if _pairs(instance) <= _PROVABLE:
-        yield from second_round
-    return reason or (yield from target_turns(instance, incumbent, side))
+    yield from second_round  # nothing is left of it if it has been already
+    return reason or (yield from _targets(instance, incumbent, side))
+
+
+def _targets(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Let CP-SAT refute targets, and ask prefixes again each time the other side has halved the gap.
+
+    A quick search over prefixes may have refuted all but the last ticks below the cost that is known now.
+    """
+    gap = _gap(incumbent)
+    with closing(target_turns(instance, incumbent, side)) as turns:
+        while True:
+            try:
+                yield next(turns)
+            except StopIteration as end:
+                return str(end.value)
+            if _gap(incumbent) <= gap / 2:
+                yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
+                gap = _gap(incumbent)
 
 
 def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
@@ -150,7 +170,12 @@ def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[fl
 
 def _is_scarce(incumbent: Incumbent) -> bool:
     """Return whether the gap is so large that memory is probably scarce."""
-    return cost(incumbent.schedule) > (1 + _SCARCE) * incumbent.bound
+    return _gap(incumbent) > _SCARCE * incumbent.bound
+
+
+def _gap(incumbent: Incumbent) -> int:
+    """Return by how many ticks the cost of the best schedule exceeds the bound."""
+    return cost(incumbent.schedule) - incumbent.bound
 
 
 def _pairs(instance: Instance) -> int:

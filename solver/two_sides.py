@@ -193,22 +193,24 @@ class SideBySide:
         self.search.effort = self.proof.effort = effort / self.budget.threads
 
     def _share_of_proof(self) -> float:
-        """Return the share of the threads' time that the proofs should have, by their progress."""
+        """Return the share of the threads' time that the proofs should have, by their progress.
+
+        With several threads it is at least `hope`, because many proofs raise the bound only at the end of a
+        long turn.
+        """
         if self.search.ended or self.proof.ended:
             return float(self.search.ended)
         moved = self.proof.moved + self.search.moved
         share = (self.proof.moved + self._hope * _NOTHING_MOVES) / (moved + _NOTHING_MOVES)
-        return min(1 - _LEAST, max(_LEAST, share))
+        least = _LEAST if self.budget.threads == 1 else max(_LEAST, self._hope)
+        return min(1 - _LEAST, max(least, share))
 
     def _share_of_turns(self, share: float) -> float:
         """Return in which share of the remaining time the proofs are expected to take turns.
 
         `share` is the proofs' share of all threads' time. If they run on some of the threads only, they take
-        turns for a larger share of the time, up to all of it. With several threads `share` counts as at least
-        `hope`, because many proofs raise the bound only at the end of a long turn.
+        turns for a larger share of the time, up to all of it.
         """
-        if self.budget.threads > 1:
-            share = max(share, self._hope)
         return min(1.0, share * self.budget.threads / self.proof.threads)
 
     def _is_due(self, share: float) -> bool:

@@ -6,13 +6,12 @@ with the number of microbatches only in proportion.
 """
 
 from .answer import answer_to
-from .beam import BeamSearch, beam_search
+from .beam import beam_search
 from .few_devices import is_whole
 from .questions import Question, Questions
 from .search import PrefixSearch, search_prefixes
 
 __all__ = [
-    "BeamSearch",
     "PrefixSearch",
     "Question",
     "Questions",

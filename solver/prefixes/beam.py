@@ -5,7 +5,7 @@ These are the *beam*, and their number is its width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Generator
 
 import numpy as np
 
@@ -22,25 +22,13 @@ from .trail import Trail
 
 _WAITING = 0.5  # weight of the time that microbatches wait, beside the time that devices idle
 _MANY = 10**9  # prefixes, more than any table has room for
+_TURN = 100_000  # prefixes that are kept between two yields
+_PACE = 500_000  # about as many prefixes are kept per second on a usual machine
 
 
-@dataclass(frozen=True, slots=True)
-class BeamSearch:
-    """What a beam search has found.
-
-    Parameters
-    ----------
-    schedule
-        A valid schedule; None if no prefix that was extended has led to one inside the windows.
-    extended
-        The number of prefixes that were kept before the best were chosen; the work is in proportion to it.
-    """
-
-    schedule: Schedule | None
-    extended: int
-
-
-def beam_search(queues: Queues, windows: Windows, width: int, budget: Budget) -> BeamSearch:
+def beam_search(
+    queues: Queues, windows: Windows, width: int, budget: Budget
+) -> Generator[float, None, Schedule | None]:
     """Search a schedule inside windows by extending, of all prefixes with equally many operations, the best.
 
     Parameters
@@ -54,6 +42,17 @@ def beam_search(queues: Queues, windows: Windows, width: int, budget: Budget) ->
     budget
         Its deadline ends the search.
 
+    Yields
+    ------
+    float
+        Some times a second, so that others can take turns: about how many seconds the search has taken since
+        the last time, the same in every run.
+
+    Returns
+    -------
+    Schedule or None
+        A valid schedule; None if no prefix that was extended has led to one inside the windows.
+
     Notes
     -----
     Prefixes with equally many operations are compared by the time that has been lost so far. This is the sum,
@@ -63,19 +62,22 @@ def beam_search(queues: Queues, windows: Windows, width: int, budget: Budget) ->
     devices = range(queues.instance.devices)
     problem = few_devices(queues, windows, devices)
     table = first_table(len(problem.device), len(devices), under_way(queues, devices))
-    trail, extended = Trail(queues, devices), 0
+    trail, kept = Trail(queues, devices), 0
     operations = problem.latest.size
     width = min(width, most_bytes(budget) // (trail.bytes_of_row * operations))
     for _ in range(operations):
         following = next_table(problem, table, _MANY, budget)
         if following is None:
-            return BeamSearch(None, extended)
-        extended += rows_of(following)
+            return None
         table = best_rows(problem, following, width)
         if rows_of(table) == 0:
-            return BeamSearch(None, extended)
+            return None
         trail.follow(table)
-    return BeamSearch(trail.schedule(problem, table), extended)
+        kept += rows_of(following)
+        if kept >= _TURN:
+            yield kept / _PACE
+            kept = 0
+    return trail.schedule(problem, table)
 
 
 def best_rows(problem: FewDevices, table: Table, width: int) -> Table:

@@ -16,6 +16,7 @@ from .search import PrefixSearch
 Devices = tuple[int, ...]
 
 _LITTLE = 1 / 32  # of the gap at the beginning: the precision to which sets of devices are compared
+_PART = 3  # the target is about a third of the way from what is refuted to what is open
 _FAILURES = 3  # searches that may end early one after another before no more sets of this size are tried
 _SMALL = 4  # with at most so many devices, all together are tried whatever fewer of them have refuted
 
@@ -84,13 +85,14 @@ class Questions:
         """Return a target above `low`, which is refuted, and below `high`, which is open.
 
         All devices together are asked about the largest possible target first, because their answer to it is
-        final.
+        final. A set that has refuted something is asked about a target in the lower part of what is open,
+        because one device more closes a small part of the gap only.
         """
         if self._open is None and len(devices) == self._devices:
             return high - 1
         if self._best != devices and len(devices) < self._devices:
             return min(high - 1, low + self._little)
-        return (low + high) // 2
+        return low + max(1, (high - low) // _PART)
 
     def _drop(self) -> None:
         self._waiting.pop(0)

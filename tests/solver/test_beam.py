@@ -9,7 +9,7 @@ import pytest
 from exact_cases import plain_memory, uniform, v_instance
 from small_instances import Known, known_optima, small_instance
 
-from tightpipe import Instance, solve, validate
+from tightpipe import Instance, Schedule, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance import Objective
 from tightpipe.core.metrics import cost
@@ -32,9 +32,9 @@ from tightpipe.solver.prefixes.table_kernel import (
     rows_of,
 )
 from tightpipe.solver.prefixes.trail import Trail
-from tightpipe.solver.queues import queues_of
-from tightpipe.solver.two_sides import Side
-from tightpipe.solver.windows import windows_of
+from tightpipe.solver.queues import Queues, queues_of
+from tightpipe.solver.two_sides import Side, Turns
+from tightpipe.solver.windows import Windows, windows_of
 
 
 def is_exact(line: Known) -> bool:
@@ -44,6 +44,17 @@ def is_exact(line: Known) -> bool:
     return (
         one and instance.costs.link_occupancy == 0 and is_whole(queues_of(instance), range(instance.devices))
     )
+
+
+def searched(queues: Queues, windows: Windows, width: int, budget: Budget) -> Schedule | None:
+    found: list[Schedule | None] = []
+
+    def turns() -> Turns:
+        found.append((yield from beam_search(queues, windows, width, budget)))
+        return ""
+
+    assert all(seconds > 0 for seconds in turns())
+    return found[0]
 
 
 EXACT = [line for line in known_optima() if is_exact(line)]
@@ -56,7 +67,7 @@ def test_schedules_are_valid_and_optimal_where_no_prefix_is_left_out(width: int)
         instance = small_instance(line.seed)
         queues = queues_of(instance)
         windows = windows_of(queues, line.optimum + line.optimum // 10)
-        schedule = beam_search(queues, windows, width, UNLIMITED.within(20)).schedule
+        schedule = searched(queues, windows, width, UNLIMITED.within(20))
         if schedule is not None:
             assert validate(instance, schedule) == []
             assert line.optimum <= cost(schedule) <= windows.horizon
@@ -72,7 +83,7 @@ def scarce() -> Instance:
 def test_a_beam_finds_what_published_schedules_do_not() -> None:
     instance = scarce()
     queues = queues_of(instance)
-    found = beam_search(queues, windows_of(queues, 163_099), 300, UNLIMITED).schedule
+    found = searched(queues, windows_of(queues, 163_099), 300, UNLIMITED)
     assert found is not None
     assert cost(found) < 127_110  # of annealing for 100 s; the greedy schedule costs 163,100
 
@@ -80,7 +91,7 @@ def test_a_beam_finds_what_published_schedules_do_not() -> None:
 def test_a_deadline_ends_a_beam() -> None:
     queues = queues_of(scarce())
     begun = perf_counter()
-    assert beam_search(queues, windows_of(queues, 163_099), 10**6, UNLIMITED.within(0)).schedule is None
+    assert searched(queues, windows_of(queues, 163_099), 10**6, UNLIMITED.within(0)) is None
     assert perf_counter() - begun < 5
 
 
