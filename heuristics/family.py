@@ -21,7 +21,7 @@ _Item = TypeVar("_Item")
 
 
 def check_placement(instance: Instance, family: str, placement: str) -> None:
-    """Raise an error if the instance has another placement than this family, or no schedule at all.
+    """Raise an error if the instance's placement is not `placement`, or if it has no schedule at all.
 
     Raises
     ------

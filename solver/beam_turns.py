@@ -15,22 +15,22 @@ from .windows import windows_of
 
 _WIDTHS = (300, 1_000, 3_000, 10_000)
 _LONGER = 4  # a search takes at most about so many times as long as the one before
-_UNCOUNTED = 0.1  # about the seconds of a search that it has not yielded in the end
+_UNCOUNTED = 0.1  # seconds that a search takes, on average, after its last yield
 
 
 def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
-    """Offer the schedules of beam searches for a lower cost.
+    """Run beam searches for a lower cost, and offer their schedules to the incumbent.
 
     Parameters
     ----------
     instance
-        A problem that solvers model. There are no turns where a search over the prefixes of all devices finds
-        no schedules: if microbatches take different routes, or if the W's of a device differ.
+        A problem that solvers model. There are no turns if microbatches take different routes or if the W's
+        of a device differ, because prefixes do not determine a schedule then.
     incumbent
         The schedule to improve.
     share
-        The share of the side's time, 0 to 1, that the searches may take. A wider search does not begin if it
-        would probably take more than is left of it.
+        The share of the side's time, 0 to 1, that the searches may take. A wider search begins only
+        if it will probably fit into the rest of this share.
     side
         The limits of the turns.
     """

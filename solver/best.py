@@ -28,7 +28,7 @@ from .prefix_turns import prefix_turns
 from .run_search import TOO_LARGE, run_search
 from .two_sides import Side, SideBySide, Turns, alone
 
-# A short improvement before the two sides start lowers the horizons of their proofs. It is left out where it
+# A short improvement before the two sides start lowers the horizons of the proofs. It is left out where it
 # would need more than its share of the time, because it would find little if it were cut to that share.
 _QUICK = 0.1  # share of the time that this first improvement may take
 _QUICK_PACE = 1e-4  # seconds of this first improvement per pair of operations that share a device
@@ -41,7 +41,9 @@ _FLUID_PACE = 1.5e-4  # most seconds of the fluid bound per such pair
 # Shares of the proofs' time for all searches over prefixes, and for one, in a first and in a second round.
 _QUICK_PREFIXES, _QUICK_SEARCH = 0.15, 0.01
 _PREFIXES, _PREFIX_SEARCH = 0.7, 0.2
-_SHAVING_PACE = 2e-5  # seconds per such pair to shave windows for CP-SAT; no effort limit ends the shaving
+_SHAVING_PACE = (
+    2e-5  # seconds per such pair to shave windows for CP-SAT; the shaving does not look at the effort
+)
 
 
 def solve_best(
@@ -74,7 +76,7 @@ def solve_best(
 
 
 def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Improve the schedule for a short while, then search and prove side by side; return why it ended early.
+    """Improve the schedule for a short while, then search and prove side by side; return why it ended.
 
     The empty string is returned if nothing ended early, or if no solver models the instance.
     """
@@ -92,16 +94,17 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
     proof = partial(proof_turns, instance, incumbent)
-    # The proofs of CP-SAT get less time the larger the instance is. Searches over prefixes do not need that.
+    # The larger the instance, the less CP-SAT proves, and the less time the proofs get. Where memory is
+    # scarce, they keep half of it, because searches over prefixes succeed there.
     hope = 0.5 if _is_scarce(incumbent) else 0.5 * min(1, _PROVABLE / _pairs(instance))
     return SideBySide(budget, incumbent, search, proof, hope).run()
 
 
 def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Search for cheaper schedules: where memory is scarce by other searches first, then by improvement.
+    """Search for cheaper schedules by improvement, and first by beams and blocks where memory is scarce.
 
-    Published schedules idle in every period where memory is scarce, and annealing, which moves one operation
-    of one period at a time, does not arrive at a better period. Beam searches over prefixes find better
+    Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
+    period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
     schedules on up to about eight devices, and repeating blocks on more.
     """
     if _is_scarce(incumbent):
@@ -117,10 +120,11 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
     The energetic bound, which `run_search` computes before any turn, proves most of what can be proven where
     memory is plentiful, whatever the size of the instance. Searches over prefixes prove most where memory is
-    scarce. Some of these take milliseconds and others minutes, so they have two rounds. The fluid bound adds
-    to them where B's take longer than F's. CP-SAT proves small instances in seconds. It returns at once from
-    an instance that is too large for it, so that the search for schedules gets more time there. The second
-    round comes as early as it is probably worth more than what follows.
+    scarce. Some of these take milliseconds and others minutes, so they have two rounds. The second
+    round comes before the fluid bound where memory is scarce, before CP-SAT on other large instances, and
+    otherwise after CP-SAT has minimised for some seconds. Where B's take longer than F's, the fluid bound
+    often proves more than prefixes. CP-SAT closes the gap of small instances in seconds. It returns at once
+    from an instance that is too large for it, and the search for schedules then gets more time.
     """
     scarce, large = _is_scarce(incumbent), _pairs(instance) > _PROVABLE
     second_round = prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
@@ -134,14 +138,14 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     reason = (yield from minimise_turns(instance, incumbent, side)) if small else TOO_LARGE
     if reason not in ("", TOO_LARGE):
         return reason
-    yield from second_round  # nothing is left of it if it has been already
+    yield from second_round  # a round that has already run yields nothing more
     return reason or (yield from _targets(instance, incumbent, side))
 
 
 def _targets(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Let CP-SAT refute targets, and ask prefixes again each time the other side has halved the gap.
+    """Let CP-SAT refute targets, and repeat the quick searches over prefixes each time the gap has halved.
 
-    A quick search over prefixes may have refuted all but the last ticks below the cost that is known now.
+    Below the cost of a cheaper schedule, such a search often has only a few ticks left to refute.
     """
     gap = _gap(incumbent)
     with closing(target_turns(instance, incumbent, side)) as turns:
@@ -174,7 +178,7 @@ def _is_scarce(incumbent: Incumbent) -> bool:
 
 
 def _gap(incumbent: Incumbent) -> int:
-    """Return by how many ticks the cost of the best schedule exceeds the bound."""
+    """Return the gap in ticks, in place of a share: the cost of the best schedule less the bound."""
     return cost(incumbent.schedule) - incumbent.bound
 
 

@@ -70,7 +70,8 @@ class _Questions:
 
     def __init__(self, instance: Instance, incumbent: Incumbent, effort: float) -> None:
         self.instance, self.incumbent = instance, incumbent
-        self.effort = self.asked = effort  # of the next question in a solve without limits; of the last one
+        self.effort = effort  # effort of the next question in a solve without limits
+        self.asked = effort  # effort of the last question
         self.ceiling: int | None = None  # the least target that the present effort has left open
         self.left_open: dict[int, Windows] = {}
         self.step = 0  # added to the seed, so that every question has seeds of its own

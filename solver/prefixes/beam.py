@@ -1,6 +1,6 @@
 """Beam search: of all prefixes with equally many operations, only those that look best are extended.
 
-These are the *beam*, and their number is its width.
+The prefixes that are extended are the *beam*. The number of prefixes in a beam is its width.
 """
 
 from __future__ import annotations
@@ -22,47 +22,50 @@ from .trail import Trail
 
 _WAITING = 0.5  # weight of the time that microbatches wait, beside the time that devices idle
 _MANY = 10**9  # prefixes, more than any table has room for
-_TURN = 100_000  # prefixes that are kept between two yields
-_PACE = 500_000  # about as many prefixes are kept per second on a usual machine
+_TURN = 100_000  # least number of prefixes that are made between two yields
+_PACE = 500_000  # about so many prefixes are made per second on a usual machine
 
 
 def beam_search(
     queues: Queues, windows: Windows, width: int, budget: Budget
 ) -> Generator[float, None, Schedule | None]:
-    """Search a schedule inside windows by extending, of all prefixes with equally many operations, the best.
+    """Search for a schedule inside windows, extending only the best of the prefixes with equal lengths.
 
     Parameters
     ----------
     queues
-        An instance in which a search over the prefixes of all devices finds schedules (`is_whole`).
+        An instance with one route, for all devices of which `is_whole` is true.
     windows
         Feasible windows of the instance; their horizon is the largest cost that is of use.
     width
-        How many prefixes are extended after each operation; fewer where they would take too much memory.
+        The most prefixes that are extended after each operation; fewer if the process would need too much
+        memory for them.
     budget
-        Its deadline ends the search.
+        The deadline ends the search, and the cap on memory limits its tables.
 
     Yields
     ------
     float
-        Some times a second, so that others can take turns: about how many seconds the search has taken since
-        the last time, the same in every run.
+        The nominal seconds since the last yield, as in `Turns`, estimated from the number of prefixes. The
+        search yields several times a second, so that it takes short turns.
 
     Returns
     -------
     Schedule or None
-        A valid schedule; None if no prefix that was extended has led to one inside the windows.
+        A valid schedule; None if the search was ended early, or if no prefix of the beam has led to a
+        schedule inside the windows.
 
     Notes
     -----
-    Prefixes with equally many operations are compared by the time that has been lost so far. This is the sum,
-    over all devices, of the least time at which the device could end all of its work, and half of the sum,
-    over all microbatches under way, of the time until the microbatch can go on. The search proves nothing.
+    Prefixes with equally many operations are compared by a measure of lost time, which is the sum of two
+    terms. The first term adds up, over all devices, the least time at which the device could end all of its
+    work; without lost time it would be a constant. The second term is half of the ticks until a microbatch
+    can go on, added up over all microbatches under way. The search proves nothing.
     """
     devices = range(queues.instance.devices)
     problem = few_devices(queues, windows, devices)
     table = first_table(len(problem.device), len(devices), under_way(queues, devices))
-    trail, kept = Trail(queues, devices), 0
+    trail, made = Trail(queues, devices), 0
     operations = problem.latest.size
     width = min(width, most_bytes(budget) // (trail.bytes_of_row * operations))
     for _ in range(operations):
@@ -73,15 +76,18 @@ def beam_search(
         if rows_of(table) == 0:
             return None
         trail.follow(table)
-        kept += rows_of(following)
-        if kept >= _TURN:
-            yield kept / _PACE
-            kept = 0
+        made += rows_of(following)
+        if made >= _TURN:
+            yield made / _PACE
+            made = 0
     return trail.schedule(problem, table)
 
 
 def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
-    """Return a table with the rows that have lost least time so far, at most `width`, to be extended."""
+    """Return a table of the rows to extend next, without those that others dominate.
+
+    These are the `width` rows that have lost the least time so far, or all of them if there are fewer.
+    """
     rows = np.flatnonzero(table.alive[: rows_of(table)])
     if len(rows) > width:
         rows = rows[np.argpartition(_lost_time(problem, table, rows), width)[:width]]
@@ -100,7 +106,7 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints) -> Floats:
     devices, microbatches = len(problem.weight), problem.latest.shape[1]
     times, left = table.times[rows], microbatches - table.started[rows].astype(np.int64)
     pending = times[:, FREE + devices : FREE + 2 * devices]
-    # The W of a microbatch is still to be done where its B is, and where the B is done but the W pending.
+    # A W is still to be run where the B has not run yet, and where the B has run and the W is pending.
     work = problem.duration + problem.backward * problem.weight[problem.device]
     ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ problem.weight + left @ work
     arrivals = times[:, FREE + 2 * devices :]

@@ -1,13 +1,17 @@
 """Prefixes of schedules, compiled: extend each by one more F or B, and keep those that none dominates.
 
-Operations are started in the sequence of their start times. W's are not started one by one. When a device
-starts an F or B, it has run as many W's before it as fit into the time since its previous F or B, or more,
-and then the F or B starts later.
+Operations are started in the sequence of their start times. W's are not started one by one. Before a device
+starts an F or B, it runs as many pending W's as fit into the time since its previous F or B. If it runs more,
+the F or B starts later.
 
-One prefix *dominates* another one if both have started equally many operations of each queue, if the last
-operation has started no later, if the microbatches under way can go on no later, and if each device is free
-no later once it has run as many W's as in the other prefix. Whatever follows the dominated prefix can then
-follow the other one at the same times, after these W's.
+Prefix a *dominates* prefix b if both have started equally many operations of each queue and a is nowhere
+later than b:
+
+- the last operation of a has started no later;
+- each microbatch under way can go on no later;
+- each device is free no later, after it has also run the W's that have run in b and not yet in a.
+
+After these W's, whatever follows b can follow a at the same times.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from .table_kernel import COMPLETE, FREE, FULL, LAST, NEVER, ROWS, Table, keep_n
 
 @compiled
 def extend(problem: FewDevices, before: Table, begin: int, end: int, after: Table) -> int:
-    """Extend a range of prefixes in each way by one operation, and add the results to the table after it.
+    """Extend the rows `begin` to `end` - 1 of `before` by one operation in every way; add them to `after`.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def _extend_by(problem: FewDevices, before: Table, row: int, queue: int, after: 
                 return False
             _look_whether_complete(problem, after)
             if start == free + weights * duration:
-                break  # with one W more before it, the prefix is dominated: that W can run after it as well
+                break  # a prefix with one W more before the item is dominated: that W can run after the item
     return True
 
 
@@ -112,8 +116,8 @@ def _memory_and_work(problem: FewDevices, before: Table, row: int, device: int) 
 def _soonest_end(problem: FewDevices, before: Table, row: int, queue: int) -> int:
     """Return the least end of an operation of the device that could run before the given queue's next item.
 
-    Only operations that take no memory count. If such an operation fits into the time in which the device
-    would idle otherwise, it may run there: it ends, and frees its memory, no later, and nothing else moves.
+    Only operations that take no memory count. If such an operation fits into the idle time before the item,
+    the caller drops the prefix, because a schedule that runs the operation in this time is at least as good.
     """
     device, end = problem.device[queue], NEVER
     for k in range(problem.on.shape[1]):
@@ -130,7 +134,7 @@ def _soonest_end(problem: FewDevices, before: Table, row: int, queue: int) -> in
 
 @compiled_inline
 def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, start: int) -> bool:
-    """Return whether everything else can still start within its window if an item of the queue starts now."""
+    """Return False if some queue's next item is surely too late when this queue's starts at `start`."""
     rank, device, end = before.started[row, queue], problem.device[queue], start + problem.duration[queue]
     if queue + 1 < len(problem.device) and end + problem.lag[queue] > problem.latest[queue + 1, rank]:
         return False
@@ -147,7 +151,7 @@ def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, start
 def _make(
     problem: FewDevices, before: Table, row: int, queue: int, weights: int, start: int, after: Table
 ) -> None:
-    """Write the prefix in which the queue's next item starts after so many W's into the new row's arrays."""
+    """Write into the new row the prefix in which the queue's next item starts after `weights` W's."""
     started, times, device = after.new_started, after.new_times, problem.device[queue]
     devices, end = len(problem.weight), start + problem.duration[queue]
     for q in range(len(started)):
@@ -159,7 +163,7 @@ def _make(
         if d == device:
             free, pending = end, pending - weights + problem.backward[queue]
         elif free < start:
-            # Nothing else starts on this device before `start`, so that W's that end until then run first.
+            # No F or B starts on this device before `start`, so it first runs the W's that can end by then.
             length = problem.weight[d]
             fit = pending if length == 0 else min(pending, (start - free) // length)
             free, pending = free + fit * length, pending - fit
@@ -171,7 +175,7 @@ def _make(
 
 @compiled_inline
 def _make_arrivals(problem: FewDevices, before: Table, row: int, queue: int, end: int, after: Table) -> None:
-    """Write, into the new row, from when on the next operation of each microbatch under way can start."""
+    """Write into the new row the tick from which each microbatch under way can start its next operation."""
     started, times, devices = after.new_started, after.new_times, len(problem.weight)
     arrivals, moved = FREE + 2 * devices, before.started[row, queue]
     width = len(times) - arrivals

@@ -54,11 +54,10 @@ def few_devices(queues: Queues, windows: Windows, devices: Sequence[int]) -> Few
 
     Notes
     -----
-    Every schedule inside the windows is a solution of this problem: operations of other devices still take
-    their time, so that an operation starts at least the sum of their durations and of the communication after
-    the last operation on one of the devices. That they also wait for each other is left out, as are messages
-    that wait for a link. If the W's of a device differ, all count as the shortest one, and as freeing the
-    most memory.
+    Every schedule inside the windows is a solution of this problem. Between two operations of a microbatch on
+    these devices lie at least the durations of its operations on other devices, and the communication. The
+    problem leaves out that operations of other devices wait for each other, and that messages wait for a
+    link. If the W's of a device differ, all count as the shortest one, and as freeing the most memory.
     """
     instance, first = queues.instance, windows.arrays.first
     path = path_of(queues)

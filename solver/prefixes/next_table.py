@@ -1,4 +1,4 @@
-"""From the prefixes with equally many operations to those with one operation more."""
+"""The step from the table of all prefixes of one length to the table of those with one operation more."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def next_table(
 
 
 def most_bytes(budget: Budget) -> int:
-    """Return how many bytes a table may take: a small part of the memory that the solve may take."""
+    """Return how many bytes a table or a trail may take: at most an eighth of the cap on memory."""
     cap = budget.max_memory
     return _MOST_BYTES if cap is None else min(_MOST_BYTES, int(cap * 1e9 / 8))

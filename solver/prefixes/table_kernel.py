@@ -16,8 +16,8 @@ Counts = NDArray[np.int16]
 class Table(NamedTuple):
     """Prefixes with equally many operations, as rows of arrays; rows are added, and never removed.
 
-    Q, P and R are the numbers of queues, of devices, and of microbatches that can be under way. Microbatch m
-    has the entry m modulo R of those that can be under way.
+    Q, P and R are the numbers of queues, of devices, and of microbatches that can be under way. Of the last
+    R columns of `times`, column m modulo R belongs to microbatch m.
     """
 
     started: Counts  # (rows, Q) number of items of each queue that have started
@@ -25,10 +25,10 @@ class Table(NamedTuple):
     parent: Ints  # (rows,) the prefix without the last operation, as a row of the table before
     queue: Ints  # (rows,) queue of that operation
     alive: Bools  # (rows,) false where another row dominates this one
-    other: Ints  # (rows,) another row with the same entries of `started`, -1 at the end of these rows
-    bucket: Ints  # (2**k,) hash index: a row with certain entries of `started`, or -1
-    new_started: Ints  # (Q,) of the row that is being made
-    new_times: Ints  # (1 + 2P + R,) of the row that is being made
+    other: Ints  # (rows,) the next row in the linked list of rows with equal `started`, -1 at its end
+    bucket: Ints  # (2**k,) hash index: the first row of one such list, -1 where there is none
+    new_started: Ints  # (Q,) `started` of the row that is being made
+    new_times: Ints  # (1 + 2P + R,) `times` of the row that is being made
     counter: Ints  # (2,) see below
 
 
@@ -46,7 +46,7 @@ NEVER = 2**62
 
 
 def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
-    """Return a table with room for so many rows."""
+    """Return an empty table with room for `rows` rows."""
     width = 1 + 2 * devices + under_way
     return Table(
         started=np.empty((rows, queues), np.int16),
@@ -83,7 +83,8 @@ def first_table(queues: int, devices: int, under_way: int) -> Table:
 def keep_new_row(table: Table, weight: Ints, row: int, queue: int) -> bool:
     """Add the new row to the table unless another one dominates it; return False if there is no room.
 
-    `weight` holds the ticks of a W on each device.
+    Rows that the new row dominates are no longer alive. `weight` holds the ticks of a W on each device, `row`
+    is the parent of the new row, and `queue` is the queue of its last operation.
     """
     bucket = _bucket_of(table)
     other, previous = table.bucket[bucket], -1
@@ -118,8 +119,9 @@ def keep_new_row(table: Table, weight: Ints, row: int, queue: int) -> bool:
 def _compare(table: Table, weight: Ints, other: int) -> tuple[bool, bool]:
     """Return whether the other row is earlier somewhere, and whether it is later somewhere, than the new row.
 
-    A device that has more W's left than in the other row can run these first, and is free after them. So each
-    row is compared as it is when the device has as many W's left as in the other one, or fewer.
+    If a device has more W's left in one row than in the other, it first has to run the surplus. So when a row
+    is tested for being no later than the other one, the ticks of its surplus are added to the time from which
+    the device is free.
     """
     devices, new, old = len(weight), table.new_times, table.times[other]
     better, worse = old[LAST] < new[LAST], old[LAST] > new[LAST]

@@ -1,4 +1,4 @@
-"""How each prefix of all devices has come about, and the schedule that one of them leads to."""
+"""The parents of all prefixes of a search over all devices, and the schedule that is read from them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .table_kernel import FREE, NEVER, Counts, Table, rows_of
 
 
 class Trail:
-    """How each prefix of all devices has come about, from which a schedule is read in the end.
+    """The parent and the last operation of each prefix, from which a schedule is read in the end.
 
     Parameters
     ----------
     queues
         The instance.
     devices
-        All devices of the instance, in the sequence that the tables have.
+        All devices of the instance, in the sequence in which the tables have columns for them.
     """
 
     def __init__(self, queues: Queues, devices: Sequence[int]) -> None:
@@ -34,19 +34,19 @@ class Trail:
 
     @property
     def bytes_of_row(self) -> int:
-        """About how many bytes each row of each table takes."""
+        """About how many bytes the trail keeps of each row of a table."""
         return 6 + 2 * len(self._devices)
 
     def follow(self, table: Table) -> None:
-        """Keep the rows of the next table: the parent, the queue, and the W's that each device has to run."""
+        """Keep the parent, the queue and the numbers of pending W's of each row of the next table."""
         rows, devices = rows_of(table), len(self._devices)
         pending = table.times[:rows, FREE + devices : FREE + 2 * devices]
-        # Millions of rows are kept, so that each number takes no more bytes than it needs.
+        # Because the trail keeps millions of rows, it stores each number in as few bytes as possible.
         parent, queue = table.parent[:rows].astype(np.int32), table.queue[:rows].astype(np.int16)
         self._steps.append((parent, queue, pending.astype(np.int16)))
 
     def schedule(self, problem: FewDevices, table: Table) -> Schedule | None:
-        """Return the schedule of the cheapest prefix that has started everything, None if it is invalid."""
+        """Return the schedule that the cheapest complete prefix leads to; None if it breaks a rule."""
         rows, devices = rows_of(table), len(self._devices)
         free = table.times[:rows, FREE : FREE + devices]
         pending = table.times[:rows, FREE + devices : FREE + 2 * devices]

@@ -20,7 +20,7 @@ from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
 from .split_target import SplitTarget
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
-_HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head output
+_HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head "output"
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
 """For each placement, the name of a schedule that makes torchtitan place the stages in this way.
 

@@ -25,7 +25,7 @@ class Times(NamedTuple):
 
     duration: Floats  # (3, S, n, K) of each F, B and W
     lag: Floats  # (2, S, n, K) of the message that each F and B waits for; 0 where it waits for none
-    moment: Floats  # (p, K) when each device's stall begins: share of its planned span, or of the makespan
+    moment: Floats  # (p, K) begin of each device's stall: share of its planned span, or of the makespan
     stall: Floats  # (p, K) ticks for which each device then stands still; 0 for no stall
 
 

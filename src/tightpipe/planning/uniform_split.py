@@ -56,7 +56,7 @@ def _on(
 ) -> Plan | str:
     """Return the plan on `devices` devices, or the reason why even with full recomputation there is none.
 
-    Candidates for which this function searches a schedule are added to `searched`.
+    The function adds to `searched` each candidate for which it looks for a schedule.
     """
     reason = ""
     try:

@@ -104,8 +104,8 @@ def schedule_of(instance: Instance, heuristic: Heuristic) -> Schedule:
     NoScheduleError, InfeasibleError
         If the heuristic finds no schedule for the instance, or if the instance has no schedule at all.
     HeuristicError
-        If the heuristic is not tightpipe's own and returns no order or an invalid one, or if it is an
-        installed one and fails.
+        If a heuristic that is not tightpipe's own returns no order or an invalid order, or if a heuristic of
+        an installed package raises an exception that is not one of tightpipe's.
     """
     order = heuristic.order(instance)
     if _is_ours(heuristic):
