@@ -9,6 +9,7 @@ if __name__ != "tightpipe.heuristics":
 from tightpipe.core.placement import PLACEMENTS
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
+from .due_date import due_date_order
 from .greedy_v import greedy_v_order
 from .list_schedule import list_order
 from .modulo import modulo_order
@@ -32,6 +33,13 @@ HEURISTICS: dict[str, Heuristic] = {
             placements=PLACEMENTS,
             memory="every limit that has a schedule",
             source="list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
+        ),
+        Heuristic(
+            name="due-date",
+            make=due_date_order,
+            placements=PLACEMENTS,
+            memory="every limit that has a schedule; made for 1.5p activations and more",
+            source="list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
         ),
         *PUBLISHED,
         Heuristic(

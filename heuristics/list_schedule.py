@@ -26,23 +26,16 @@ Graham's (1966). Filling gaps with W's: Qi et al., "Zero Bubble Pipeline Paralle
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import NamedTuple
-
-import numpy as np
 
 from tightpipe.core.errors import InfeasibleError
-from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.instance_arrays import arrays_of
+from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
-from tightpipe.kernels.arrays import Ints, Records
 
-from .list_kernel import DEVICE, STAGE, Rule, run_list
+from .list_kernel import Rule, run_list
+from .list_problem import ListProblem, Run, list_problem, run_of
 
-_FBW = [OpKind.F, OpKind.B, OpKind.W]
-_NO_LIMIT = 2**62
 _RETIMED = 2  # number of orders of least simulated cost that are compared by their exact cost
 
 # The values of a rule are, in sequence: alternate, deepest forward, deepest backward, reserve, overrun and
@@ -65,19 +58,6 @@ RULES = (
 """The priority rules that `list_order` tries."""
 
 
-class _Run(NamedTuple):
-    order: Order
-    cost: int  # in ticks, at the simulated times
-
-
-class _Problem(NamedTuple):
-    """The instance as records, in the state before any operation starts."""
-
-    stages: Records
-    devices: Records
-    local: Ints
-
-
 def list_order(instance: Instance) -> Order:
     """Return the best order that list scheduling finds; it finds one whenever the instance has a schedule.
 
@@ -89,35 +69,18 @@ def list_order(instance: Instance) -> Order:
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    problem = _problem(instance)
+    problem = list_problem(instance)
     best = nsmallest(_RETIMED, (_run(instance, problem, rule) for rule in RULES), key=lambda run: run.cost)
     return min((run.order for run in best), key=lambda order: cost(retime(instance, order)))
 
 
 def order_by(instance: Instance, rule: Rule) -> Order:
     """Return the order that list scheduling finds by one rule; the instance must have a schedule."""
-    return _run(instance, _problem(instance), rule).order
+    return _run(instance, list_problem(instance), rule).order
 
 
-def _run(instance: Instance, problem: _Problem, rule: Rule) -> _Run:
+def _run(instance: Instance, problem: ListProblem, rule: Rule) -> Run:
     stages, devices = problem.stages.copy(), problem.devices.copy()
     routes = len(instance.placement.routes)
     rows = run_list(stages, devices, problem.local, instance.microbatches, routes, rule)
-    order = Order(rows, np.arange(len(devices) + 1) * rows.shape[1])
-    if instance.objective is Objective.MAKESPAN:
-        return _Run(order, int(devices["end"].max()))
-    return _Run(order, int((devices["end"] - devices["first"]).max()))
-
-
-def _problem(instance: Instance) -> _Problem:
-    numbers, p, routes = arrays_of(instance), instance.devices, len(instance.placement.routes)
-    stages, devices = np.zeros(routes * instance.stages, STAGE), np.zeros(p, DEVICE)
-    stages["home"] = numbers.device.ravel()
-    stages["number"] = np.tile(np.arange(instance.stages), routes)
-    stages["route"] = np.repeat(np.arange(routes), instance.stages)
-    stages["duration"] = np.tile(numbers.duration[_FBW].T, (routes, 1))
-    stages["delta"] = np.tile(numbers.delta[_FBW].T, (routes, 1))
-    stages["lag"] = numbers.lag[_FBW].transpose(1, 2, 0).reshape(-1, len(_FBW))
-    devices["limit"] = np.where(numbers.limit < 0, _NO_LIMIT, numbers.limit)
-    by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
-    return _Problem(stages, devices, by_home.reshape(p, -1))
+    return run_of(instance, rows, devices)

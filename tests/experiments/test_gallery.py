@@ -64,7 +64,9 @@ def test_blocks_are_drawn_at_two_limits_and_are_no_copies_of_published_ones(
 def test_what_is_no_heuristic_is_refused(name: str, tmp_path: Path) -> None:
     done = call("gallery", "--only", f"1f1b,{name}", "-o", tmp_path / "g.png")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"tightpipe: only = '{name}': must be heuristics, of greedy-v, list, gpipe")
+    assert done.stderr.startswith(
+        f"tightpipe: only = '{name}': must be heuristics, of greedy-v, list, due-date"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

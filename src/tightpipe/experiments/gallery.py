@@ -18,7 +18,7 @@ from ..solving.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
 # memory limits in multiples of p activations of a stage; in the V, 2 p of these are the memory of 1F1B
-_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "greedy-v": (2,), "block": (1, 1.25)}
+_FACTORS = {"zb-auto": (1, 2), "list": (2, 4), "due-date": (3,), "greedy-v": (2,), "block": (1, 1.25)}
 _BLOCK = "block"  # the only method of the gallery that searches; its search ends within seconds here
 _EFFORT = 20.0  # effort of this search in counted seconds, so that every run draws the same picture
 # for a device's whole share of the model: ticks of each of F, B and W, and memory that an F adds

@@ -1,0 +1,122 @@
+"""The compiled loop of list scheduling by due dates (`due_date`) under one rule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints, Records
+from tightpipe.kernels.compiled import compiled_with_arrays
+
+from .list_state_kernel import (
+    NEVER,
+    State,
+    may_start,
+    new_state,
+    next_arrival,
+    next_to_decide,
+    oldest_pending,
+    start_operation,
+)
+
+_F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
+
+
+class DueDates(NamedTuple):
+    """By when operations should start, and what a device does where it could start nothing urgent.
+
+    The k-th last F or B of a stage is due `k * pace` ticks before the last one where operations are compared,
+    and `k * closing` ticks before it where a device decides whether it may delay them by a W.
+    """
+
+    last: Ints  # (2, S): when the last F and the last B of each stage should start, in ticks
+    pace: int
+    closing: int
+    overrun: float  # share of a W, 0 to 1, by which it may always delay the next arrival
+    reserve: float  # share of the promised memory, 0 to 1, that an F must leave free
+
+
+@compiled_with_arrays
+def run_by_due_dates(
+    stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, due: DueDates
+) -> Ints:
+    """Run all operations by due dates, and update the records `stages` and `devices`.
+
+    Returns
+    -------
+    array
+        The order, of shape (p, operations per device, 3): kind, stage and microbatch of each operation.
+    """
+    state = new_state(stages, devices, local, microbatches, routes)
+    left = state.order.shape[0] * state.order.shape[1]
+    while left > 0:
+        device = next_to_decide(devices)
+        kind, stage, resume = _decide(state, device, due)
+        if stage < 0:
+            devices[device].wake = resume
+        else:
+            start_operation(state, kind, stage)
+            left -= 1
+    return state.order
+
+
+@compiled_with_arrays
+def _decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
+    """Return kind and stage of the operation that `device` starts now.
+
+    If it starts none, the stage is -1, and the third number is the tick at which it decides again.
+    """
+    me = state.devices[device]
+    kind, stage = _most_urgent(state, device, due)
+    pending = oldest_pending(state, device)
+    if kind == _F and me.used + state.stages[stage].delta[_F] > me.limit:
+        return _W, pending, 0  # a safe F fits once all pending W's have run, so one is pending
+    if stage >= 0:
+        return kind, stage, 0
+    arrival = min(next_arrival(state, device, _B), next_arrival(state, device, _F))
+    if pending >= 0 and _may_delay(state, device, pending, arrival, due):
+        return _W, pending, 0
+    return _W, -1, arrival
+
+
+@compiled_with_arrays
+def _most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
+    """Return kind and stage of the ready F or B that is due first; the stage is -1 if none is ready.
+
+    An F is ready only if the device stays safe after it.
+    """
+    best_kind, best_stage, earliest = _B, -1, NEVER
+    local, stages, now = state.local[device], state.stages, state.devices[device].wake
+    for i in range(len(local)):
+        here = stages[local[i]]
+        for kind in range(2):
+            if here.ready[kind] > now or (kind == _F and not may_start(state, local[i], due.reserve)):
+                continue
+            date = _due(state, kind, local[i], due.last, due.pace)
+            if date < earliest:
+                best_kind, best_stage, earliest = kind, local[i], date
+    return best_kind, int(best_stage)
+
+
+@compiled_with_arrays
+def _due(state: State, kind: int, stage: int, last: Ints, pace: int) -> int:
+    """Return when the next operation of a kind at a stage should start, in ticks."""
+    later = state.arrival.shape[2] - 1 - state.stages[stage].count[kind]
+    return int(last[kind, stage] - later * pace)
+
+
+@compiled_with_arrays
+def _may_delay(state: State, device: int, pending: int, arrival: int, due: DueDates) -> bool:
+    """Return whether a device may start a W now, although it could still run when the next F or B arrives.
+
+    It may if every F or B that arrives before the W's end can still start when it is due.
+    """
+    weight = state.stages[pending].duration[_W]
+    now, local = state.devices[device].wake, state.local[device]
+    allowed = NEVER
+    for i in range(len(local)):
+        here = state.stages[local[i]]
+        for kind in range(2):
+            if now < here.ready[kind] < now + weight:
+                allowed = min(allowed, _due(state, kind, local[i], due.last, due.closing) - here.ready[kind])
+    return bool(now + weight - arrival <= max(allowed, due.overrun * weight))

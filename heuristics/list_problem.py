@@ -1,0 +1,66 @@
+"""An instance as the records that runs of list scheduling start from, and the order that a run returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance_arrays import arrays_of
+from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import Order
+from tightpipe.kernels.arrays import Ints, Records
+
+from .list_state_kernel import DEVICE, STAGE
+
+_FBW = [OpKind.F, OpKind.B, OpKind.W]
+_NO_LIMIT = 2**62
+
+
+class ListProblem(NamedTuple):
+    """The instance as records, in the state before any operation starts."""
+
+    stages: Records
+    devices: Records
+    local: Ints
+
+
+class Run(NamedTuple):
+    """The order of one run, and its cost in ticks at the times of the run."""
+
+    order: Order
+    cost: int
+
+
+def list_problem(instance: Instance) -> ListProblem:
+    """Return the records of an instance."""
+    numbers, p, routes = arrays_of(instance), instance.devices, len(instance.placement.routes)
+    stages, devices = np.zeros(routes * instance.stages, STAGE), np.zeros(p, DEVICE)
+    stages["home"] = numbers.device.ravel()
+    stages["number"] = np.tile(np.arange(instance.stages), routes)
+    stages["route"] = np.repeat(np.arange(routes), instance.stages)
+    stages["duration"] = np.tile(numbers.duration[_FBW].T, (routes, 1))
+    stages["delta"] = np.tile(numbers.delta[_FBW].T, (routes, 1))
+    stages["lag"] = numbers.lag[_FBW].transpose(1, 2, 0).reshape(-1, len(_FBW))
+    devices["limit"] = np.where(numbers.limit < 0, _NO_LIMIT, numbers.limit)
+    by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
+    return ListProblem(stages, devices, by_home.reshape(p, -1))
+
+
+def run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
+    """Return what a run found.
+
+    Parameters
+    ----------
+    instance
+        The instance that was run.
+    rows
+        Kind, stage and microbatch of each operation of each device, shape (p, operations per device, 3).
+    devices
+        The records of the devices after the run, shape (p,).
+    """
+    order = Order(rows, np.arange(len(devices) + 1) * rows.shape[1])
+    if instance.objective is Objective.MAKESPAN:
+        return Run(order, int(devices["end"].max()))
+    return Run(order, int((devices["end"] - devices["first"]).max()))

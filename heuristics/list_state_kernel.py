@@ -1,0 +1,206 @@
+"""The state of a run of list scheduling, and the compiled functions that read and change it.
+
+`list_kernel` and `due_date_kernel` choose operations by different rules; what a choice changes is the same.
+Here a *stage* belongs to one route, so a placement with two routes has twice as many stages as the model; S
+is the number of all these stages. At each stage, the operations of a kind run in the sequence of the
+microbatches. The *rank* of a microbatch is its place, from 0, in one sequence of all microbatches that all
+devices share; in this sequence the routes take turns. A *pending* W is one that has yet to run, but whose B
+has run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Bools, Ints, Records
+from tightpipe.kernels.compiled import compiled_with_arrays
+
+_F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
+NEVER = 2**62
+
+# Records are faster than one array per column, because numba counts references at every use of an array.
+_PER_KIND = (np.int64, (3,))
+STAGE = np.dtype(
+    [
+        ("home", np.int64),  # its device
+        ("number", np.int64),  # number of the stage in the model
+        ("route", np.int64),
+        ("duration", *_PER_KIND),
+        ("delta", *_PER_KIND),
+        ("lag", *_PER_KIND),  # communication from the predecessor, see tightpipe.core.instance_arrays
+        ("count", *_PER_KIND),  # number of operations started
+        ("ready", np.int64, (2,)),  # when the next F and B may start, `NEVER` until that is known
+    ]
+)
+"""A stage of a route: its costs (times in ticks), and how far the run has come there."""
+DEVICE = np.dtype(
+    [
+        ("limit", np.int64),  # 2**62 if the device has none
+        ("wake", np.int64),  # when the device next decides what to start
+        ("first", np.int64),  # start of its first operation, 0 before
+        ("end", np.int64),  # end of its last operation
+        ("used", np.int64),  # memory in use
+        ("held", np.int64),  # memory in use without that of pending W's
+        ("promised", np.int64),  # memory that admitted microbatches will take by F's that have yet to start
+        ("oldest", np.int64),  # least rank of a microbatch with a B that has yet to start on the device
+        ("last", np.int64),  # kind of its last F or B
+        ("placed", np.int64),  # number of operations started
+    ]
+)
+"""A device: its memory limit, and how far the run has come there."""
+
+
+class State(NamedTuple):
+    stages: Records  # (S,) of STAGE, the stages of route 0 first
+    devices: Records  # (p,) of DEVICE
+    local: Ints  # (p, S / p): the stages of each device, in ascending order
+    arrival: Ints  # (2, S, n / routes): when an F or B may start, `NEVER` until its predecessor has started
+    hold: Ints  # (p, n): for each rank, the memory that the microbatch holds until its B's end
+    need: Ints  # (p, n): for each rank, the memory that its F's which have yet to start will take
+    todo: Ints  # (p, n): for each rank, the number of its B's that have yet to start
+    admitted: Bools  # (p, n): for each rank, whether one of its F's has started
+    order: Ints  # (p, 3nS / (p routes), 3)
+    routes: int
+
+
+@compiled_with_arrays
+def new_state(stages: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> State:
+    p, n = len(devices), microbatches
+    per_route = n // routes
+    arrival = np.full((2, len(stages), per_route), NEVER, np.int64)
+    need, todo = np.zeros((p, n), np.int64), np.zeros((p, n), np.int64)
+    for s in range(len(stages)):
+        me = stages[s]
+        me.ready[_F], me.ready[_B] = 0 if me.number == 0 else NEVER, NEVER
+        if me.number == 0:
+            arrival[_F, s] = 0
+        for k in range(per_route):
+            need[me.home, k * routes + me.route] += me.delta[_F]
+            todo[me.home, k * routes + me.route] += 1
+    hold = np.zeros((p, n), np.int64)
+    order = np.zeros((p, 3 * per_route * len(stages) // p, 3), np.int64)
+    admitted = np.zeros((p, n), np.bool_)
+    return State(stages, devices, local, arrival, hold, need, todo, admitted, order, routes)
+
+
+@compiled_with_arrays
+def next_to_decide(devices: Records) -> int:
+    best = 0
+    for device in range(1, len(devices)):
+        if devices[device].wake < devices[best].wake:
+            best = device
+    return best
+
+
+@compiled_with_arrays
+def may_start(state: State, stage: int, reserve: float) -> bool:
+    """Return whether the device stays safe after the next F of `stage`, and keeps a reserve.
+
+    The reserve is a share, 0 to 1, of the promised memory.
+
+    An F of the oldest microbatch may always start. The docstring of the module `list_schedule` defines when a
+    device is safe.
+    """
+    here = state.stages[stage]
+    me, needed = state.devices[here.home], here.delta[_F]
+    rank = here.count[_F] * state.routes + here.route
+    if me.limit >= NEVER or rank <= me.oldest:
+        return True
+    promised = me.promised - needed
+    if not state.admitted[here.home, rank]:
+        promised += state.need[here.home, rank]
+    if me.held + needed + reserve * promised > me.limit:
+        return False
+    free = me.limit - me.held - needed
+    hold, need = state.hold[here.home], state.need[here.home]
+    for older in range(me.oldest, rank):
+        if free < need[older]:
+            return False
+        free += hold[older]
+    return True
+
+
+@compiled_with_arrays
+def oldest_pending(state: State, device: int) -> int:
+    """Return the stage of the pending W of least rank, the last stage if several; -1 if no W is pending."""
+    best, least = -1, NEVER
+    local, stages = state.local[device], state.stages
+    for i in range(len(local) - 1, -1, -1):
+        here = stages[local[i]]
+        rank = here.count[_W] * state.routes + here.route
+        if here.count[_W] < here.count[_B] and rank < least:
+            best, least = local[i], rank
+    return int(best)
+
+
+@compiled_with_arrays
+def next_arrival(state: State, device: int, kind: int) -> int:
+    """Return the tick at which the next F or B (`kind`) becomes ready; `NEVER` if none is known."""
+    best, local, stages = NEVER, state.local[device], state.stages
+    now = state.devices[device].wake
+    for i in range(len(local)):
+        ready = stages[local[i]].ready[kind]
+        if now < ready < best:
+            best = ready
+    return int(best)
+
+
+@compiled_with_arrays
+def start_operation(state: State, kind: int, stage: int) -> None:
+    """Start the next operation of `kind` at `stage` now, and announce when its result arrives."""
+    here = state.stages[stage]
+    me, k = state.devices[here.home], here.count[kind]
+    now = me.wake
+    here.count[kind] += 1
+    me.end = me.wake = now + here.duration[kind]
+    if me.placed == 0:
+        me.first = now
+    row = state.order[here.home, me.placed]
+    row[0], row[1], row[2] = kind, here.number, here.route * state.arrival.shape[2] + k
+    me.placed += 1
+    me.used += here.delta[kind]  # B and W free memory at their end, but nothing else starts here before
+    if kind == _W:
+        return
+    me.last = kind
+    here.ready[kind] = state.arrival[kind, stage, k + 1] if k + 1 < state.arrival.shape[2] else NEVER
+    _account(state, kind, stage, k)
+    _announce(state, kind, stage, k, me.end)
+
+
+@compiled_with_arrays
+def _account(state: State, kind: int, stage: int, k: int) -> None:
+    """Update, for an F or B that starts, the memory that its device and microbatch hold and still need."""
+    here = state.stages[stage]
+    me, rank, size = state.devices[here.home], k * state.routes + here.route, here.delta[_F]
+    hold, need, todo = state.hold[here.home], state.need[here.home], state.todo[here.home]
+    if kind == _F:
+        me.promised += -size if state.admitted[here.home, rank] else need[rank] - size
+        state.admitted[here.home, rank] = True
+        me.held += size
+        hold[rank] += size
+        need[rank] -= size
+        return
+    me.held -= size
+    hold[rank] -= size
+    todo[rank] -= 1
+    while me.oldest < len(todo) and todo[me.oldest] == 0:
+        me.oldest += 1
+
+
+@compiled_with_arrays
+def _announce(state: State, kind: int, stage: int, k: int, end: int) -> None:
+    """Set when the operation that waits for this one may start, and wake its device at that tick."""
+    last = state.stages[stage].number == len(state.stages) // state.routes - 1
+    if kind == _B and state.stages[stage].number == 0:
+        return
+    following = stage if last and kind == _F else stage + 1 if kind == _F else stage - 1
+    then = _B if last and kind == _F else kind
+    arrival = end + state.stages[following].lag[then]
+    state.arrival[then, following, k] = arrival
+    if state.stages[following].count[then] == k:
+        state.stages[following].ready[then] = arrival
+    other = state.devices[state.stages[following].home]
+    other.wake = min(other.wake, max(arrival, other.end))

@@ -1,0 +1,143 @@
+"""List scheduling by due dates: valid at every limit that has a schedule, and what due dates decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import instances
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import InfeasibleError, Instance, Memory, retime, validate
+from tightpipe.core.metrics import bubble, cost, peak_memory
+from tightpipe.core.simulate import simulate
+from tightpipe.experiments.published_instance import published_instance
+from tightpipe.heuristics.due_date import (
+    RULES,
+    DueDateRule,
+    due_date_order,
+    due_dates,
+    order_by,
+    run_with,
+)
+from tightpipe.heuristics.due_date_kernel import DueDates
+from tightpipe.heuristics.list_problem import list_problem
+from tightpipe.heuristics.list_schedule import list_order
+
+_F, _B, _W = 0, 1, 2
+
+
+def uniform(placement: str, limit: int | None = None, microbatches: int = 8) -> Instance:
+    return Instance.uniform(
+        devices=4,
+        microbatches=microbatches,
+        forward=10,
+        backward=12,
+        weight=8,
+        comm=1,
+        placement=placement,
+        memory=Memory(2, -1, -1, limit),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(instances(max_devices=4, max_microbatches=6))
+def test_every_feasible_instance_gets_a_valid_schedule(problem: Instance) -> None:
+    assert validate(problem, retime(problem, due_date_order(problem))) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    instances(max_devices=4, max_microbatches=6),
+    st.builds(
+        DueDateRule,
+        pace=st.floats(0, 5),
+        wait=st.floats(0, 5),
+        overrun=st.floats(0, 1),
+        reserve=st.floats(0, 1),
+    ),
+)
+def test_no_rule_ever_deadlocks(problem: Instance, rule: DueDateRule) -> None:
+    assert validate(problem, retime(problem, order_by(problem, rule))) == []
+
+
+@pytest.mark.parametrize("placement", ["linear", "v", "loop", "wave", "bidirectional"])
+def test_the_smallest_limit_is_met(placement: str) -> None:
+    free = uniform(placement)
+    problem = uniform(placement, max(free.smallest_limit(d) for d in range(4)))
+    schedule = retime(problem, due_date_order(problem))
+    assert validate(problem, schedule) == []
+    assert peak_memory(schedule).max() <= free.smallest_limit(0)
+
+
+def test_due_dates_count_back_from_the_largest_work() -> None:
+    """On a V of two devices, from the last F to the end: F, F, F, F, B, B, B, B, W, three messages each way."""
+    instance = Instance.uniform(
+        devices=2, microbatches=5, forward=10, backward=12, weight=8, comm=1, placement="v"
+    )
+    due = due_dates(instance, list_problem(instance), DueDateRule(1.0, 0.0, 0.5, 0.0))
+    work = 5 * 2 * (10 + 12 + 8)
+    back = [8 + 12, 8 + 12 + 1 + 12, 8 + 12 + 1 + 12 + 12, 8 + 12 + 1 + 12 + 12 + 1 + 12]
+    assert (work - due.last[_B]).tolist() == back
+    ahead = [
+        back[-1] + 10,
+        back[-1] + 10 + 1 + 10,
+        back[-1] + 10 + 1 + 10 + 10,
+        back[-1] + 10 + 1 + 10 + 10 + 1 + 10,
+    ]
+    assert (work - due.last[_F]).tolist() == ahead[::-1]
+    assert (due.pace, due.closing) == (30, 20)
+
+
+def test_each_following_operation_waits_for_its_device() -> None:
+    instance = uniform("v")
+    problem = list_problem(instance)
+    calm, late = (due_dates(instance, problem, DueDateRule(1.0, wait, 0.5, 0.0)) for wait in (0.0, 0.5))
+    behind = np.arange(8)  # operations of the microbatch after a B at each stage, but for the W
+    assert (calm.last[_B] - late.last[_B]).tolist() == (4 * behind).tolist()
+    assert (calm.last[_F] - late.last[_F]).tolist() == (4 * (15 - behind)).tolist()
+
+
+def test_what_is_due_first_runs_first() -> None:
+    """If the F's of the first stage are due before all else, a device with room runs all of them first."""
+    instance = uniform("v")
+    problem = list_problem(instance)
+    last = due_dates(instance, problem, RULES[0]).last.copy()
+    last[_F, 0] -= 10**6
+    due = DueDates(last, pace=30, closing=20, overrun=0.5, reserve=0.0)
+    order = run_with(instance, problem, due).order
+    first = order.operations[order.rows(0)][:8]
+    assert first[:, :2].tolist() == [[_F, 0]] * 8
+
+
+def test_a_w_runs_before_what_is_due_later_and_not_before_what_is_due_now() -> None:
+    """If nothing is due soon, no device idles while it has a W; if all is overdue, devices wait for arrivals."""
+    instance = uniform("v", limit=16)
+    problem = list_problem(instance)
+    due = due_dates(instance, problem, DueDateRule(1.0, 0.0, 0.0, 0.0))
+
+    def waits(later: int) -> int:
+        """The number of times that a device idles although one of its W's could run."""
+        order = run_with(instance, problem, due._replace(last=due.last + later)).order
+        schedule, found = simulate(instance, order), 0
+        for device in range(4):
+            rows = order.rows(device)
+            kind, start, end = order.operations[rows][:, 0], schedule.start[rows], schedule.end[rows]
+            pending = np.cumsum(kind == _B) - np.cumsum(kind == _W)
+            found += int(((start[1:] > end[:-1]) & (pending[:-1] > 0)).sum())
+        return found
+
+    assert waits(10**6) == 0 < waits(-(10**6))
+
+
+def test_is_nearly_without_a_bubble_with_half_as_much_memory_again() -> None:
+    """At 3p activations, ten minutes of search had left 0.09 % or more open on this setting."""
+    instance = published_instance("6.2B-16x48", memory="3p")
+    mine, other = (retime(instance, make(instance)) for make in (due_date_order, list_order))
+    assert bubble(mine) < 0.002 * cost(mine)
+    assert bubble(mine) < 0.15 * bubble(other)
+
+
+def test_an_instance_without_a_schedule_is_refused() -> None:
+    with pytest.raises(InfeasibleError):
+        due_date_order(uniform("v", limit=2))
