@@ -33,6 +33,7 @@ from .two_sides import Side, SideBySide, Turns, alone
 _QUICK = 0.1  # share of the time that this first improvement may take
 _QUICK_PACE = 1e-4  # seconds of this first improvement per pair of operations that share a device
 _SCARCE = 0.05  # share of the bound; where cost - bound is larger, memory counts as scarce
+_FEW = 8  # devices; with more, long searches over prefixes seldom prove anything
 _BEAMS = 0.2  # share of the search's time that beam searches may take
 _BLOCKS = 0.3  # share of the search's time that repeating blocks may take
 _PROVABLE = 40_000  # pairs of operations that share a device; beyond this number CP-SAT refutes ever less
@@ -94,9 +95,10 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
     proof = partial(proof_turns, instance, incumbent)
-    # The larger the instance, the less CP-SAT proves, and the less time the proofs get. Where memory is
-    # scarce, they keep half of it, because searches over prefixes succeed there.
-    hope = 0.5 if _is_scarce(incumbent) else 0.5 * min(1, _PROVABLE / _pairs(instance))
+    # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep half of it
+    # where memory is scarce and devices are few, because searches over prefixes succeed there.
+    small = _is_scarce(incumbent) and instance.devices <= _FEW
+    hope = 0.5 if small else 0.5 * min(1, _PROVABLE / _pairs(instance))
     return SideBySide(budget, incumbent, search, proof, hope).run()
 
 

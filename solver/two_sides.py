@@ -31,6 +31,7 @@ limit counts them. At its end the generator returns why it ended early, or the e
 _NOTHING_MOVES = 0.02  # share of the gap; while less is closed, the time is shared about as `hope` says
 _MEMORY = 0.15  # share of the time of a solve, in which a side's earlier progress loses weight by a factor e
 _LEAST = 0.15  # share of the threads' time that each side gets, however much of the gap the other one closes
+_HALF = 0.5  # share of a single thread's time that the proofs get, however much of the gap they close
 _FORGETS = 60.0  # seconds in place of the share `_MEMORY`, where there is neither deadline nor effort limit
 
 
@@ -185,7 +186,7 @@ class SideBySide:
             self.proof.threads = self._threads_of_proof(share)
             self.proof.share = self._share_of_turns(share)
             self._running = pool.submit(self._prove)
-        self._search(share)
+        self._search()
         if self._running is not None and self._running.done():
             self._running.result()
             self._running = None
@@ -195,15 +196,27 @@ class SideBySide:
     def _share_of_proof(self) -> float:
         """Return the share of the threads' time that the proofs should have, by their progress.
 
-        With several threads it is at least `hope`, because many proofs raise the bound only at the end of a
-        long turn.
+        With one thread it is at most half, because a schedule that is a little better may need most of the
+        time. With several threads it is at least `hope`, because many proofs raise the bound only at the end
+        of a long turn.
         """
         if self.search.ended or self.proof.ended:
             return float(self.search.ended)
         moved = self.proof.moved + self.search.moved
         share = (self.proof.moved + self._hope * _NOTHING_MOVES) / (moved + _NOTHING_MOVES)
-        least = _LEAST if self.budget.threads == 1 else max(_LEAST, self._hope)
-        return min(1 - _LEAST, max(least, share))
+        if self.budget.threads == 1:
+            return min(_HALF, max(_LEAST, share))
+        return min(1 - _LEAST, max(_LEAST, self._hope, share))
+
+    @property
+    def _usual_share(self) -> float:
+        """The proofs' share of one thread's time while neither side closes any of the gap.
+
+        The search plans its annealing with this share. The present share rises and falls with every success
+        of a side. If the plan rose and fell with it, the annealing would cool early, and could not warm up
+        again.
+        """
+        return 0.0 if self.proof.ended else min(_HALF, max(_LEAST, self._hope))
 
     def _share_of_turns(self, share: float) -> float:
         """Return in which share of the remaining time the proofs are expected to take turns.
@@ -217,8 +230,9 @@ class SideBySide:
         return not self.proof.ended and self.proof.used <= share * (self.proof.used + self.search.used)
 
     def _threads_of_proof(self, share: float) -> int:
-        most = self.budget.threads
-        return min(most, max(1, round(share * most)))
+        threads = self.budget.threads
+        most = threads if self.search.ended else max(1, threads - 1)
+        return min(most, max(1, round(share * threads)))
 
     def _prove(self) -> None:
         bound = self.incumbent.bound
@@ -226,7 +240,7 @@ class SideBySide:
         self.proof.turn()
         self.proof.moved += (self.incumbent.bound - bound) / max(1, gap)
 
-    def _search(self, share: float) -> None:
+    def _search(self) -> None:
         """Take a turn of the search with the free threads, or wait for the proofs if it cannot take one."""
         free = self.budget.threads - (self.proof.threads if self._running is not None else 0)
         if self.search.ended or not free:
@@ -234,7 +248,7 @@ class SideBySide:
                 wait([self._running])
             return
         self.search.threads = free
-        self.search.share = 1.0 if self.budget.threads > 1 else 1.0 - share * (not self.proof.ended)
+        self.search.share = 1.0 if self.budget.threads > 1 else 1.0 - self._usual_share
         before = cost(self.incumbent.schedule)
         gap = before - self.incumbent.bound
         self.search.turn()

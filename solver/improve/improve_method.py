@@ -43,6 +43,13 @@ _RULES = 0.25  # share of the search that goes to the dispatching rule
 _RULES_WARM = 0.5  # first temperature of the search for a dispatching rule
 _RULES_COOLING = 20.0  # factor by which that temperature falls
 _RUN_PER_MOVE = 4  # one run of a rule takes as long as this many moves of annealing
+# Whether one annealing of a rule ends well is a matter of luck. So several rules are annealed at once, and
+# now and then the worst of them are replaced by copies of the best (population annealing).
+_POPULATION = 8  # the most rules that are annealed at once, if there are no more threads than that
+_RUNS = 10_000  # least number of runs that each of them should get
+_PACE = 1e7  # items times runs that a usual machine manages per second on one thread
+_GENERATIONS = 16  # the worst rules are replaced before each generation but the first
+_REPLACED = 0.25  # share of the rules that are replaced
 _FOLDED = 0.7  # share of the remaining search for annealing a folded schedule, if the schedule can be folded
 # Share of the annealing that each round gets. Each round starts from the best words so far. The first round
 # is cold, and also measures how many moves the time allows.
@@ -77,6 +84,10 @@ class _Tuner:
         self.cost, self.best = tune(
             *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights)
         )
+
+    def follow(self, other: _Tuner) -> None:
+        """Go on from the present rule of another tuner."""
+        self.weights[0], self.cost = other.weights[0], other.cost
 
     def item(self) -> Ints:
         """Return the words that the best rule gives: the item at each position."""
@@ -117,12 +128,13 @@ def improve(
 ) -> Result:
     """Search for a cheaper schedule by local search.
 
-    First comes a search for a dispatching rule, which gives a whole schedule; the weights of the rule are
-    found by simulated annealing. Then the sequences of operations are annealed, from the better of the start
-    and the schedule of the best rule. A move takes an operation to another place of its device's sequence,
-    or lets a device begin at another time, and the cost after it is exact. Where the schedule repeats itself,
-    warm-up and cool-down are annealed first, with fewer microbatches (`fold`). Where annealing converges,
-    CP-SAT searches large neighbourhoods of the best schedule for the rest of the time.
+    First comes a search for a dispatching rule, which gives a whole schedule; the weights of several rules
+    are annealed at once, and bad rules give way to copies of good ones. Then the sequences of operations are
+    annealed, from the better of the start and the schedule of the best rule. A move takes an operation to
+    another place of its device's sequence, or lets a device begin at another time, and the cost after it is
+    exact. Where the schedule repeats itself, warm-up and cool-down are annealed first, with fewer
+    microbatches (`fold`). Where annealing converges, CP-SAT searches large neighbourhoods of the best
+    schedule for the rest of the time.
 
     Parameters
     ----------
@@ -233,7 +245,8 @@ class _Search:
     """One run of `improve`, with the data that its phases share."""
 
     def __init__(self, instance: Instance, incumbent: Incumbent, side: Side) -> None:
-        self.incumbent, self.side, self.seeds = incumbent, side, _seeds(side.whole)
+        self.incumbent, self.side = incumbent, side
+        self.seeds = _seeds(side.whole.seed, side.whole.threads)
         self.task = _task(instance)
         items = len(self.task.graph.queue)
         self.unit = float(self.task.graph.duration[self.task.graph.queue].mean())
@@ -242,17 +255,33 @@ class _Search:
     def find_rule(self, pool: ThreadPoolExecutor) -> Turns:
         """Search for a dispatching rule, and offer the schedules of the best rules to the incumbent."""
         task = self.task
-        tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self.seeds]
+        tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self._seeds_of_rules()]
         runs, best = max(1, _batch(len(task.graph.queue)) // _RUN_PER_MOVE), np.inf
+        generation, waiting = 0, tuners
         while (spent := self.meter.spent) < _RULES:
+            if not waiting:
+                waiting = tuners
+                if spent * _GENERATIONS >= _RULES * (generation + 1):
+                    generation = int(spent * _GENERATIONS / _RULES)
+                    _replace_worst(tuners)
+            now, waiting = waiting[: self.side.threads], waiting[self.side.threads :]
             cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(spent / _RULES)
-            list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), tuners[: self.side.threads]))
-            leader = min(tuners, key=lambda tuner: tuner.best)
+            list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), now))
+            leader = min(now, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
                 task.offer(task.schedule(leader.item()), self.incumbent)
             yield self.meter.batch()
         return ""
+
+    def _seeds_of_rules(self) -> list[int]:
+        """Return a seed for each rule that is annealed, fewer where each of them would get few runs."""
+        items, threads = len(self.task.graph.queue), self.side.whole.threads
+        moves = _PACE * threads * self.side.left / items * _RUN_PER_MOVE
+        if not self.meter.timed:
+            moves = _MOVES_PER_ITEM * items
+        many = int(_RULES * moves / _RUN_PER_MOVE / _RUNS)
+        return _seeds(self.side.whole.seed, max(threads, min(_POPULATION, many)))
 
     def anneal(
         self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float
@@ -346,5 +375,12 @@ class _Meter:
         return _SECONDS_PER_BATCH
 
 
-def _seeds(budget: Budget) -> list[int]:
-    return [budget.seed * 1024 + k for k in range(budget.threads)]
+def _replace_worst(tuners: list[_Tuner]) -> None:
+    """Let the tuners with the dearest present rules go on from those of the tuners with the cheapest ones."""
+    ranked = sorted(tuners, key=lambda tuner: tuner.cost)
+    for best, worst in zip(ranked[: int(_REPLACED * len(ranked))], reversed(ranked), strict=False):
+        worst.follow(best)
+
+
+def _seeds(seed: int, count: int) -> list[int]:
+    return [seed * 1024 + k for k in range(count)]

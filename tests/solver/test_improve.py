@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Status, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
+from tightpipe.core.progress import ignore
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.anneal_kernel import anneal
@@ -25,7 +26,9 @@ from tightpipe.solver.improve.event_graph import event_graph_of, mirrored
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.tune_kernel import tune
 from tightpipe.solver.improve.words import items_of, order_of_items, words_for
+from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.queues import queues_of
+from tightpipe.solver.two_sides import Side
 
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
 
@@ -106,6 +109,34 @@ def test_tuning_keeps_the_best_rule() -> None:
     first = dispatch(graph, state, weights[0], np.inf)
     _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights)
     assert dispatch(graph, state, weights[1], np.inf) == best < first
+
+
+def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
+    instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
+    queues = queues_of(instance)
+    tuners = [solve_module._Tuner(queues, event_graph_of(queues), 10.0, seed) for seed in range(8)]
+    for cost_now, tuner in zip((5.0, 3.0, 9.0, 7.0, 8.0, 6.0, 4.0, 2.0), tuners, strict=True):
+        tuner.cost = cost_now
+        tuner.weights[0] = cost_now
+    solve_module._replace_worst(tuners)
+    assert [tuner.cost for tuner in tuners] == [5.0, 3.0, 2.0, 7.0, 3.0, 6.0, 4.0, 2.0]
+    assert all((tuner.weights[0] == tuner.cost).all() for tuner in tuners)
+    tuners[7].weights[0] = 11.0
+    assert (tuners[2].weights[0] == 2.0).all()  # a copy, not the same array
+
+
+def test_rules_are_annealed_at_once_only_where_each_gets_many_runs() -> None:
+    def rules(instance: Instance, budget: Budget) -> int:
+        side = Side(budget, lambda side: iter(()))  # type: ignore[arg-type, return-value]
+        incumbent = Incumbent(serial(instance), 1, None, 0.0, ignore)
+        return len(solve_module._Search(instance, incumbent, side)._seeds_of_rules())
+
+    small = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
+    large = v_instance(16, 64, (10, 20, 5, 1), plain_memory(64))
+    assert rules(small, Budget(effort=100)) == 8
+    assert rules(large, Budget(effort=100)) == 4
+    assert rules(large, Budget(effort=1)) == 1
+    assert rules(large, Budget(effort=1, threads=3)) == 3
 
 
 def test_iterations_that_are_flushed_stay_apart(short: None) -> None:

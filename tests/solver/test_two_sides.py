@@ -174,6 +174,45 @@ def test_what_moves_the_bound_gets_more_threads() -> None:
     assert max(seen) == 7
 
 
+def test_the_search_keeps_half_of_one_thread_and_plans_with_a_steady_share() -> None:
+    incumbent = from_serial()
+    log: list[str] = []
+    shares = []
+
+    def search(side: Side) -> Turns:
+        for _ in range(200):
+            log.append("s")
+            shares.append(round(side.share, 9))
+            yield 1.0
+        return ""
+
+    def proof(side: Side) -> Turns:
+        for _ in range(200):
+            incumbent.prove(incumbent.bound + (cost(SERIAL) - incumbent.bound) // 10, Proof.SHAVING)
+            log.append("p")
+            yield 1.0
+        return ""
+
+    SideBySide(Budget(effort=100), incumbent, search, proof, hope=0.2).run()
+    first = log[:20]
+    assert first.count("p") == first.count("s")  # the proofs move the bound, and get all that they may get
+    assert set(shares) == {0.8}
+
+
+def test_one_thread_of_two_always_searches() -> None:
+    incumbent, threads = from_serial(), []
+
+    def proof(side: Side) -> Turns:
+        for _ in range(10):
+            incumbent.prove(incumbent.bound + (cost(SERIAL) - incumbent.bound) // 4, Proof.SHAVING)
+            threads.append(side.threads)
+            yield 1.0
+        return ""
+
+    SideBySide(Budget(threads=2), incumbent, idle([], "s", 10**3), proof).run()
+    assert set(threads) == {1}
+
+
 @pytest.mark.parametrize(("hope", "turns"), [(0.5, 100), (0.25, 50), (0.05, 30)])
 def test_where_nothing_moves_proofs_take_turns_as_they_are_hoped_to_pay(hope: float, turns: int) -> None:
     log: list[str] = []
