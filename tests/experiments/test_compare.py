@@ -94,7 +94,7 @@ def test_rows_hold_together(tmp_path: Path) -> None:
         assert int(exact["cost"]) <= int(greedy["cost"])
     text = table.with_suffix(".md").read_text()
     assert text.startswith("| setting | memory | greedy-v bubble rate | best bubble rate |")
-    assert "2p+4" in text
+    assert "3p" in text
     assert "CPU cores: time limit 2 s" in text
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     unproven = [row | {"bound": "", "gap": "", "proof": ""} for row in rows]

@@ -72,7 +72,7 @@ def test_compare_writes_latex(tmp_path: Path) -> None:
     head, first, second = cells_of(text)
     assert head == ["setting", "memory", "greedy-v", "list", "zb-h1", "bound", "gap"]
     assert first == ["toy-4x8", "2p", "\\textbf{0.0820}", "0.1385", "0.1765", "0.0549", "2.87\\%"]
-    assert second[1] == "2p+4"
+    assert second[1] == "3p"
 
 
 def test_the_bound_of_a_comparison_is_that_of_the_first_placement(tmp_path: Path) -> None:

@@ -145,6 +145,16 @@ def test_fused_backwards_are_measured_as_one() -> None:
     assert stage_costs.median_time(times, "W", [1]) == pytest.approx(0.25e6)
 
 
+def test_the_time_of_an_operation_is_the_mean_of_a_step_in_the_median_step() -> None:
+    def step(*ends: float) -> list[Any]:
+        return [("F", 0, m, 0.0, end) for m, end in enumerate(ends)]
+
+    # one slow operation in each step takes its share; a slow step changes nothing
+    times = stage_costs.times_of([[step(1, 1, 4), step(1, 1, 4), step(9, 9, 9)]])
+    assert times == {("F", 0): [2.0, 2.0, 9.0]}
+    assert stage_costs.median_time(times, "F", [0]) == pytest.approx(2e6)
+
+
 @pytest.mark.parametrize("place", [name for name in PLACEMENTS if name != "bidirectional"])
 def test_the_order_is_valid_in_every_placement(place: str) -> None:
     placement = Placement(place, 3)

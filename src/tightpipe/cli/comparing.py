@@ -23,7 +23,7 @@ from ..experiments.compare import (
     tasks_of_files,
     tasks_of_settings,
 )
-from ..experiments.compare_report import latest, markdown
+from ..experiments.compare_report import latest, markdown, memory_label
 from ..experiments.compare_report import latex_table as compare_latex
 from ..experiments.latex_table import LatexTable, write_latex
 from ..experiments.migrate_table import migrate_table
@@ -230,8 +230,7 @@ def _draw_rates(rows: Sequence[Cells], path: str) -> None:
 
 def _numbers(row: Cells) -> dict[str, Any]:
     """Return the values of a row that the figure draws, as numbers instead of texts."""
-    offset = int(row["m_offset"] or 0)
-    label = f"{row['setting']} 2p{offset:+d}" if offset else row["setting"]
+    label = row["setting"] if int(row["m_offset"] or 0) == 0 else f"{row['setting']} {memory_label(row)}"
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
     rate = float(row["bubble_rate"]) if row["bubble_rate"] else None
     names = {"setting": label, "method": row["method"], "engine": row["engine"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 
 from .latex_table import LatexTable
 from .results_table import Cells
@@ -23,6 +24,14 @@ def latest(rows: Sequence[Cells]) -> list[Cells]:
     return list(newest.values())
 
 
+def memory_label(row: Cells) -> str:
+    """Return the memory limit of a row as it is given to ``--memory``, e.g. "2p" or "2.5p"."""
+    if not row["m_offset"]:  # the instance's own limit, which is not counted in activations
+        return OWN
+    share = 2 + Fraction(int(row["m_offset"]), int(row["p"]))
+    return f"{float(share):g}p" if (10000 * share).denominator == 1 else f"{share}p"
+
+
 def markdown(rows: Sequence[Cells], baseline: str) -> str:
     """Return the page with the table; the other methods are measured against the method `baseline`."""
     kept = latest(rows)
@@ -35,9 +44,9 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
         head += ["status", "proof"]
     head += ["memory of 1F1B", "imbalance"]
     lines = [_line(head), _line(["---"] * len(head))]
-    for (setting, m_offset, _), by_method in cells.items():
+    for (setting, memory, _), by_method in cells.items():
         base = by_method.get(baseline)
-        line = [setting, _memory(m_offset), _rate(base)]
+        line = [setting, memory, _rate(base)]
         for method in others:
             line += _against(by_method.get(method), base)
         line += [_said(by_method.values(), "memory_of_1f1b", 2), _said(by_method.values(), "imbalance", 3)]
@@ -54,8 +63,8 @@ def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
     methods = list(dict.fromkeys(row["method"] for row in kept))
     several = len({row["objective"] for row in kept}) > 1
     body = []
-    for (setting, m_offset, objective), found in _by_place(kept).items():
-        place = [setting, _memory(m_offset), *([objective] if several else [])]
+    for (setting, memory, objective), found in _by_place(kept).items():
+        place = [setting, memory, *([objective] if several else [])]
         body.append([*place, *(_starred(found.get(method)) for method in methods), *_bound_and_gap(found)])
     texts = ["setting", "memory", *(["objective"] if several else [])]
     return LatexTable([*texts, *methods, "bound", "gap"], body, methods, len(texts), caption or _MEANING)
@@ -84,19 +93,12 @@ def _by_place(rows: Sequence[Cells]) -> dict[tuple[str, str, str], dict[str, Cel
     """Return the rows by setting, memory limit and objective, and among these by method."""
     cells: dict[tuple[str, str, str], dict[str, Cells]] = {}
     for row in rows:
-        cells.setdefault((row["setting"], row["m_offset"], row["objective"]), {})[row["method"]] = row
+        cells.setdefault((row["setting"], memory_label(row), row["objective"]), {})[row["method"]] = row
     return cells
 
 
 def _line(fields: Sequence[str]) -> str:
     return f"| {' | '.join(fields)} |"
-
-
-def _memory(m_offset: str) -> str:
-    if not m_offset:  # the instance's own limit, which is not counted in activations
-        return OWN
-    offset = int(m_offset)
-    return f"2p{offset:+d}" if offset else "2p"
 
 
 def _said(rows: Iterable[Cells], column: str, digits: int) -> str:

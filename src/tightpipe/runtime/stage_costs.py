@@ -7,8 +7,9 @@ each as a stage of its own, and prints JSON: the `layers` of a model file, and `
 message. The script needs the files beside it, and nothing else but PyTorch.
 
 The costs are measured as in a run: one process per device trains the stages in the schedule runtime of
-PyTorch, and all devices compute at once. Training steps are repeated until the median time of every operation
-is known to a tolerance, or ``--repeats`` steps are done.
+PyTorch, and all devices compute at once. The time of an operation in a step is the mean over the
+microbatches, and the cost is the median of this time over the steps. Training steps are repeated until the
+cost of every operation is known to a tolerance, or ``--repeats`` steps are done.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FEWEST = 6  # least and largest of fewer values enclose the true median in less
 _SURE = 0.98  # 1.96 / 2: of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
 
 Times = dict[tuple[str, int], list[float]]
-"""The measured durations of each kind of operation at each stage, in seconds."""
+"""The mean duration of each kind of operation at each stage in every measured step, in seconds."""
 
 
 def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> str:
@@ -98,19 +99,27 @@ def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
 
 
 def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
-    """Return the durations of the operations of each kind and stage, in seconds."""
+    """Return the mean duration of the operations of each kind and stage in every step, in seconds.
+
+    A device runs these operations one after another, so a step takes as long as their sum says. A median over
+    all operations would leave out that the slow ones add more to the sum than the fast ones save.
+    """
     times: Times = {}
-    for steps in devices:
-        for kind, stage, _, start, end in (span for spans in steps for span in spans):
-            times.setdefault((kind, stage), []).append(end - start)
+    for spans in (spans for steps in devices for spans in steps):
+        taken: Times = {}
+        for kind, stage, _, start, end in spans:
+            taken.setdefault((kind, stage), []).append(end - start)
+        for key, durations in taken.items():
+            times.setdefault(key, []).append(fmean(durations))
     return times
 
 
 def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
-    """Return a phrase for each kind and stage whose median time is not known to the tolerance.
+    """Return a phrase for each kind and stage whose time is not known to the tolerance.
 
-    A median is known if half the width of its 95 % confidence interval is at most `tolerance` times the
-    median, or times the mean duration of all operations where that mean is longer.
+    The time is the median over all steps. It is known if half the width of the median's 95 % confidence
+    interval is at most `tolerance` times the median, or times the mean duration of all operations where that
+    mean is longer.
     """
     times = times_of(devices)
     usual = fmean(time for values in times.values() for time in values)
@@ -123,7 +132,7 @@ def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
 
 def _doubt(values: list[float]) -> str:
     if len(values) < _FEWEST:
-        return f"{len(values)} values"
+        return f"{len(values)} of at least {_FEWEST} steps"
     return f"{100 * _uncertainty(values) / median(values):.0f} %"
 
 
@@ -141,7 +150,7 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median microseconds of the operations of a kind (F, B or W) at these stages.
+    """Return the microseconds of an operation of a kind (F, B or W) at these stages: a median over all steps.
 
     Where all backwards of these stages are fused, B and W each count as half of a fused backward.
     """
