@@ -20,9 +20,15 @@ from tightpipe.solver.bounds.formulas import best_bound
 
 pytestmark = pytest.mark.source_tree
 RESULTS = Path(__file__).parents[1] / "results"
+COMMANDS = {
+    "paper_table": ("active", "2p", Allowance(75, 2)),
+    "paper_table_long": ("all", "2p", Allowance(600, 1)),
+    "paper_table_3p": ("all", "3p", Allowance(600, 1)),
+}
+"""Settings, memory and limits of the commands that docs/results.md names."""
 
 
-@pytest.mark.parametrize("name", ["paper_table", "paper_table_long"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_row_is_older_than_the_bounds_by_formula(name: str) -> None:
     """A bound below that of a formula, which takes milliseconds, was found by a code without the formula."""
     settings = load_settings()
@@ -33,14 +39,6 @@ def test_no_row_is_older_than_the_bounds_by_formula(name: str) -> None:
         instance = settings[row["setting"]].instance(int(row["m_offset"]))
         assert best_bound(instance).value <= int(row["bound"]) <= int(row["cost"]), row
         assert (row["status"] == "optimal") == (row["bound"] == row["cost"]), row
-
-
-COMMANDS = {
-    "paper_table": ("active", "2p", Allowance(75, 2)),
-    "paper_table_long": ("all", "2p", Allowance(600, 1)),
-    "paper_table_3p": ("all", "3p", Allowance(30, 1)),
-}
-"""Settings, memory and limits of the commands that docs/results.md names."""
 
 
 def opened(name: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> Table:
@@ -64,7 +62,7 @@ def test_a_committed_table_is_all_that_compare_continues_from(
     assert table.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["paper_table", "paper_table_long"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_committed_page_is_that_of_its_table(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = opened(name, SETTINGS_FORM, monkeypatch)
     assert markdown(latest(table.rows()), "greedy-v") == table.path.with_suffix(".md").read_text()

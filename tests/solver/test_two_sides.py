@@ -200,7 +200,14 @@ def test_the_search_keeps_half_of_one_thread_and_plans_with_a_steady_share() -> 
 
 
 def test_one_thread_of_two_always_searches() -> None:
-    incumbent, threads = from_serial(), []
+    incumbent = from_serial()
+    threads: list[int] = []
+
+    def search(side: Side) -> Turns:
+        while len(threads) < 10:
+            time.sleep(0.001)
+            yield 1.0
+        return ""
 
     def proof(side: Side) -> Turns:
         for _ in range(10):
@@ -209,7 +216,7 @@ def test_one_thread_of_two_always_searches() -> None:
             yield 1.0
         return ""
 
-    SideBySide(Budget(threads=2), incumbent, idle([], "s", 10**3), proof).run()
+    SideBySide(Budget(threads=2), incumbent, search, proof).run()
     assert set(threads) == {1}
 
 
