@@ -50,7 +50,9 @@ def test_results_do_not_mix_engines() -> None:
     renewed = {result.name: engines(result) for result in MADE if result.name not in EARLIER}
     used = set().union(*renewed.values())
     assert len(used) == 1, renewed
-    assert [r.name for r in MADE if r.name in EARLIER and engines(r) == used] == [], "take them out of EARLIER"
+    assert [r.name for r in MADE if r.name in EARLIER and engines(r) == used] == [], (
+        "take them out of EARLIER"
+    )
 
 
 def test_every_row_of_every_table_is_of_one_engine() -> None:
