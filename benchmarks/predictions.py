@@ -5,13 +5,18 @@ made for the profiles, and PyTorch trains with each schedule. The goals, on a ma
 are that every predicted step time is within 10 % of the measured one, and that the prediction ranks two
 schedules rightly wherever their measured times differ by more than 5 %.
 
-    python benchmarks/predictions.py [--rounds 3] [--output results/predictions.csv]
+    python benchmarks/predictions.py [--rounds 9] [--output results/predictions.csv]
 
-A round profiles and runs everything once, and the table has the medians of all rounds. The column
-`measured_ms` is the median step of a run, which `error` compares with the prediction, and `fastest_ms` its
-fastest step: where the two are far apart, the machine was not quiet. The column `load` has the largest load
-average at the end of a round: how many processes wanted a core in the last minute, about 2 if nothing else
-ran.
+A round profiles and runs everything once, in about two minutes. The speed of a machine that others share
+changes from minute to minute. So the error of a prediction is taken within each round, against the run that
+followed the profile, and the table has the medians of many short rounds. The columns are
+
+- `predicted_ms`, `measured_ms`, `fastest_ms`: the predicted step time, the median step of a run, and its
+  fastest step, each as the median of all rounds. Where the last two are far apart, the machine was not quiet;
+- `error`: predicted / median step - 1, the median of all rounds; `lower_quartile` and
+  `upper_quartile` are the errors between which the middle half of the rounds lies;
+- `load`: the largest load average at the end of a round, which is how many processes wanted a core in the
+  last minute: about 2 if nothing else ran.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from tightpipe import Instance, Schedule, solve
@@ -55,10 +60,12 @@ CASES = (
 )
 
 
-def profiled(shape: TransformerShape, placement: str, fused: bool) -> Instance:
+def profiled(shape: TransformerShape, steps: int, placement: str, fused: bool) -> Instance:
     """Profile the stages of a placement, and return the instance with the measured costs."""
     placed = Placement(placement, DEVICES)
-    profile = profile_stages(shape, placed.stages, route=placed.routes[0], device="cpu", fused=fused)
+    profile = profile_stages(
+        shape, placed.stages, route=placed.routes[0], device="cpu", fused=fused, repeats=steps
+    )
     for text in profile.warnings:
         print(f"{placement}: {text}", file=sys.stderr)
     return profile.instance(devices=DEVICES, microbatches=MICROBATCHES, placement=placement)
@@ -94,17 +101,21 @@ def measure(
 
 
 def rows_of(found: dict[Case, list[list[float]]], load: float) -> list[dict[str, Any]]:
-    """Return a row for each schedule: the medians of its rounds."""
+    """Return a row for each schedule; the module's docstring explains the columns."""
     rows = []
     for case, rounds in found.items():
         predicted, measured, fastest = (median(column) for column in zip(*rounds, strict=True))
+        errors = [one / other - 1 for one, other, _ in rounds]
+        lower, error, upper = quantiles(errors, method="inclusive") if len(errors) > 1 else errors * 3
         rows.append(
             {
                 "schedule": case.name,
                 "predicted_ms": round(predicted, 1),
                 "measured_ms": round(measured, 1),
                 "fastest_ms": round(fastest, 1),
-                "error": round(predicted / measured - 1, 4),
+                "error": round(error, 4),
+                "lower_quartile": round(lower, 4),
+                "upper_quartile": round(upper, 4),
                 "rounds": len(rounds),
                 "load": round(load, 1),
                 "engine": engine_version(),
@@ -131,9 +142,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=9, help="training steps of each run")
-    parser.add_argument("--seconds", type=float, default=20.0, help="time limit of a search")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument(
+        "--steps", type=int, default=9, help="training steps of each run, and measured steps of each profile"
+    )
+    parser.add_argument("--seconds", type=float, default=5.0, help="time limit of a search")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("-o", "--output", help="CSV file for the table")
@@ -142,7 +155,7 @@ def main() -> None:
     found: dict[Case, list[list[float]]] = {case: [] for case in CASES}
     load = 0.0
     for _ in range(options.rounds):
-        instance_of = cache(partial(profiled, shape))
+        instance_of = cache(partial(profiled, shape, options.steps))
         for case in CASES:
             instance = instance_of(case.placement, case.fused)
             found[case].append(measure(case, instance, shape, options))

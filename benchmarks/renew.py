@@ -90,7 +90,7 @@ LIST = (
         "predictions",
         "python benchmarks/predictions.py --output results/predictions.csv",
         ("predictions.csv",),
-        10,
+        20,
     ),
     _table("noise", "python benchmarks/noise.py", 40, ("csv", "png")),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 10),
