@@ -20,6 +20,7 @@ from ..core.errors import (
 from ..core.interruption import ended_by_signals, exit_status, reason_of
 from .common import cli
 from .group import Stopped
+from .swallowed_signals import swallowed_signals_come_again
 
 __all__ = ["cli", "main"]
 
@@ -39,7 +40,7 @@ def _fail_stopped(reason: str) -> NoReturn:
 def main() -> None:
     """Run the command line and exit; every failure becomes one line on stderr and an exit status."""
     try:
-        with ended_by_signals():
+        with ended_by_signals(), swallowed_signals_come_again():
             status = cli.main(prog_name="tightpipe", standalone_mode=False)
         sys.exit(status)
     except Stopped as stop:
