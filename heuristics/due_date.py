@@ -1,9 +1,9 @@
 """List scheduling by due dates: each operation should start early enough for all that must follow it.
 
-If a schedule without idle time existed, the device with the largest work would run for just that work. From
-its end one can count back: after an operation, all later operations of its microbatch still have to run,
-one after the other, each with its communication; and the later microbatches of its stage have to follow at
-a certain pace. So every operation has a *due date*, after which it makes idle time likely.
+In a schedule without idle time, the device with the largest work would be busy from its first start to its
+last end. One can count back from that end: after an operation, all later operations of its microbatch still
+have to run, one after the other, each with its communication; and the later microbatches of its stage have
+to follow at a certain pace. So every operation has a *due date*: if it starts later, idle time is likely.
 
 Due dates answer two questions. Which ready operation comes first? The one that is due first, whether it is
 an F or a B. And if none is ready until the next arrival, may the device fill the time with a W that takes

@@ -50,10 +50,12 @@ DEVICE = np.dtype(
 class Policy(NamedTuple):
     """The operations before which a device may place a W that delays the operation, instead of idling.
 
-    Two flags say whether a device may place such a W before an F, and before a B of its upper stage. Before a
-    B of its lower stage it always may. The device places the W only if idling would cost time. Idling costs
-    nothing until the device's bubble exceeds both the largest bubble of a device so far and ``spare``: the
-    ticks by which this device's bubble was below the largest bubble in the previous pass.
+    Of the two stages of a device, the upper one has the larger number. The flags say whether the device may
+    place such a W before an F (`before_forward`), and before a B of its upper stage (`before_backward`).
+    Before a B of its lower stage it always may. The device places the W only if idling would cost time. The
+    greedy builds the schedule several times. Idling costs nothing until the device's bubble exceeds both the
+    largest bubble of a device so far and ``spare``: the ticks by which this device's bubble was below the
+    largest one when the schedule was built the last time.
     """
 
     before_forward: bool

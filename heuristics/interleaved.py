@@ -54,7 +54,11 @@ def interleaved_order(instance: Instance, group: int | None = None) -> Order:
 
 
 def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
-    """Return the number of forwards in a device's warm-up, which may be more than the device has in all."""
+    """Return the number of forwards in a device's warm-up.
+
+    In a warm-up, `group` microbatches run through one chunk before the next chunk begins. The result is not
+    cut to the number of forwards that the device has in all.
+    """
     chunks = instance.placement.stages_per_device
     return 2 * (instance.devices - 1 - device) + (chunks - 1) * group
 

@@ -54,6 +54,8 @@ DEVICE = np.dtype(
 
 
 class State(NamedTuple):
+    """All that a run of list scheduling knows and changes, for S stages, p devices and n microbatches."""
+
     stages: Records  # (S,) of STAGE, the stages of route 0 first
     devices: Records  # (p,) of DEVICE
     local: Ints  # (p, S / p): the stages of each device, in ascending order
@@ -68,6 +70,7 @@ class State(NamedTuple):
 
 @compiled_with_arrays
 def new_state(stages: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> State:
+    """Return the state before any operation has started; the first F's of each route may start at 0."""
     p, n = len(devices), microbatches
     per_route = n // routes
     arrival = np.full((2, len(stages), per_route), NEVER, np.int64)
@@ -88,6 +91,7 @@ def new_state(stages: Records, devices: Records, local: Ints, microbatches: int,
 
 @compiled_with_arrays
 def next_to_decide(devices: Records) -> int:
+    """Return the device that decides next what to start: the first of those that wake first."""
     best = 0
     for device in range(1, len(devices)):
         if devices[device].wake < devices[best].wake:

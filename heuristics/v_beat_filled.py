@@ -87,7 +87,9 @@ def _end(p: int, n: int, device: int, times: Times) -> int:
 def _device_in_time(
     p: int, n: int, device: int, times: Times, arrivals: Sequence[int]
 ) -> list[_Timed] | None:
-    """Return the moves of a device with their starts; None if the device cannot be filled in time.
+    """Return the moves of a device with their starts; None if the gaps cannot be filled in time.
+
+    The module says what is filled into the gaps. The last move must end by the tick `_end`.
 
     Parameters
     ----------
@@ -96,7 +98,7 @@ def _device_in_time(
     device
         The device.
     arrivals
-        For each microbatch, the earliest start of its lower B.
+        For each microbatch, the earliest start of its B on the lower stage of the device.
     """
     skeleton = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
     for eager in (False, True):

@@ -288,7 +288,8 @@ class _Search:
     ) -> Generator[float, None, bool]:
         """Anneal words in rounds, and return whether the limits leave enough moves to converge.
 
-        If neither time nor effort is limited, the result is False.
+        A word is the sequence in which a device runs the operations of its queues. Without a limit of time or
+        effort, no number of moves is planned, and the result is False.
 
         Parameters
         ----------

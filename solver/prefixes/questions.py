@@ -30,7 +30,10 @@ class Question:
 
 
 class Questions:
-    """Chooses one question after another, from the answers to those before.
+    """Chooses which `Question` to ask next, from the answers to the earlier questions.
+
+    An answer says that the devices have no schedule within the target, that they have one, or that this
+    could not be found out.
 
     Parameters
     ----------

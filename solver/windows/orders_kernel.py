@@ -105,7 +105,10 @@ def _count_pools(arrays: QueueArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def _most_filled(arrays: QueueArrays, state: WindowState, item: int, pool: int) -> int:
-    """Return the largest number of B's that feed a pool and may precede the item."""
+    """Return the largest number of B's that may precede the item and whose W's belong to a pool.
+
+    A pool has the W's of a device with the same duration and the same memory, whatever their stage.
+    """
     queue, most = arrays.queue[item], 0
     for s in range(arrays.sources.shape[1]):
         source = arrays.sources[pool, s]

@@ -39,7 +39,7 @@ class Constraints:
         self.start = variables.start
 
     def add_constraints(self) -> None:
-        """Add the constraints of all families."""
+        """Add to the model the constraints of every family; each of the methods below adds one family."""
         self.sequence()
         self.precedence()
         self.busy_links()

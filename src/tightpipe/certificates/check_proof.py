@@ -288,7 +288,7 @@ class Windows:
         return q == r or (same and one.place < two.place)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Limit lower[at], upper[at] to `least` ... `most`; in `suppose`, the trail keeps the old values."""
+        """Limit lower[at], upper[at] to `least` ... `most`; within `suppose`, the trail keeps old values."""
         self.effort += 1
         for values, value in ((lower, max(least, lower[at])), (upper, min(most, upper[at]))):
             if self.depth and value != values[at]:

@@ -102,7 +102,8 @@ class _Tracing(Windows):
     def narrow(self, lower: Any, upper: Any, at: int, least: int, most: int) -> None:
         """Narrow lower[at] and upper[at] as the checker does, and note which step wrote them.
 
-        If the two values cross, both count as read, because the contradiction rests on them.
+        If the two values cross, both are marked as read, so that the steps which wrote them are kept: the
+        contradiction rests on these values.
         """
         if not isinstance(lower, _Traced):
             return super().narrow(lower, upper, at, least, most)  # before the lists are traced

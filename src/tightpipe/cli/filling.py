@@ -22,7 +22,8 @@ from .sweep_bar import sweep_bar
 def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: int = 1) -> list[str]:
     """Run the tasks that have no row, and append each row as its solve finishes.
 
-    Rows of other engines do not count, and are first set aside.
+    A row that another version of the solvers has written does not count. Such rows are moved to
+    `table.backup` before the first solve.
 
     Parameters
     ----------

@@ -110,7 +110,11 @@ def _name(file: str, files: Sequence[str]) -> str:
 
 
 def _schedule(path: str) -> Schedule:
-    """Return the schedule in a file; if it is a program's file, the program's order with best start times."""
+    """Return the schedule that a file holds.
+
+    If the file holds a program, the schedule has the program's order, and the start times are
+    those of least cost.
+    """
     if not is_kind(read_json(path), "program"):
         return valid_schedule(path).schedule
     program = load_program(path)

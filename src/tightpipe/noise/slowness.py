@@ -72,13 +72,16 @@ class Slowdown:
 
 
 def slowed_messages(instance: Instance, model: object, link: tuple[int, int], slowdown: Slowdown) -> Bools:
-    """Return whether each F and B waits for a message of a link that a model slows down, shape (2, S, n).
+    """Return, for each F and B, whether it waits for a message on a link that a noise model slows down.
+
+    The link is a pair of the sending and the receiving device. The result has the shape (2, S, n) for S
+    stages and n microbatches.
 
     Raises
     ------
     InputError
-        If the instance does not have both devices, if no message goes from the one to the other, or if the
-        messages take 0 ticks and no ticks are added; the error names the model.
+        If a device of the link is not in the instance, if no message goes from the first device to the
+        second, or if the messages take 0 ticks and `slowdown` adds none. The error names `model`.
     """
     key = f"noise = {str(model)!r}"
     for device in link:

@@ -45,7 +45,9 @@ class Tables(NamedTuple):
 
 
 def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
-    """Return the arrays of the problem's model and a placement with one route.
+    """Return the arrays of the problem's model and a placement in which all microbatches take one route.
+
+    A route says which device runs each stage.
 
     The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`.
     """

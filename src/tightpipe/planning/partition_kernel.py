@@ -34,9 +34,12 @@ def fill(
     total: Ints,
     scratch: Ints,
 ) -> None:
-    """Find the least bound for each *rest*, which is the set of layers that some devices leave to the others.
+    """For each *rest*, find how the other devices share it so that their largest bound is least.
 
-    Devices take their stages in ascending order. A rest is given by the number of devices that already have
+    A rest is a set of layers that some devices leave to the others. The bound of a device is its
+    `device_bound` in ticks, or the bytes that it lacks, as `counted` says.
+
+    Devices take their stages in ascending order. The rest is given by the number of devices that already have
     their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`: the
     layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are left.
 

@@ -1,4 +1,4 @@
-"""Frontiers: the best plan of one model for each memory of a device, or for each number of devices."""
+"""Frontiers: the best plan of one model for each memory size of a device, or for each number of devices."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
 
 
 def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]:
-    """Return a planning problem for each number of devices of a pipeline, with its name, in rising order.
+    """Return a named planning problem for each number of devices of a pipeline, in rising order.
 
     The number of GPUs, devices times data-parallel size, stays the same. So with half as many devices per
     pipeline there are twice as many pipelines, and each of them takes half as many microbatches.

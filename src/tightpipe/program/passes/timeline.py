@@ -16,10 +16,11 @@ class Timeline(NamedTuple):
 
 
 def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
-    """Return when a device has run the tasks from first to last, and how long it stands still at waits.
+    """Return when a device ends if it runs the tasks from first to last, and its exposed time.
 
-    Transfers run beside the tasks. The computations always take the same time, so an order with less exposed
-    time also ends earlier.
+    The exposed time is how long the device stands still at tasks that wait for a transfer. Transfers run
+    beside the computations. Computations take the same time in every order, so an order with less exposed
+    time also ends earlier. `estimate` gives the duration of a computation or transfer.
     """
     now = exposed = 0
     arrives: dict[str, int] = {}
