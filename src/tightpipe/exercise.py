@@ -14,7 +14,9 @@ from .core.progress import ignore
 from .explain import explain
 from .noise.noisy import draw_times, run_noisy
 from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from .planning.device_bound_kernel import NEVER
 from .planning.partitions import least_excess, partitions_of
+from .planning.relaxed_candidates import relaxed_candidate
 from .planning.search_space import configurations_of
 from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
@@ -62,7 +64,7 @@ def _tiny(placement: str, limit: int) -> Instance:
 
 
 def _cut_a_model() -> None:
-    """Enumerate the partitions of a tiny model in placements for which different loops find the partitions.
+    """Find a relaxed partition of a tiny model, and enumerate all, in placements with different loops for it.
 
     The loops differ for one stage per device, for two stages from both ends of the model, for two stages
     from its two halves, and for a list of all partitions, as in the linear placement with two chunks.
@@ -75,3 +77,4 @@ def _cut_a_model() -> None:
         partitions = partitions_of(configuration)
         while partitions.take() is not None:
             pass
+        relaxed_candidate(configuration, NEVER, 1.5)

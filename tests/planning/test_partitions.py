@@ -10,11 +10,10 @@ from fractions import Fraction
 from functools import cache, partial
 from itertools import combinations, islice, pairwise, product
 from math import ceil
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from random_models import KINDS, cases, configuration, taken
 from small_models import all_cuts, recomputable
 
 from tightpipe import Placement, solve
@@ -28,35 +27,17 @@ from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.candidates_by_list import DeviceStages, Listed
 from tightpipe.planning.candidates_by_table import Tabled
 from tightpipe.planning.cluster import Network
-from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.few_candidates import Unlisted
 from tightpipe.planning.partitions import least_excess, partitions_of
-from tightpipe.planning.recompute_options import OptionSets, RecomputeOptions
+from tightpipe.planning.recompute_options import RecomputeOptions
 from tightpipe.solving.starts import schedule_of
 
 Cuts = tuple[int, ...]
 Way = tuple[
     int, int, int
 ]  # ticks by which B is longer, bytes that F takes less, bytes that B takes for a while
-KINDS = [("linear", 1), ("v", 2), ("loop", 1), ("loop", 2), ("loop", 3), ("linear", 2), ("wave", 4)]
 NO_TIME = Layer("no gradient", 3, 0, 2, activation=4)
-
-
-def configuration(problem: PlanningProblem, placement: Placement) -> Configuration:
-    return Configuration(problem, placement, OptionSets(problem))
-
-
-def taken(problem: PlanningProblem, placement: Placement) -> Iterator[tuple[int, Candidate]]:
-    """Take all candidates, each with the bound that it was promised with."""
-    partitions = partitions_of(configuration(problem, placement))
-    while True:
-        bound = partitions.bound
-        candidate = partitions.take()
-        if candidate is None:
-            assert partitions.bound == NEVER
-            return
-        yield bound, candidate
 
 
 # the reference
@@ -118,53 +99,6 @@ def enumerated(problem: PlanningProblem, placement: Placement) -> Iterator[tuple
         for ways in product(*(ways_of(*stage) for stage in pairwise(cuts))):
             if takes_time(problem, cuts, ways):
                 yield cuts, ways, excess(problem, placement, cuts, ways)
-
-
-# random problems
-
-
-@st.composite
-def layers(draw: st.DrawFn, name: str) -> Layer:
-    ticks = st.one_of(st.integers(1, 9), st.integers(0, 9))
-    activation = draw(st.integers(0, 20))
-    return Layer(
-        name,
-        *(draw(ticks) for _ in range(3)),
-        activation=activation,
-        weight_activation=draw(st.integers(0, activation)),
-        input=draw(st.one_of(st.none(), st.integers(0, activation))),
-        output=draw(st.integers(1, 6)),
-        parameters=draw(st.integers(0, 5)),
-    )
-
-
-@st.composite
-def communication(draw: st.DrawFn, devices: int) -> Any:
-    row = st.lists(st.integers(0, 5), min_size=devices, max_size=devices)
-    rows = draw(st.lists(row, min_size=devices, max_size=devices))
-    matrix = tuple(tuple(ticks * (i != j) for j, ticks in enumerate(row)) for i, row in enumerate(rows))
-    speed = st.builds(Fraction, st.integers(1, 6), st.just(2))
-    network = Network(Fraction(1, 3), draw(speed), draw(st.sampled_from((None, 2))), Fraction(0), draw(speed))
-    return draw(st.sampled_from((0, 3, matrix, network)))
-
-
-@st.composite
-def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Placement]:
-    """Draw a problem and a placement; memory is often scarce, and layers are often equal."""
-    placement = draw(
-        st.sampled_from([Placement(name, p, c) for name, c in KINDS for p in (1, 2, 3) if p * c <= 8])
-    )
-    kinds = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
-    count = draw(st.integers(placement.stages, max(most_layers, placement.stages)))
-    model = Model(tuple(draw(st.sampled_from(kinds)) for _ in range(count)))
-    one = st.integers(1, 6 * max(1, sum(layer.activation for layer in model.layers) // placement.devices))
-    memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))
-    static = draw(st.sampled_from((Fraction(0), Fraction(3, 2))))
-    comm = draw(communication(placement.devices))
-    cluster = Cluster((placement.devices,), memory, draw(st.integers(0, 3)), static, comm)
-    recompute, objective = draw(st.booleans()), draw(st.sampled_from(Objective))
-    space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
-    return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement
 
 
 # what comes

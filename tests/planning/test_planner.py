@@ -264,16 +264,16 @@ def test_a_signal_to_the_command_leaves_the_best_plan(number: int, status: int, 
 TELLING = """
 import signal, sys
 from tightpipe.cli import main
-from tightpipe.planning.plan_search import Search
+from tightpipe.planning.candidate_pool import CandidatePool
 
-note = Search._note
+note = CandidatePool._note
 
 def told(self):
     note(self)
     if self.best is not None:
         print("has a plan", file=sys.stderr, flush=True)
 
-Search._note = told
+CandidatePool._note = told
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests
 main()
 """

@@ -5,6 +5,7 @@ With two stages, each device must have one stage from each half of the stages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -17,6 +18,7 @@ from .candidate import Candidate
 from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
+from .recompute_options import RecomputeOptions
 
 _SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, as multiples of a device's mean work
 _ROWS = 4096  # rows of the array for `expand` at first
@@ -41,11 +43,11 @@ def _kind_of(placement: Placement) -> int | None:
 def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch."""
     arrays = configuration.arrays()
-    tables = (_Table(configuration, arrays, kind, m, NEVER, BYTES) for m in _middles(configuration, kind))
+    tables = (_Table(configuration, arrays, kind, m, NEVER, BYTES) for m in middles(configuration, kind))
     return min((table.bound for table in tables), default=NEVER)
 
 
-def _middles(configuration: Configuration, kind: int) -> range:
+def middles(configuration: Configuration, kind: int) -> range:
     """Return the layers at which the second half of the stages may begin for `LOOPED`.
 
     For other kinds, which do not use this layer, the result has the single number 0.
@@ -97,7 +99,7 @@ class _Table:
         return self._rows[:number]
 
 
-_Way = tuple[int, int, int, int]  # the new x and y, and the options of the stages taken
+Way = tuple[int, int, int, int]  # the new x and y, and the options of the stages taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class _Beginning:
     table: _Table
     bound: int = 0
     uneven: int = 0
-    ways: tuple[_Way, ...] = ()
+    ways: tuple[Way, ...] = ()
 
 
 class Tabled:
@@ -158,7 +160,7 @@ class Tabled:
             if cap is None:
                 return
             self._cap, arrays = cap, self.configuration.arrays(cap)
-            for middle in _middles(self.configuration, self.kind):
+            for middle in middles(self.configuration, self.kind):
                 table = _Table(self.configuration, arrays, self.kind, middle, cap, TICKS)
                 if table.bound < NEVER:
                     self._push(table.bound, 0, _Beginning(table))
@@ -176,13 +178,18 @@ class Tabled:
 
     def _candidate(self, beginning: _Beginning) -> Candidate:
         """Return the candidate of a beginning in which all devices have stages."""
-        ways = beginning.ways
-        cuts, options = [0, *(way[0] for way in ways)], [way[2] for way in ways]
-        if self.kind == FOLDED:
-            cuts += [*(way[1] for way in reversed(ways[:-1])), self.configuration.layers]
-            options += [way[3] for way in reversed(ways)]
-        elif self.kind == LOOPED:
-            cuts += [way[1] for way in ways]
-            options += [way[3] for way in ways]
-        recomputed = beginning.table.options.of(options)
-        return Candidate(self.configuration.placement, tuple(cuts), recomputed)
+        return candidate_of(self.configuration, self.kind, beginning.table.options, beginning.ways)
+
+
+def candidate_of(
+    configuration: Configuration, kind: int, options: RecomputeOptions, ways: Sequence[Way]
+) -> Candidate:
+    """Return the candidate in which the devices take their stages in the given ways."""
+    cuts, numbers = [0, *(way[0] for way in ways)], [way[2] for way in ways]
+    if kind == FOLDED:
+        cuts += [*(way[1] for way in reversed(ways[:-1])), configuration.layers]
+        numbers += [way[3] for way in reversed(ways)]
+    elif kind == LOOPED:
+        cuts += [way[1] for way in ways]
+        numbers += [way[3] for way in ways]
+    return Candidate(configuration.placement, tuple(cuts), options.of(numbers))

@@ -1,4 +1,4 @@
-"""A candidate that the search has looked at: its best schedule, its bound, and how often solvers ran."""
+"""A candidate that the search has looked at: its best schedule, its bound, and the work on both."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ class OpenCandidate:
         The cheapest schedule so far and the method that found it; None and '' where none was found.
     heuristic, heuristic_cost
         The heuristic that found the cheapest schedule of all heuristics, and its cost in ticks.
-    rounds
-        How many times a solver has worked on the instance.
+    proofs, searches
+        How many times a solver has worked on the instance, to raise its bound and to find cheaper schedules.
+    gained
+        By how many ticks the last one of the searches has lowered the cost.
     """
 
     candidate: Candidate
@@ -38,7 +40,9 @@ class OpenCandidate:
     method: str = ""
     heuristic: str = ""
     heuristic_cost: int = NEVER
-    rounds: int = 0
+    proofs: int = 0
+    searches: int = 0
+    gained: int = 0
 
     @property
     def cost(self) -> int | None:

@@ -73,7 +73,7 @@ def fill(
         for x in range(layers + 1):
             for y in range(layers + 1):
                 least[device, x, y] = NEVER
-                if not _is_rest(kind, x, y, layers, middle, after, device):
+                if not is_rest(kind, x, y, layers, middle, after, device):
                     continue
                 left = _left(tables, kind, x, y, layers, middle)
                 if counted == TICKS and cap < NEVER:
@@ -87,18 +87,22 @@ def fill(
 def _fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, total: Ints) -> None:
     for x in range(layers + 1):
         for y in range(layers + 1):
-            if kind == LINE:
-                ended = x == layers and y == 0
-            elif kind == FOLDED:
-                ended = x == y
-            else:
-                ended = x == middle and y == layers
-            least[devices, x, y] = 0 if ended else NEVER
+            least[devices, x, y] = 0 if is_empty(kind, x, y, layers, middle) else NEVER
             total[devices, x, y] = 0
 
 
 @compiled
-def _is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
+def is_empty(kind: int, x: int, y: int, layers: int, middle: int) -> bool:
+    """Return whether no layer is left in the rest (x, y), which `fill` explains."""
+    if kind == LINE:
+        return x == layers and y == 0
+    if kind == FOLDED:
+        return x == y
+    return x == middle and y == layers
+
+
+@compiled
+def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
     """Return whether (x, y) can be the rest (see `fill`) before `device` takes its stages.
 
     The devices before `device` must have taken at least one layer for each of their stages. `after` is the
@@ -156,7 +160,7 @@ def _take(
         if not_affordable(tables, counted, best, x, new_x, 0, 0):
             break
         for step in range(layers + 1):
-            new_y = _next(kind, y, step)
+            new_y = next_y(kind, y, step)
             if new_y < 0 or new_y > layers or (kind == FOLDED and new_y < new_x):
                 break
             if (kind == LOOPED and step == 0) or (kind == FOLDED and step == 0):
@@ -181,7 +185,8 @@ def _take(
 
 
 @compiled
-def _next(kind: int, y: int, step: int) -> int:
+def next_y(kind: int, y: int, step: int) -> int:
+    """Return y of the rest that is left of (x, y) when a device takes `step` layers at y."""
     return y - step if kind == FOLDED else y + step
 
 
@@ -296,7 +301,7 @@ def expand(
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
         for step in range(layers + 1):
-            new_y = _next(kind, y, step)
+            new_y = next_y(kind, y, step)
             if new_y < 0 or new_y > layers or (kind == FOLDED and new_y < new_x):
                 break
             if kind != LINE and step == 0:

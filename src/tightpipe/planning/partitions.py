@@ -19,6 +19,8 @@ _LISTED = 50_000  # the most partitions that are listed
 class Partitions(Protocol):
     """The candidates of a configuration, in ascending order of their bounds."""
 
+    configuration: Configuration
+
     @property
     def bound(self) -> int:
         """A lower bound, in ticks, of the cost of all candidates not yet taken; `NEVER` if none is left."""

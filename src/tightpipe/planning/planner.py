@@ -9,6 +9,7 @@ from ..core.interruption import reason_of
 from ..core.progress import Progress, ignore
 from ..core.result import Status
 from ..solving.ensure_compiled import ensure_compiled
+from .candidate_pool import CandidatePool
 from .device_bound_kernel import NEVER
 from .partitions import partitions_of
 from .plan import Plan
@@ -74,22 +75,22 @@ def plan(
         reason = search.run()
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
-    return _answer(problem, search, perf_counter() - begun, reason)
+    return _answer(problem, search.pool, perf_counter() - begun, reason)
 
 
-def _answer(problem: PlanningProblem, search: Search, seconds: float, reason: str) -> Plan:
-    best = search.best
-    bound = search.bound if search.bound < NEVER else None
-    proof = None if bound is None else search.proof
+def _answer(problem: PlanningProblem, pool: CandidatePool, seconds: float, reason: str) -> Plan:
+    best = pool.best
+    bound = pool.bound if pool.bound < NEVER else None
+    proof = None if bound is None else pool.proof
     if best is None:
         fits = bound is not None
         status, said = (Status.UNKNOWN, _NOTHING_FOUND) if fits else (Status.INFEASIBLE, _NOTHING_FITS)
         return Plan(
             *(problem, status, None, None, "", bound, proof, seconds),
-            *(search.considered, tuple(search.log), reason or said),
+            *(pool.considered, tuple(pool.log), reason or said),
         )
     status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
     return Plan(
         *(problem, status, best.candidate, best.schedule, best.method, bound, proof, seconds),
-        *(search.considered, tuple(search.log), reason),
+        *(pool.considered, tuple(pool.log), reason),
     )

@@ -10,7 +10,9 @@ from ..core.instance import Objective
 from .cluster import Cluster
 from .layered_model import Model
 
-SCHEDULING = (*HEURISTICS, "best")
+SOLVER = "best"
+"""The method that may schedule a candidate after the heuristics."""
+SCHEDULING = (*HEURISTICS, SOLVER)
 """The methods that may schedule a candidate."""
 USUAL_PLACEMENTS = ("v", "linear", "loop", "wave")
 

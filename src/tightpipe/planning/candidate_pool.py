@@ -1,0 +1,201 @@
+"""All candidates that a search has looked at: their schedules and bounds, and the best plan of all."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import perf_counter
+
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.solver.bounds.formulas import best_bound
+
+from ..core.budget import Budget
+from ..core.contradiction import refuse_contradiction
+from ..core.errors import InputError, NoScheduleError
+from ..core.interruption import was_stopped
+from ..core.metrics import cost
+from ..core.placement import Placement
+from ..core.progress import Progress
+from ..core.result import LogEntry, Proof
+from ..solving.methods import find_method
+from ..solving.starts import schedule_of
+from .candidate import Candidate, instance_of
+from .device_bound_kernel import NEVER
+from .open_candidate import OpenCandidate
+from .partitions import Partitions
+from .problem import SOLVER, PlanningProblem
+
+
+class CandidatePool:
+    """The candidates that a search has looked at, and those that it has not yet taken from their sources.
+
+    Parameters
+    ----------
+    problem
+        The planning problem.
+    sources
+        The candidates of each configuration.
+    progress
+        Called with each new cost or bound.
+
+    Attributes
+    ----------
+    sources
+        The sources that may have further candidates.
+    open
+        The candidates that can still become the best plan.
+    best
+        The candidate with the cheapest schedule; None before any schedule is found.
+    climber
+        The candidate with the cheapest schedule by heuristics; None before any heuristic has found one.
+    considered
+        How many candidates the search has looked at.
+    bound
+        A lower bound, in ticks, of the cost of all plans in the search space.
+    raised
+        When the bound was raised last, in seconds of `perf_counter`.
+    log
+        One entry for each new cost or bound.
+    reason
+        Says so if a signal stopped a solver; '' otherwise.
+    """
+
+    def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
+        self.problem, self.sources, self._progress = problem, list(sources), progress
+        self._ended: list[Partitions] = []  # sources without a further candidate; their bounds still count
+        self._first_bounds: dict[Placement, int] = {}
+        self._known: dict[Candidate, OpenCandidate | None] = {}  # None for candidates that do not fit
+        self.open: list[OpenCandidate] = []
+        self.best: OpenCandidate | None = None
+        self.climber: OpenCandidate | None = None
+        self.considered, self.bound, self.reason = 0, 0, ""
+        self.log: list[LogEntry] = []
+        self._proofs = {Proof.FORMULA}
+        self._begun = self.raised = perf_counter()
+        methods = problem.space.methods
+        self.heuristics = [name for name in HEURISTICS if methods is None or name in methods]
+
+    @property
+    def proof(self) -> Proof:
+        """What the bound rests on: of all kinds of proofs that were used, the one that needs most trust."""
+        return max(self._proofs, key=list(Proof).index)
+
+    @property
+    def cheapest(self) -> int:
+        """The cost of the best plan in ticks; `NEVER` if there is none."""
+        return NEVER if self.best is None or self.best.cost is None else self.best.cost
+
+    @property
+    def closed(self) -> bool:
+        """Whether no plan can be cheaper than the best one, or no candidate is left and there is no plan."""
+        self._note()
+        return self.bound >= self.cheapest
+
+    def is_beaten(self, bound: int) -> bool:
+        """Return whether a candidate with this bound, in ticks, cannot be cheaper than the best plan."""
+        return self.best is not None and bound >= self.cheapest
+
+    def take(self, source: Partitions) -> OpenCandidate | None:
+        """Take the next candidate of a source and schedule it; return None if no candidate is left."""
+        bound = source.bound
+        candidate = source.take()
+        if candidate is None:
+            self.sources.remove(source)
+            self._ended.append(source)
+            return None
+        self._first_bounds.setdefault(candidate.placement, bound)
+        return self.look_at(candidate, self.heuristics, bound)
+
+    def look_at(self, candidate: Candidate, heuristics: list[str], bound: int = 0) -> OpenCandidate | None:
+        """Schedule a candidate by heuristics.
+
+        Return None if heuristics have scheduled it before, if it does not fit, or if it cannot be cheapest.
+
+        Parameters
+        ----------
+        candidate
+            The candidate.
+        heuristics
+            Names of heuristics. Those that do not know the candidate's placement are left out.
+        bound
+            A lower bound of the candidate's cost in ticks.
+        """
+        found = self._opened(candidate, bound)
+        if found is None or found.heuristic:
+            return None
+        for heuristic in heuristics:
+            if candidate.placement.name in HEURISTICS[heuristic].placements:
+                _schedule_by(found, heuristic)
+        self._offer(found)
+        return found
+
+    def solve(self, found: OpenCandidate, method: str, budget: Budget) -> None:
+        """Let a method of `tightpipe.solve` work on a candidate, from its schedule if there is one."""
+        run = find_method(method).load()
+        result = run(found.instance, budget, found.schedule or "best", lambda entry: None)
+        if result.bound is not None and result.bound > found.bound:
+            found.bound, found.proof = result.bound, result.proof or found.proof
+            self._proofs.add(found.proof)
+        if result.cost is not None and result.cost < (found.cost or NEVER):
+            found.schedule, found.method = result.schedule, SOLVER
+        self.reason = result.reason if was_stopped(result.reason) else ""
+        self._offer(found)
+
+    def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
+        """Return a candidate, which is made an open one; None if it does not fit or cannot be cheapest."""
+        found = self._known[candidate] if candidate in self._known else self._new(candidate)
+        if found is not None:
+            found.bound = max(found.bound, bound)
+        return None if found is None or self.is_beaten(found.bound) else found
+
+    def _new(self, candidate: Candidate) -> OpenCandidate | None:
+        self._known[candidate] = None
+        try:
+            instance = instance_of(self.problem, candidate)
+        except InputError:  # it does not fit after all: bounds of partitions use rounded numbers
+            return None
+        if instance.infeasibility() is not None:
+            return None
+        self.considered += 1
+        formula = best_bound(instance)
+        bound = max(formula.value, self._first_bounds.get(candidate.placement, 0))
+        found = self._known[candidate] = OpenCandidate(candidate, instance, bound, formula.proof)
+        if not self.is_beaten(bound):
+            self.open.append(found)
+        return found
+
+    def _offer(self, found: OpenCandidate) -> None:
+        """Let a candidate replace the climber and the best plan if it is cheaper, and update the bound."""
+        if self.climber is None or found.heuristic_cost < self.climber.heuristic_cost:
+            self.climber = found
+        if found.cost is not None and found.cost < self.cheapest:
+            self.best = found
+        self._drop_beaten()
+        self._note()
+
+    def _drop_beaten(self) -> None:
+        self.open = [found for found in self.open if not self.is_beaten(found.bound)]
+
+    def _note(self) -> None:
+        """Update the bound of all plans, and log cost and bound if one of them has changed."""
+        bounds = [source.bound for source in (*self.sources, *self._ended)]
+        bounds += [found.bound for found in self.open]
+        bound = min([*bounds, self.cheapest])
+        if bound > self.bound:
+            self.raised = perf_counter()
+        self.bound = bound
+        if self.best is not None and self.best.schedule is not None:
+            refuse_contradiction(self.best.schedule, self.bound, self.proof)
+        best = None if self.best is None else self.best.cost
+        entry = LogEntry(perf_counter() - self._begun, best, self.bound, self.proof)
+        if not self.log or (entry.cost, entry.bound) != (self.log[-1].cost, self.log[-1].bound):
+            self.log.append(entry)
+            self._progress(entry)
+
+
+def _schedule_by(found: OpenCandidate, heuristic: str) -> None:
+    """Schedule a candidate by a heuristic, and keep the schedule if it is the cheapest so far."""
+    with suppress(NoScheduleError):
+        schedule = schedule_of(found.instance, HEURISTICS[heuristic])
+        if cost(schedule) < found.heuristic_cost:
+            found.heuristic, found.heuristic_cost = heuristic, cost(schedule)
+            found.schedule, found.method = schedule, heuristic

@@ -1,0 +1,68 @@
+"""Candidates whose devices are far from their limits, for which cheap schedules are easiest to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..kernels.arrays import Ints
+from .candidate import Candidate
+from .candidates_by_table import Way, candidate_of, kind_of, middles
+from .configuration import Configuration
+from .partition_kernel import FOLDED, LINE, LOOPED
+from .strain_kernel import least_strained
+
+_MIDDLES = 5  # of the layers at which the second half of the stages can begin, those nearest to even work
+
+
+def relaxed_candidate(configuration: Configuration, cap: int, held: float) -> Candidate | None:
+    """Return the candidate with the least sum of strains among those with bounds below a cap.
+
+    `strain_kernel.strain` says what the strain of a device is. Candidates with the least bound often have a
+    device whose memory is nearly full all the time, and all their schedules cost much more than the bound.
+    If the second half of the stages can begin at many layers, only some of them are tried.
+
+    Parameters
+    ----------
+    configuration
+        The configuration to which the candidate belongs.
+    cap
+        A cost in ticks.
+    held
+        How much longer than necessary microbatches are supposed to hold memory; see `strain`.
+
+    Returns
+    -------
+    Candidate or None
+        None if no candidate has a bound below `cap`, or if the placement is none of those with tables.
+    """
+    kind = kind_of(configuration)
+    if kind is None:
+        return None
+    p, side = configuration.placement.devices, configuration.layers + 1
+    arrays = configuration.arrays(cap)
+    least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
+    scratch, best, ways = np.zeros(24, np.int64), np.inf, list[Way]()
+    for middle in _even_middles(configuration, kind):
+        least_strained(arrays.tables, kind, p, middle, cap, held, least, chosen, scratch)
+        start = 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
+        if least[0][start] < best:
+            best, ways = least[0][start], list(_ways(chosen, *start))
+    return candidate_of(configuration, kind, arrays.options, ways) if ways else None
+
+
+def _ways(chosen: Ints, x: int, y: int) -> Iterator[Way]:
+    """Yield what each device in turn takes from the rest (x, y); `least_strained` explains `chosen`."""
+    for device in range(len(chosen) - 1):
+        new_x, new_y, one, two = chosen[device, x, y].tolist()
+        yield new_x, new_y, one, two
+        x, y = new_x, new_y
+
+
+def _even_middles(configuration: Configuration, kind: int) -> list[int]:
+    """Return the numbers of `middles` with the most even work of the two halves, at most `_MIDDLES`."""
+    done = np.cumsum([0, *configuration.ticks])
+    return sorted(middles(configuration, kind), key=lambda m: abs(2 * int(done[m]) - int(done[-1])))[
+        :_MIDDLES
+    ]

@@ -1,0 +1,173 @@
+"""The least strained partition, by dynamic programming: all devices are far from their limits.
+
+Parts of a partition are described as in `partition_kernel`, by what is left for the other devices.
+"""
+
+from __future__ import annotations
+
+from ..kernels.arrays import Floats, Ints
+from ..kernels.compiled import compiled
+from .device_bound_kernel import device_bound, durations, memory_time, taken_apart
+from .model_arrays import NO_LIMIT, Tables
+from .partition_kernel import (
+    FOLDED,
+    LINE,
+    TICKS,
+    is_empty,
+    is_rest,
+    next_y,
+    not_affordable,
+    place,
+    roughness,
+)
+
+_POWER = 8  # the larger, the more the strains of the most strained devices count
+_EVENNESS = 5e-6  # the weight of `roughness`, so that equally strained partitions have even stages
+
+
+@compiled
+def strain(
+    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, room: int, cost: int, held: float
+) -> float:
+    """Return how strained a device with the given stages would be in a schedule of the given cost in ticks.
+
+    The strain is the sum of high powers of two numbers. One is the share of the time in which the device
+    works. The other one is the share of its memory that is in use, averaged over time, if microbatches hold
+    memory `held` times as long as `memory_time` supposes, which is the shortest time that is possible.
+    Schedules of such a cost are hard to find if one of the two numbers is close to 1.
+
+    Parameters
+    ----------
+    tables, stage, begin, end, option
+        See `device_bound`.
+    room
+        The bytes of the device that activations can use, or at least `NO_LIMIT` where memory has no limit.
+    cost
+        Ticks, at least the `device_bound`.
+    held
+        How much longer than necessary microbatches hold memory, at least 1.
+    """
+    work = 0
+    for i in range(tables.chunks):
+        f, b, w = durations(tables, begin[i], end[i], option[i])
+        work += f + b + w
+    found = (work * float(tables.microbatches) / cost) ** _POWER
+    if room < NO_LIMIT:
+        found += (held * memory_time(tables, stage, begin, end, option, room) / cost) ** _POWER
+    return found
+
+
+@compiled
+def least_strained(
+    tables: Tables,
+    kind: int,
+    devices: int,
+    middle: int,
+    cap: int,
+    held: float,
+    least: Floats,
+    chosen: Ints,
+    scratch: Ints,
+) -> None:
+    """For each rest, find the way to share it with the least sum of the devices' strains.
+
+    Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the strains at the
+    cost `cap`, plus a small multiple of the `roughness` of the stages.
+
+    Parameters
+    ----------
+    tables, kind, devices, middle, scratch
+        As in `partition_kernel.fill`, which also says what a *rest* is.
+    cap
+        A cost in ticks.
+    held
+        See `strain`.
+    least
+        A result of shape (p + 1, L + 1, L + 1): for each rest, the least sum over the devices that have no
+        stages yet; infinite if there is no partition with bounds below `cap`.
+    chosen
+        A result of shape (p + 1, L + 1, L + 1, 4): for each rest with a finite sum, the new x and y and the
+        recompute options of the stages that the next device takes in the partition with the least sum.
+    """
+    layers = len(tables.forward) - 1
+    least[:] = float("inf")
+    for x in range(layers + 1):
+        for y in range(layers + 1):
+            if is_empty(kind, x, y, layers, middle):
+                least[devices, x, y] = 0.0
+    for device in range(devices - 1, -1, -1):
+        for x in range(layers + 1):
+            for y in range(layers + 1):
+                if is_rest(kind, x, y, layers, middle, devices - device, device):
+                    _take(tables, kind, device, devices, cap, held, least, chosen, scratch, x, y)
+
+
+@compiled
+def _take(
+    tables: Tables,
+    kind: int,
+    device: int,
+    devices: int,
+    cap: int,
+    held: float,
+    least: Floats,
+    chosen: Ints,
+    scratch: Ints,
+    x: int,
+    y: int,
+) -> None:
+    """Try all stages that `device` can take from the rest (x, y), and write the best result.
+
+    The entries of `least` and `chosen` for this rest are written, from those of the device after it. The
+    parameters are explained at `least_strained`.
+    """
+    layers = len(tables.forward) - 1
+    for new_x in range(x + 1, layers + 1):
+        if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
+            break
+        for step in range(0 if kind == LINE else 1, layers + 1):
+            new_y = next_y(kind, y, step)
+            if new_y < 0 or new_y > layers or (kind == FOLDED and new_y < new_x):
+                break
+            if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
+                break
+            then = least[device + 1, new_x, new_y]
+            if then < least[device, x, y]:
+                place(kind, device, devices, scratch, x, new_x, y, new_y)
+                then += _EVENNESS * roughness(tables, kind, devices, x, new_x, y, new_y)
+                found, one, two = _least_by_option(tables, kind, device, cap, held, scratch)
+                if then + found < least[device, x, y]:
+                    least[device, x, y] = then + found
+                    chosen[device, x, y, 0], chosen[device, x, y, 1] = new_x, new_y
+                    chosen[device, x, y, 2], chosen[device, x, y, 3] = one, two
+            if kind == LINE:
+                break
+
+
+@compiled
+def _least_by_option(
+    tables: Tables, kind: int, device: int, cap: int, held: float, scratch: Ints
+) -> tuple[float, int, int]:
+    """Return the least strain of a device, over all ways to recompute the stages that `place` has written.
+
+    The strain is followed by the recompute options of the two stages. For `LINE`, the second option means
+    nothing. The strain is infinite if no way has a bound below `cap`.
+    """
+    side, best, first_option, second_option = len(tables.forward), float("inf"), 0, 0
+    stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
+    first = begin[0] * side + end[0]
+    second = begin[1] * side + end[1] if kind != LINE else first
+    for one in range(tables.first_option[first], tables.first_option[first + 1]):
+        option[0] = one
+        for two in range(tables.first_option[second], tables.first_option[second + 1]):
+            option[1] = two
+            if device_bound(tables, device, stage, begin, end, option, heap) < cap:
+                room = tables.room[device]
+                if room < NO_LIMIT:
+                    room -= taken_apart(tables, begin, end, option)
+                found = strain(tables, stage, begin, end, option, room, cap, held)
+                if found < best:
+                    best, first_option, second_option = found, one, two
+            if kind == LINE:
+                break
+    return best, first_option, second_option

@@ -1,0 +1,80 @@
+"""Random planning problems with a placement each, and all candidates of such a pair as the search takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tightpipe import Placement
+from tightpipe.core.instance import Objective
+from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from tightpipe.planning.cluster import Network
+from tightpipe.planning.configuration import Configuration
+from tightpipe.planning.device_bound_kernel import NEVER
+from tightpipe.planning.partitions import partitions_of
+from tightpipe.planning.recompute_options import OptionSets
+
+KINDS = [("linear", 1), ("v", 2), ("loop", 1), ("loop", 2), ("loop", 3), ("linear", 2), ("wave", 4)]
+
+
+def configuration(problem: PlanningProblem, placement: Placement) -> Configuration:
+    return Configuration(problem, placement, OptionSets(problem))
+
+
+def taken(problem: PlanningProblem, placement: Placement) -> Iterator[tuple[int, Candidate]]:
+    """Take all candidates, each with the bound that it was promised with."""
+    partitions = partitions_of(configuration(problem, placement))
+    while True:
+        bound = partitions.bound
+        candidate = partitions.take()
+        if candidate is None:
+            assert partitions.bound == NEVER
+            return
+        yield bound, candidate
+
+
+@st.composite
+def layers(draw: st.DrawFn, name: str) -> Layer:
+    ticks = st.one_of(st.integers(1, 9), st.integers(0, 9))
+    activation = draw(st.integers(0, 20))
+    return Layer(
+        name,
+        *(draw(ticks) for _ in range(3)),
+        activation=activation,
+        weight_activation=draw(st.integers(0, activation)),
+        input=draw(st.one_of(st.none(), st.integers(0, activation))),
+        output=draw(st.integers(1, 6)),
+        parameters=draw(st.integers(0, 5)),
+    )
+
+
+@st.composite
+def communication(draw: st.DrawFn, devices: int) -> Any:
+    row = st.lists(st.integers(0, 5), min_size=devices, max_size=devices)
+    rows = draw(st.lists(row, min_size=devices, max_size=devices))
+    matrix = tuple(tuple(ticks * (i != j) for j, ticks in enumerate(row)) for i, row in enumerate(rows))
+    speed = st.builds(Fraction, st.integers(1, 6), st.just(2))
+    network = Network(Fraction(1, 3), draw(speed), draw(st.sampled_from((None, 2))), Fraction(0), draw(speed))
+    return draw(st.sampled_from((0, 3, matrix, network)))
+
+
+@st.composite
+def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Placement]:
+    """Draw a problem and a placement; memory is often scarce, and layers are often equal."""
+    placement = draw(
+        st.sampled_from([Placement(name, p, c) for name, c in KINDS for p in (1, 2, 3) if p * c <= 8])
+    )
+    kinds = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
+    count = draw(st.integers(placement.stages, max(most_layers, placement.stages)))
+    model = Model(tuple(draw(st.sampled_from(kinds)) for _ in range(count)))
+    one = st.integers(1, 6 * max(1, sum(layer.activation for layer in model.layers) // placement.devices))
+    memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))
+    static = draw(st.sampled_from((Fraction(0), Fraction(3, 2))))
+    comm = draw(communication(placement.devices))
+    cluster = Cluster((placement.devices,), memory, draw(st.integers(0, 3)), static, comm)
+    recompute, objective = draw(st.booleans()), draw(st.sampled_from(Objective))
+    space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
+    return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement
