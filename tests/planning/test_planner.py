@@ -210,6 +210,12 @@ def test_each_heuristic_may_schedule_alone() -> None:
             assert found.method == name or found.schedule is None
 
 
+def test_the_solver_may_schedule_alone(tmp_path: Path) -> None:
+    found = plan(replace(HARD, space=SearchSpace(methods=("best",))), time_limit=3, workers=1)
+    check(found, tmp_path)
+    assert found.method == "best"
+
+
 def test_without_time_there_is_a_bound_and_no_plan() -> None:
     found = plan(HARD, time_limit=0)
     assert (found.status, found.schedule, found.considered) == (Status.UNKNOWN, None, 0)

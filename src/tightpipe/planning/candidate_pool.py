@@ -165,7 +165,7 @@ class CandidatePool:
 
     def _offer(self, found: OpenCandidate) -> None:
         """Let a candidate replace the climber and the best plan if it is cheaper, and update the bound."""
-        if self.climber is None or found.heuristic_cost < self.climber.heuristic_cost:
+        if found.heuristic_cost < (NEVER if self.climber is None else self.climber.heuristic_cost):
             self.climber = found
         if found.cost is not None and found.cost < self.cheapest:
             self.best = found

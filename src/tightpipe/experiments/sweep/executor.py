@@ -146,4 +146,4 @@ def _needed(module: str) -> Any:
         return __import__(module)
     except ImportError:
         rule = "is not installed; pip install 'tightpipe[dask]'"
-        raise InputError(rule, key="engine", value=module) from None
+        raise InputError(rule, key="executor", value=module) from None
