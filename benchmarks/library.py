@@ -2,7 +2,8 @@
 
 An instance is closed if its best cost equals its bound, and the checker of certificates verifies both.
 ``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
-of all heuristics and the bound of the formulas. A schedule is also entered for the same instance with more
+of all heuristics and the bound of the formulas. Then it enters what the studies under results/ have found for
+instances of the library. A schedule is also entered for the same instance with more
 memory, and a bound for the same instance with less, if they are better than what is there. Then the script
 runs `best` on instances whose best cost exceeds the bound, and searches for missing certificates. It can be
 interrupted: an instance that was searched for ``--time-limit`` seconds or more is not searched again. At the
@@ -24,8 +25,10 @@ from tightpipe import Instance, Result, Schedule, certify, solve
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.files import read_text, write_text
 from tightpipe.core.instance_file import read_json
-from tightpipe.core.result import Proof
+from tightpipe.core.result import Proof, Status
 from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
+from tightpipe.experiments.sweep.schedule_bytes import unpack
+from tightpipe.experiments.sweep.store import open_store
 from tightpipe.library import Claim, Library, Record, State, submit
 from tightpipe.library.library_page import markdown
 from tightpipe.settings import load_realistic, load_settings
@@ -36,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
 from small_instances import known_optima, small_instance  # noqa: E402  # in no package
 
-LIBRARY, PAGE = ROOT / "library", ROOT / "docs/library.md"
+LIBRARY, PAGE, RESULTS = ROOT / "library", ROOT / "docs/library.md", ROOT / "results"
 TABLES = "## Open problems"
 """The heading with which the tables of the page begin."""
 _BY = "tightpipe"
@@ -110,6 +113,23 @@ def enter(library: Library, id: str, result: Result) -> None:
         if result.bound is not None and result.bound > record.bound.value:
             claim = _claim(result.bound, result.proof or Proof.FORMULA, result.seconds)
             library.put(replace(record, bound=claim, certified=False))
+
+
+def enter_studies(library: Library) -> None:
+    """Enter the schedules and bounds of the studies under results/ where they are better."""
+    ids = {record.instance: record.id for record in library.records()}
+    for path in sorted(RESULTS.glob("*/store.sqlite")):
+        with open_store(path) as store:
+            for row in store.rows():
+                packed = store.schedule(row.key) if row.cost is not None else None
+                schedule = None if packed is None else unpack(packed)
+                if schedule is not None and schedule.instance in ids:
+                    result = Result(
+                        *(schedule.instance, row.method, Status.FEASIBLE, schedule, row.bound),
+                        seconds=row.seconds or 0.0,
+                        proof=None if row.proof is None else Proof(row.proof),
+                    )
+                    enter(library, ids[schedule.instance], result)
 
 
 def _submit(library: Library, id: str, content: object, seconds: float) -> None:
@@ -220,6 +240,7 @@ def main() -> None:
         if entry.id not in known and arguments.family in (None, entry.family):
             begin(library, entry)
             print(f"{entry.id}: entered", file=sys.stderr, flush=True)
+    enter_studies(library)
     share(library)
     for record in sorted(library.records(), key=_size):
         if is_left(record, arguments.time_limit) and arguments.family in (None, record.family):

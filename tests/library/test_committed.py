@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call, write
 from small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
+from tightpipe.core.instance_file import instance_to_dict
 from tightpipe.library import Library, Record, State, check_record, default_library, submit
 from tightpipe.library.library_page import markdown
 
@@ -55,6 +57,23 @@ def test_the_script_enters_an_instance_and_closes_it(tmp_path: Path) -> None:
     assert (done.state, done.bound.value, done.searched) == (State.CLOSED, OPTIMUM, 9.0)
     assert not names["is_left"](done, 99.0)
     assert check_record(new, done)
+
+
+def test_the_script_enters_what_studies_have_found(tmp_path: Path) -> None:
+    """The script's folder of results is replaced, in its own names, by one with a study of the instance."""
+    (tmp_path / "library").mkdir()
+    names, new = script(), Library(tmp_path / "library")
+    names["begin"](new, names["Entry"]("small", "tests", "a test", INSTANCE))
+    write(tmp_path, instance_to_dict(INSTANCE), "small.json")
+    experiment = 'instances = ["small.json"]\nmethods = ["best"]\ntime_limits = [20]\nthreads = 1\n'
+    (tmp_path / "study.toml").write_text(experiment)
+    done = call("sweep", tmp_path / "study.toml", "-o", tmp_path / "results/study")
+    assert done.returncode == 0, done.stderr
+    names["enter_studies"].__globals__["RESULTS"] = tmp_path / "results"
+    names["enter_studies"](new)
+    found = new.record("small")
+    assert found.cost is not None
+    assert (found.cost.value, found.bound.value, found.cost.method) == (OPTIMUM, OPTIMUM, "best")
 
 
 def test_the_script_hands_on_schedules_to_more_memory_and_bounds_to_less(tmp_path: Path) -> None:
