@@ -1,9 +1,9 @@
 """Certify lower bounds, and print how many have a proof that the checker verifies, and the proofs' sizes.
 
-``python benchmarks/certify_optima.py`` takes the optima of the small instances of tests/data/small_optima.csv
-and of four larger ones, for which CP-SAT proves the optimum in seconds, and the best bound by a formula of
-each published setting at 2p. Every proof is checked. ``--sample N`` draws N of the small instances, the same
-ones in every run.
+``python benchmarks/certify_optima.py`` has three sets of bounds: the optima of the small instances of
+tests/data/small_optima.csv, the optima of four larger instances, for which CP-SAT proves them in seconds, and
+for each published setting at 2p the best bound by a formula. Every proof is checked. ``--sample N`` draws N
+of the small instances, the same ones in every run.
 """
 
 from __future__ import annotations
@@ -100,7 +100,11 @@ def measure(case: Case, seconds: float) -> Measured:
 
 
 def kind_of(certificate: Certificate) -> str:
-    """Return the strongest kind of step in the proof; if there is no proof, return the reason."""
+    """Return the strongest kind of step in the proof; if there is no proof, return the reason.
+
+    From strong to weak, the kinds are suppositions within suppositions, suppositions, the steps ``progress``
+    and ``overload``, and windows alone.
+    """
     if certificate.trusted:
         costs = certificate.instance.costs
         overlaps = "operations overlap" if costs.overlapped else ""

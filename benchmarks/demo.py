@@ -1,13 +1,14 @@
 """One run from start to end: profile a model, schedule it, train it, measure it, and report.
 
 ``make demo`` profiles a small transformer on this machine, once as the two stages of 1F1B and once as the
-four stages of a V. It makes 1F1B and the schedule of `best` at the memory of 1F1B, and trains with both in
-PyTorch, one process per device: first as they are, which gives the step times of the table, and then with the
-profiler, which slows a step by several per cent and whose traces are measured. The page ``report.html`` in
-the folder of ``--output`` shows the planned and the traced schedules one beneath the other; the files beside
-it are those that the commands `profile`, `solve`, `run --trace` and `measure` would have written. On a
-machine with fewer than two free cores, the processes wait for a core, and the measured times include these
-waits.
+four stages of a V. It makes two schedules: 1F1B, and the schedule of `best` at the memory of 1F1B. With each
+of them it trains twice in PyTorch, with one process per device. The first run gives the step times of the
+table. The second run has the profiler, which slows a step by several per cent, and its traces are measured.
+
+The page ``report.html`` in the folder of ``--output`` shows the planned and the traced schedules one beneath
+the other. The other files in this folder are those that the commands `profile`, `solve`, `run --trace` and
+`measure` would have written. On a machine with fewer than two free cores, the processes wait for a core, and
+the measured times include these waits.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ CASES = (Case("1f1b", "linear", "1f1b", True), Case("best", "v", "best", False))
 
 
 def planned(case: Case, shape: TransformerShape, limit: int | None, options: argparse.Namespace) -> Schedule:
-    """Profile the stages of a case, and return its schedule for the measured costs; save both.
+    """Profile the stages of a case, and return the case's schedule for the measured costs.
 
-    `limit` is the memory limit of each device in bytes; None means no limit.
+    The instance with these costs and the schedule are saved in the folder of ``--output``. `limit` is the
+    memory limit of each device in bytes; None means no limit.
     """
     placement = Placement(case.placement, DEVICES)
     profile = profile_stages(
@@ -62,7 +64,10 @@ def planned(case: Case, shape: TransformerShape, limit: int | None, options: arg
 def trained(
     case: Case, schedule: Schedule, shape: TransformerShape, options: argparse.Namespace
 ) -> RunReport:
-    """Train with a schedule, write its traced schedule beside the plan, and report the run without traces."""
+    """Train with a schedule, first without and then with traces, and return the report of the first run.
+
+    The schedule that is measured from the traces is saved beside the planned one.
+    """
     model = RunModel(
         "transformer",
         width=shape.hidden,

@@ -189,7 +189,10 @@ Lines = tuple[list[list[str]], str]
 
 
 def _fixed_table(rows: Sequence[Cells]) -> Lines:
-    """Return the table with a line for each instance and a column for each method, with both starts."""
+    """Return the table with a line for each instance and a column for each method.
+
+    A cell has the outcome of the solve from each start.
+    """
     methods = _methods(rows)
     lines = [["instance", *methods], ["---"] * (1 + len(methods))]
     lines += [

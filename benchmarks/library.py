@@ -1,4 +1,4 @@
-"""Fill the library of instances, continue the search on instances that are not closed, and renew its page.
+"""Fill the library of instances, search on instances that are not closed, and renew the library's page.
 
 An instance is closed if its best cost equals its bound, and the checker of certificates verifies both.
 ``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
@@ -59,7 +59,10 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return all instances, each once: in its first family of published, realistic, random, frontier."""
+    """Return an entry for each instance of the families published, realistic, random and frontier.
+
+    An instance that is in several of them has its entry in the first one.
+    """
     found: dict[Instance, Entry] = {}
     for entry in (*_published(), *_realistic(), *_random(), *_frontier()):
         found.setdefault(entry.instance, entry)
@@ -104,7 +107,10 @@ def begin(library: Library, entry: Entry) -> None:
 
 
 def enter(library: Library, id: str, result: Result) -> None:
-    """Enter the schedule and the bound of a result where they are better; a new bound has no certificate."""
+    """Enter the schedule and the bound of a result, each if it is better than the one in the library.
+
+    `id` names the instance. A new bound has no certificate.
+    """
     known = library.record(id).cost
     if result.cost is not None and (known is None or result.cost < known.value):
         _submit(library, id, schedule_to_dict(result.schedule, method=result.method), result.seconds)
@@ -147,7 +153,7 @@ def is_left(record: Record, seconds: float) -> bool:
 
 
 def search(library: Library, id: str, seconds: float, workers: int) -> Record:
-    """Run `best` if the instance is open, and search for a certificate if its bound has none.
+    """Run `best` if no known schedule costs as little as the bound, and search for a missing certificate.
 
     Each of the two searches takes at most `seconds`. Return the new record.
     """
@@ -177,7 +183,11 @@ def _schedule(library: Library, record: Record) -> Schedule | None:
 
 
 def share(library: Library) -> None:
-    """Enter schedules also at the next larger memory limit, and bounds at the next smaller, where better."""
+    """Enter each schedule at the next larger memory limit too, and each bound at the next smaller limit.
+
+    This is done between instances that differ only in their limit, and where the schedule or the bound is
+    better than the one in the library.
+    """
     groups: dict[Instance, list[str]] = {}
     for record in sorted(library.records(), key=_limit):
         memory = record.instance.memory

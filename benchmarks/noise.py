@@ -43,7 +43,11 @@ COLUMNS = (
     *("setting", "jitter", "schedule", "memory", "planned", "mean", "deviation", "p95", "worst", "busy"),
     "engine",
 )
-"""Costs are divided by the largest planned work of a device, so that 1 is a schedule without any bubble."""
+"""The columns of results/noise.csv.
+
+The columns from `planned` to `busy` are times, divided by the largest planned work of a device. So a cost of
+1 is that of a schedule without any bubble.
+"""
 _SPEED = ((8, 32), (32, 256))
 
 

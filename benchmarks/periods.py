@@ -2,8 +2,9 @@
 
 ``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png and, when all is
 measured, results/periods.md with the table of docs/blocks.md. That page explains table and picture. The costs
-are those of the setting 1.5B-8x24. The script continues where the CSV file ends, which has one line for each
-number of devices, memory limit and number of microbatches in the block. Lines of another engine are removed.
+are those of the setting 1.5B-8x24. The CSV file has one line for each number of devices, memory limit and
+number of microbatches in a block. The script continues where the file ends, and removes lines of other
+engines.
 """
 
 from __future__ import annotations
@@ -79,11 +80,19 @@ def _schedule(instance: Instance, method: str) -> Schedule | None:
 def measure(
     devices: int, memory: float, seconds: float, threads: int, known: dict[int, Block]
 ) -> Iterator[dict[str, object]]:
-    """Yield the lines of a memory limit; periods are divided by the work of the block's microbatches.
+    """Yield the lines of one memory limit, one for each number of microbatches in a block.
 
-    The search starts from the best known block: one of a heuristic's schedule, or one that was found for
-    fewer microbatches or a smaller limit. `known` has the latest block for each number of microbatches in a
-    block, and is updated.
+    Periods are divided by the work of the block's microbatches. The search starts from the best known block:
+    one of a heuristic's schedule, or one that was found for fewer microbatches or a smaller limit.
+
+    Parameters
+    ----------
+    devices, memory
+        Number of devices, p, and the memory limit in p activations of a stage.
+    seconds, threads
+        Time limit and threads of the search for each period.
+    known
+        The latest block for each number of microbatches in a block; it is updated.
     """
     instance = instance_of(devices, memory, devices)
     own = {name: own_period(instance, name) for name in HEURISTICS}

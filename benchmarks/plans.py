@@ -30,7 +30,11 @@ from tightpipe.solving.starts import schedule_of
 
 
 class Case(NamedTuple):
-    """A model and its cluster: `data_parallel` pipelines of `devices` devices of `tensor_parallel` GPUs."""
+    """A model and its cluster, in which `data_parallel` pipelines work side by side.
+
+    A pipeline has `devices` devices of `tensor_parallel` GPUs each, and runs `microbatches` microbatches in a
+    training step.
+    """
 
     model: str
     devices: int
@@ -66,7 +70,7 @@ def problem(case: Case) -> PlanningProblem:
 
 
 def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Candidate:
-    """Return the uniform split; with `recompute`, every layer that can be recomputed is, otherwise none."""
+    """Return the uniform split; with `recompute`, all layers that may be recomputed are recomputed."""
     blocks = len(asked.model.layers) - 2
     each, more = divmod(blocks, placement.stages)
     sizes = [each + (stage < more) for stage in range(placement.stages)]

@@ -61,7 +61,10 @@ CASES = (
 
 
 def profiled(shape: TransformerShape, steps: int, placement: str, fused: bool) -> Instance:
-    """Profile the stages of a placement, and return the instance with the measured costs."""
+    """Profile the stages of a placement, and return the instance with the measured costs.
+
+    `steps` is the largest number of training steps that are measured; with `fused`, backwards are fused.
+    """
     placed = Placement(placement, DEVICES)
     profile = profile_stages(
         shape, placed.stages, route=placed.routes[0], device="cpu", fused=fused, repeats=steps
@@ -81,7 +84,10 @@ def schedule_of(instance: Instance, method: str, seconds: float) -> Schedule:
 def measure(
     case: Case, instance: Instance, shape: TransformerShape, options: argparse.Namespace
 ) -> list[float]:
-    """Return the predicted, the median and the fastest measured step time in milliseconds."""
+    """Run the schedule of a case, and return three step times in milliseconds.
+
+    They are the predicted time, the median of the measured times, and the shortest of the measured times.
+    """
     model = RunModel(
         "transformer",
         width=shape.hidden,
@@ -101,7 +107,10 @@ def measure(
 
 
 def rows_of(found: dict[Case, list[list[float]]], load: float) -> list[dict[str, Any]]:
-    """Return a row for each schedule; the module's docstring explains the columns."""
+    """Return a row for each schedule; the module's docstring explains most columns.
+
+    `found` holds for each case what `measure` returned in each round. `load` is the column of this name.
+    """
     rows = []
     for case, rounds in found.items():
         predicted, measured, fastest = (median(column) for column in zip(*rounds, strict=True))

@@ -59,7 +59,10 @@ def work(name: str) -> tuple[float, str]:
 
 
 def serve() -> None:
-    """Do the work for each line of the standard input, which names a setting, and answer with one line."""
+    """Call `work` for each setting that a line of the standard input names, and print its results.
+
+    The results are on one line: the CPU seconds and the hash.
+    """
     for line in sys.stdin:
         print(*work(line.strip()), flush=True)
 
@@ -97,7 +100,10 @@ def ask(process: subprocess.Popen[str], name: str) -> tuple[float, str]:
 
 
 def compare(processes: list[subprocess.Popen[str]], name: str, rounds: int) -> tuple[str, ...]:
-    """Return the table's line for a setting; the first round, which compiles, is not counted."""
+    """Return the table's line for the setting `name`; the first round, which compiles, is not counted.
+
+    The first of the two `processes` has the sources of the earlier commit, the second those of now.
+    """
     times: list[tuple[float, float]] = []
     for number in range(rounds + 1):
         turn = processes if number % 2 else processes[::-1]

@@ -180,7 +180,10 @@ def strangers() -> list[str]:
 
 
 def show_list(engine: str) -> None:
-    """Print the state of each result, the other engines that its files name, and the files of no result."""
+    """Print a table of all results, and the files under results/ that belong to none.
+
+    A line of the table has the state of a result, and the engines other than `engine` that its files name.
+    """
     lines = [(r.name, state(r, engine), _made_by(r, engine), _minutes(r), r.command) for r in LIST]
     show_table(["result", "state", "made by", "takes about", "command"], lines)
     print(f"engine {engine}; a result is stale if the sources of the engine have changed since it was made")

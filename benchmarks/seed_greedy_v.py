@@ -12,7 +12,19 @@ from collections import deque
 
 
 class SeedGreedyV:
-    """The greedy V-schedule for equal stages; without `max_mem`, the memory limit is 2p activations."""
+    """The greedy V-schedule of an instance with equal stages, of which each device has two.
+
+    Parameters
+    ----------
+    n_stage, n_micro
+        Number of devices, p, and number of microbatches.
+    f_cost, b_cost, w_cost, c_cost
+        Ticks of an F, a B, a W and a message.
+    f_mem, b_mem, w_mem
+        By how much an F, a B and a W change the memory of their device.
+    max_mem
+        Memory limit of each device; None stands for 2p activations.
+    """
 
     def __init__(self, n_stage, n_micro, f_cost, b_cost, w_cost, c_cost, f_mem, b_mem, w_mem, max_mem=None):
         self.n_node = 6 * n_stage * n_micro

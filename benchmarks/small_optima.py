@@ -1,9 +1,9 @@
 """Prove the optima of random small instances, and write them to tests/data/small_optima.csv.
 
 ``python benchmarks/small_optima.py`` continues where the file ends, with one line for each instance, and
-leaves out seeds whose optimum is not proven within the time limit. CP-SAT's lattice model finds the optimum,
-starting from the best heuristic. A second proof, without bounds and windows, then shows that no schedule is
-cheaper: by brute force for few operations, otherwise by the plain model, if it succeeds in time.
+leaves out instances whose optimum is not proven within the time limit. CP-SAT's lattice model finds the
+optimum, starting from the best heuristic. A second proof, without bounds and windows, then shows that no
+schedule is cheaper: by brute force for few operations, otherwise by the plain model, if it succeeds in time.
 """
 
 from __future__ import annotations

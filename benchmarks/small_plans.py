@@ -1,9 +1,9 @@
 """Find the best plans of random small models by brute force.
 
 ``python benchmarks/small_plans.py`` writes the costs of these plans to tests/data/small_plans.csv, one line
-for each model. The script continues where the file ends, and leaves out seeds whose enumeration takes longer
-than the limit. The cost is the least over all partitions, placements and sets of recomputed layers. Each of
-these candidates is scheduled exactly, unless a formula shows that no schedule of it is cheaper than one
+for each model. The script continues where the file ends, and leaves out models whose enumeration takes longer
+than ``--seconds``. The cost is the least over all partitions, placements and sets of recomputed layers. Each
+of these candidates is scheduled exactly, unless a formula shows that no schedule of it is cheaper than one
 already found.
 """
 

@@ -68,7 +68,10 @@ _Key = TypeVar("_Key")
 
 
 def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
-    """Return the table's line for the setting `draw(*place)`; `effort` limits the search, as in `solve`.
+    """Return the line of instances.csv for one setting.
+
+    `place` holds the memory limit in quarters of p activations and the number of the setting, as `draw` takes
+    them. `effort` limits the search, as in `solve`.
 
     The column `formula` has the bound named `two times`, which at 2p is at least the formula.
     """
@@ -157,7 +160,10 @@ def fill(
 
 
 def places(counts: dict[int, int]) -> list[tuple[int, int]]:
-    """Return memory limit and number of each setting, in the sequence of the table."""
+    """Return the memory limit and the number of each setting, in the sequence of the table.
+
+    Limits are in quarters of p activations; `counts` has the number of settings for each, as `COUNTS` does.
+    """
     return [(quarters, number) for quarters, count in counts.items() for number in range(count)]
 
 
@@ -208,7 +214,19 @@ def _conditions(effort: float) -> str:
 
 
 def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers: int) -> None:
-    """Compute the missing lines of both CSV files, and write the page with the tables, and the map."""
+    """Compute the missing lines of both CSV files, and write the page with the tables, and the map.
+
+    Parameters
+    ----------
+    counts
+        Number of settings for each memory limit, as in `COUNTS`.
+    blocks, size
+        Number of blocks on which the observation is tried, and number of settings in a block.
+    effort
+        Limit of each search, as in `solve`.
+    workers
+        Number of processes.
+    """
     RESULTS.mkdir(parents=True, exist_ok=True)
     ensure_compiled()
     rows = fill(

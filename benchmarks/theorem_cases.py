@@ -21,7 +21,7 @@ class Case:
     Parameters
     ----------
     devices, microbatches
-        p and n.
+        Number of devices, p, and number of microbatches, n.
     times
         Ticks of an F, a B, a W and a message.
     held
@@ -68,7 +68,7 @@ class Case:
 
     @property
     def costs(self) -> tuple[int, int, int, int]:
-        """f, b, w and c in ticks."""
+        """The times f, b, w and c of an F, a B, a W and a message, in ticks."""
         times = self.times
         return times.forward, times.backward, times.weight, times.comm
 

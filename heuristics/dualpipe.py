@@ -77,7 +77,7 @@ def _require(instance: Instance, name: str, least: int) -> None:
 
 
 class _Walk:
-    """Makes the sequence of one device, phase by phase.
+    """The walk of one device through the eight phases, which yields the slots of the device.
 
     Side 0 is the near stage and side 1 the far one. The state consists of the next microbatch of F and B on
     each side, and of the B's whose W has not run yet, the oldest first.
@@ -113,7 +113,10 @@ class _Walk:
         return slots + self._cool_down(rank, outer)
 
     def _cool_down(self, rank: int, outer: int) -> list[Slot]:
-        """Return the slots after the last F: fused backwards, B's, then W's and B's in turn, then W's."""
+        """Return the slots after the last F: fused backwards, B's, then W's and B's in turn, then W's.
+
+        `rank` means the same as in `steps`, and `outer` is the distance, in devices, to the innermost device.
+        """
         slots = []
         for k in range(2 * (rank + 1)):
             side = 1 - k % 2

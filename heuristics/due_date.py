@@ -47,7 +47,7 @@ _RETIMED = 4  # number of orders of least simulated cost that are compared by th
 
 
 class DueDateRule(NamedTuple):
-    """A choice of the numbers from which due dates follow."""
+    """One rule: the numbers from which due dates follow, and two that decide which W's and F's may start."""
 
     pace: float  # between due dates of consecutive microbatches, in mean works F + B + W of a stage
     wait: float  # what each following operation waits for its device, in mean durations of a W
@@ -81,7 +81,9 @@ RULES = (
 
 
 def due_date_order(instance: Instance) -> Order:
-    """Return the best order that list scheduling by due dates finds, for every instance that has a schedule.
+    """Return the best order that list scheduling by due dates finds under any rule of `RULES`.
+
+    Every instance that has a schedule gets an order.
 
     Raises
     ------
@@ -108,7 +110,17 @@ def _runs(instance: Instance) -> Iterator[Run]:
 
 
 def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
-    """Run an instance, given as records too, by due dates."""
+    """Return the order that given due dates lead to, and its cost in ticks.
+
+    Parameters
+    ----------
+    instance
+        The instance, which must have a schedule.
+    problem
+        The records of the instance, which stay unchanged.
+    due
+        The due dates.
+    """
     stages, devices = problem.stages.copy(), problem.devices.copy()
     routes = len(instance.placement.routes)
     rows = run_by_due_dates(stages, devices, problem.local, instance.microbatches, routes, due)
@@ -116,7 +128,11 @@ def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
 
 
 def due_dates(instance: Instance, problem: ListProblem, rule: DueDateRule) -> DueDates:
-    """Return the due dates that a rule gives: all of them lie within the largest work of a device."""
+    """Return the due dates that a rule gives, in ticks.
+
+    The dates are such that the last microbatch of each route should end at the tick that equals the largest
+    work of a device. `problem` has the records of the instance.
+    """
     stages, local = problem.stages, problem.local
     duration = stages["duration"]
     wait = rule.wait * duration[:, _W].mean()
@@ -136,7 +152,7 @@ def _left(route: Records, wait: float) -> Ints:
     route
         The stages of a route, shape (stages,).
     wait
-        What each operation but the first one waits for its device, in ticks.
+        Ticks that each F and B but the first one waits for its device.
 
     Returns
     -------

@@ -23,10 +23,12 @@ _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 
 
 class DueDates(NamedTuple):
-    """By when operations should start, and what a device does where it could start nothing urgent.
+    """Due dates of F's and B's, and two shares that decide which W's and F's a device may start.
 
-    The k-th last F or B of a stage is due `k * pace` ticks before the last one where operations are compared,
-    and `k * closing` ticks before it where a device decides whether it may delay them by a W.
+    A due date is the tick by which an operation should start. The last F and the last B of a stage have their
+    due dates in `last`, where S is the number of stages of all routes. When a device compares operations, the
+    one that k others of its kind and stage follow is due `k * pace` ticks before the last one. When a device
+    decides whether a W may delay F's and B's, that operation is due `k * closing` ticks before the last one.
     """
 
     last: Ints  # (2, S): when the last F and the last B of each stage should start, in ticks
@@ -40,7 +42,16 @@ class DueDates(NamedTuple):
 def run_by_due_dates(
     stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, due: DueDates
 ) -> Ints:
-    """Run all operations by due dates, and update the records `stages` and `devices`.
+    """Run all operations by due dates, and return the order.
+
+    Parameters
+    ----------
+    stages, devices, local
+        The entries of a `list_problem.ListProblem`. The run changes the first two.
+    microbatches, routes
+        Numbers of microbatches and of routes.
+    due
+        The due dates, and the shares that decide which W's and F's may start.
 
     Returns
     -------
@@ -83,7 +94,7 @@ def _decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
 def _most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
     """Return kind and stage of the ready F or B that is due first; the stage is -1 if none is ready.
 
-    An F is ready only if the device stays safe after it.
+    An F counts as ready only if `may_start` allows it.
     """
     best_kind, best_stage, earliest = _B, -1, NEVER
     local, stages, now = state.local[device], state.stages, state.devices[device].wake
@@ -107,9 +118,11 @@ def _due(state: State, kind: int, stage: int, last: Ints, pace: int) -> int:
 
 @compiled_with_arrays
 def _may_delay(state: State, device: int, pending: int, arrival: int, due: DueDates) -> bool:
-    """Return whether a device may start a W now, although it could still run when the next F or B arrives.
+    """Return whether a device may start the W of stage `pending` now, even if that W ends after `arrival`.
 
-    It may if every F or B that arrives before the W's end can still start when it is due.
+    At the tick `arrival` the next F or B becomes ready. The W may end later than `arrival` by the share
+    `due.overrun` of its own duration. The W may also end later by the least time from ready to due among the
+    F's and B's that become ready before the W ends. All of these can then still start when they are due.
     """
     weight = state.stages[pending].duration[_W]
     now, local = state.devices[device].wake, state.local[device]

@@ -21,12 +21,21 @@ _Item = TypeVar("_Item")
 
 
 def check_placement(instance: Instance, family: str, placement: str) -> None:
-    """Raise an error if the instance's placement is not `placement`, or if it has no schedule at all.
+    """Raise an error unless the instance has the placement of a family, and a schedule.
+
+    Parameters
+    ----------
+    instance
+        The instance to check.
+    family
+        Name of the family, for the message of the error.
+    placement
+        Name of the placement that the family can schedule.
 
     Raises
     ------
     InputError
-        If the instance does not have `placement`, the placement of the family.
+        If the instance has another placement.
     InfeasibleError
         If the instance has no schedule at all.
     """
@@ -98,7 +107,11 @@ def one_forward_one_backward(
 
 
 def order_of_steps(devices: Sequence[Sequence[Step]]) -> Order:
-    """Return the order that runs the given steps on each device, one after another."""
+    """Return the order in which each device runs its steps one after another.
+
+    A step is a list of operations that run in sequence, each given as (kind, stage, microbatch). `devices`
+    has one sequence of steps for each device.
+    """
     operations = np.array([op for steps in devices for step in steps for op in step], dtype=np.int64)
     lengths = [sum(map(len, steps)) for steps in devices]
     return Order(operations, np.cumsum([0, *lengths]))

@@ -6,12 +6,13 @@ that code, operation by operation; tests compare the two in 24 published setting
 costs, communication, memory deltas or limits differ between stages or devices, the same decisions are taken
 with the numbers of each stage and device.
 
-The published code stops with an assertion when a decision cannot be carried out, because an operation is not
-ready, or because memory is full and no W is left that frees some. Here such a decision is skipped until a
-later round. In experiments the greedy then found a schedule for any costs without a limit, and for every
-uniform instance at every feasible limit. Below 2p activations the schedule is poor, and list scheduling is
-better. With unequal memory deltas and little memory a round may place nothing. Then the greedy has no
-schedule and says so; no other method is used in its place.
+The greedy works in rounds, in each of which a device places at most one B and one F. The published code stops
+with an assertion when a decision cannot be carried out, because an operation is not ready, or because memory
+is full and no W is left that frees some. Here such a decision is skipped until a later round. In experiments
+the greedy then found a schedule for any costs without a limit, and for every uniform instance at every
+feasible limit. Below 2p activations the schedule is poor, and list scheduling is better. With unequal memory
+deltas and little memory a round may place nothing. Then the greedy has no schedule and says so; no other
+method is used in its place.
 """
 
 from __future__ import annotations
@@ -96,11 +97,11 @@ _KEYS: dict[Objective, Callable[[Attempt], int]] = {
 
 
 def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
-    """Repeat passes while the largest bubble of a device shrinks; return the best, None if the first fails.
+    """Repeat passes while the largest bubble of a device shrinks, and return the best attempt.
 
-    The bubble of a device is its idle time since its first F, plus its work, less the largest work of a
-    device. If it was d ticks below the largest bubble in one pass, idling counts as free in the next pass
-    until the bubble of this device reaches d ticks.
+    The result is None if the first pass fails. The bubble of a device is its idle time since its first F,
+    plus its work, less the largest work of a device. If a device's bubble was d ticks below the largest
+    bubble in one pass, the device may idle freely in the next pass until its bubble reaches d ticks.
     """
     best = _attempt(problem, policy, np.zeros(len(problem.devices), np.int64))
     while best is not None:
@@ -212,7 +213,10 @@ def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
     largest = int(limits.max())
 
     def scaled(target: int) -> Ints:
-        """Scale the limits so that the largest becomes `target`, and raise none above what all F's take."""
+        """Return the limits, scaled so that the largest becomes `target`.
+
+        No limit is raised above the most memory that all F's of a device take together.
+        """
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
 

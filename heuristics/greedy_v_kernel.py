@@ -1,9 +1,9 @@
 """The compiled loop of one pass of the greedy V-schedule, which decides one operation after another.
 
 On a V of p devices, device d runs the *lower* stage d and the *upper* stage 2p - 1 - d. A pass fixes the
-sequence of the 6n operations of each device: a warm-up of F's, then rounds in which every device places one B
-and at most one F. From its B on a W is *pending*; pending W's fill idle time, and run when memory is full. An
-operation that is not ready or does not fit into memory is skipped in its round, and a round in which no
+sequence of the 6n operations of each device: a warm-up of F's, then rounds in which every device places at
+most one B and one F. From its B on a W is *pending*; pending W's fill idle time, and run when memory is full.
+An operation that is not ready or does not fit into memory is skipped in its round, and a round in which no
 device can place an operation ends the pass as a failure.
 """
 
@@ -48,14 +48,14 @@ DEVICE = np.dtype(
 
 
 class Policy(NamedTuple):
-    """The operations before which a device may place a W that delays the operation, instead of idling.
+    """Two flags, which say when a device may delay its next operation by a W, instead of idling before it.
 
-    Of the two stages of a device, the upper one has the larger number. The flags say whether the device may
-    place such a W before an F (`before_forward`), and before a B of its upper stage (`before_backward`).
-    Before a B of its lower stage it always may. The device places the W only if idling would cost time. The
-    greedy builds the schedule several times. Idling costs nothing until the device's bubble exceeds both the
-    largest bubble of a device so far and ``spare``: the ticks by which this device's bubble was below the
-    largest one when the schedule was built the last time.
+    The device may place such a W before an F if `before_forward` is set, and before a B of its upper stage if
+    `before_backward` is set. Before a B of its lower stage the device always may.
+
+    The device places the W only if idling would cost time. Idling costs nothing until the device's bubble
+    exceeds both the largest bubble of any device so far and ``spare``. The greedy repeats the pass: ``spare``
+    is by how many ticks the device's bubble was below the largest one in the pass before, or 0 in the first.
     """
 
     before_forward: bool
@@ -74,7 +74,16 @@ class _State(NamedTuple):
 
 @compiled_with_arrays
 def run_pass(stages: Records, devices: Records, microbatches: int, policy: Policy) -> tuple[bool, Ints]:
-    """Place all operations, and update the records `stages` and `devices`.
+    """Place all operations of an instance, one after another.
+
+    Parameters
+    ----------
+    stages, devices
+        The records, in the state before any operation is placed. The pass changes them.
+    microbatches
+        Number n of microbatches.
+    policy
+        Before which operations a device may place a W that delays them.
 
     Returns
     -------
@@ -131,7 +140,11 @@ def _has_time_for_more(state: _State, device: int) -> bool:
 
 @compiled_with_arrays
 def _level(state: _State) -> None:
-    """Give each device no fewer F's than the device before it, and more of the upper stage, if they fit."""
+    """Place more F's, so that no device has fewer F's than the device before it.
+
+    A device also gets more F's of its upper stage than the device before it, unless that device has placed
+    all of its own. Where no further F is ready and fits into memory, a device may stay behind.
+    """
     p = len(state.devices)
     upper_turn = False
     for device in range(1, p):
@@ -230,7 +243,7 @@ def _next_forward(state: _State, device: int) -> int:
 
 @compiled_with_arrays
 def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
-    """Place pending W's that end before the next operation of `stage` can start.
+    """Place the pending W's that end by the tick at which the next `kind` of `stage` can start.
 
     With `may_delay`, one more W is placed if idling instead would cost time (`Policy`).
     """

@@ -36,7 +36,16 @@ class Rule(NamedTuple):
 def run_list(
     stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, rule: Rule
 ) -> Ints:
-    """Run all operations under one rule, and update the records `stages` and `devices`.
+    """Run all operations under one rule, and return the order.
+
+    Parameters
+    ----------
+    stages, devices, local
+        The entries of a `list_problem.ListProblem`. The run changes the first two.
+    microbatches, routes
+        Numbers of microbatches and of routes.
+    rule
+        The priority rule.
 
     Returns
     -------

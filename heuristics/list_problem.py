@@ -1,4 +1,4 @@
-"""An instance as the records that runs of list scheduling start from, and the order that a run returns."""
+"""The records from which a run of list scheduling starts, and the order and the cost that the run finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ _NO_LIMIT = 2**62
 
 
 class ListProblem(NamedTuple):
-    """The instance as records, in the state before any operation starts."""
+    """The instance as records, in the state before any operation starts.
+
+    Parameters
+    ----------
+    stages
+        The stages of all routes, those of route 0 first, as records `STAGE` of shape (S,).
+    devices
+        The p devices, as records `DEVICE` of shape (p,).
+    local
+        For each device the indices in `stages` of its stages, by ascending number of the stage, shape
+        (p, S / p).
+    """
 
     stages: Records
     devices: Records
@@ -34,7 +45,7 @@ class Run(NamedTuple):
 
 
 def list_problem(instance: Instance) -> ListProblem:
-    """Return the records of an instance."""
+    """Return an instance as records, in the state before any operation starts."""
     numbers, p, routes = arrays_of(instance), instance.devices, len(instance.placement.routes)
     stages, devices = np.zeros(routes * instance.stages, STAGE), np.zeros(p, DEVICE)
     stages["home"] = numbers.device.ravel()
@@ -49,7 +60,7 @@ def list_problem(instance: Instance) -> ListProblem:
 
 
 def run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
-    """Return what a run found.
+    """Return the order that a run of list scheduling found, and its cost.
 
     Parameters
     ----------

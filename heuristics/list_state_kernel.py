@@ -70,7 +70,10 @@ class State(NamedTuple):
 
 @compiled_with_arrays
 def new_state(stages: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> State:
-    """Return the state before any operation has started; the first F's of each route may start at 0."""
+    """Return the state before any operation has started; at the first stage of a route F's may start at 0.
+
+    `stages`, `devices` and `local` become part of the state. `microbatches` and `routes` are numbers.
+    """
     p, n = len(devices), microbatches
     per_route = n // routes
     arrival = np.full((2, len(stages), per_route), NEVER, np.int64)
@@ -101,12 +104,12 @@ def next_to_decide(devices: Records) -> int:
 
 @compiled_with_arrays
 def may_start(state: State, stage: int, reserve: float) -> bool:
-    """Return whether the device stays safe after the next F of `stage`, and keeps a reserve.
+    """Return whether the next F of `stage` may start: its device then stays safe and keeps a reserve free.
 
-    The reserve is a share, 0 to 1, of the promised memory.
-
-    An F of the oldest microbatch may always start. The docstring of the module `list_schedule` defines when a
-    device is safe.
+    The docstring of the module `list_schedule` defines when a device is safe. `reserve` is the share, 0 to 1,
+    of the promised memory that has to stay free. Memory is promised to the F's that have yet to start on the
+    device, of microbatches that have begun there. An F of the oldest unfinished microbatch may always start,
+    and so may every F on a device without a limit.
     """
     here = state.stages[stage]
     me, needed = state.devices[here.home], here.delta[_F]
@@ -196,7 +199,11 @@ def _account(state: State, kind: int, stage: int, k: int) -> None:
 
 @compiled_with_arrays
 def _announce(state: State, kind: int, stage: int, k: int, end: int) -> None:
-    """Set when the operation that waits for this one may start, and wake its device at that tick."""
+    """Set when the operation that waits for F or B number `k` of `stage` may start, and wake its device.
+
+    `end` is the tick at which F or B number `k` ends. The device wakes when the waiting operation may start,
+    or when the device is free, if that is later.
+    """
     last = state.stages[stage].number == len(state.stages) // state.routes - 1
     if kind == _B and state.stages[stage].number == 0:
         return

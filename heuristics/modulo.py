@@ -31,7 +31,9 @@ _HALVINGS = 5  # bisections between the last period that was too short and the f
 
 
 def modulo_order(instance: Instance) -> Order:
-    """Return an order that starts a microbatch after each period, the shortest one found that memory allows.
+    """Return an order in which every microbatch runs one period later than the microbatch before.
+
+    The period is the shortest one found at which every device keeps within its memory limit.
 
     Raises
     ------
@@ -51,7 +53,7 @@ def modulo_order(instance: Instance) -> Order:
 
 
 def route_of(instance: Instance) -> Route:
-    """Return the route of an instance whose placement has only one."""
+    """Return the stages of an instance as arrays; its placement must have only one route."""
     arrays = arrays_of(instance)
     return Route(
         arrays.duration[_FBW], arrays.delta[_FBW], arrays.lag[_FBW, 0], arrays.device[0], arrays.limit
@@ -59,7 +61,15 @@ def route_of(instance: Instance) -> Route:
 
 
 def _shortest(route: Route) -> tuple[int, Ints]:
-    """Return the shortest period found, and one microbatch's starts with this period, in ticks."""
+    """Return the shortest period found, and one microbatch's starts with this period, all in ticks.
+
+    The starts have the shape (3, stages), for F, B and W.
+
+    Raises
+    ------
+    NoScheduleError
+        If no period was found within the memory limits.
+    """
     ticks = route.duration.sum(0)
     work = int(np.bincount(route.device, ticks).max())
     alone = int(ticks.sum() + route.lag.sum())  # with this period, microbatches do not overlap
@@ -81,7 +91,10 @@ def _shortest(route: Route) -> tuple[int, Ints]:
 
 
 def _unrolled(instance: Instance, route: Route, period: int, start: Ints) -> Order:
-    """Return the order in which microbatch m runs `m * period` ticks later than the given starts of one."""
+    """Return the order in which microbatch m runs `m * period` ticks later than microbatch 0.
+
+    `start` has the starts of microbatch 0, in ticks and of shape (3, stages), for F, B and W.
+    """
     n, stages = instance.microbatches, instance.stages
     kind, stage, microbatch = (axis.ravel() for axis in np.indices((3, stages, n)))
     device = route.device[stage]

@@ -129,7 +129,10 @@ def _is_free(placed: Ints, period: int, time: int, ticks: int) -> bool:
 
 @compiled_with_arrays
 def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) -> bool:
-    """Return whether the durations `still` fit into the gaps, each into the smallest one that holds it."""
+    """Return whether the durations `still` fit into the gaps that an operation at `time` leaves.
+
+    The operation takes `ticks`. Each duration in turn goes into the smallest gap that holds it.
+    """
     count = len(placed)
     begin, length = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
     begin[count], length[count] = time % period, ticks
@@ -155,11 +158,15 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 def _keeps_within_limits(route: Route, period: int, start: Ints) -> bool:
     """Return whether no device ever holds more than its limit when the starts repeat after every period.
 
-    Memory is largest when an F starts, so it is computed when microbatch 0 starts each F. By then an
-    operation has started (F) or ended (B, W) for all microbatches up to number (now - since) // period. Each
-    of these from 0 on counts once. If the number is below -1, the later microbatches before 0 lack the
-    operation and count once negatively. This suffices, because a microbatch before 0 that lacks no operation
-    of a stage holds nothing there, as the deltas of a stage add up to 0.
+    The memory of a device is largest when an F starts, so the memory is computed at the start of each F of
+    microbatch 0. The microbatches repeat without end, so there are some before microbatch 0. They have the
+    numbers -1, -2 and so on.
+
+    An operation of microbatch 0 changes the memory at the tick `since`: an F at its start, a B or W at its
+    end. By the tick `now`, the same operation has changed the memory for all microbatches up to number
+    k = (now - since) // period. A microbatch before 0 that has run everything holds nothing, because the
+    deltas of a stage add up to 0. So the delta of the operation counts k + 1 times: once for each microbatch
+    from 0 to k, or, if k is below -1, once negatively for each microbatch from k + 1 to -1.
     """
     stages = len(route.device)
     for first in range(stages):

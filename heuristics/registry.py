@@ -1,4 +1,4 @@
-"""The class `Heuristic`: a function from an instance to an order, with the description of its family."""
+"""The class `Heuristic` describes a schedule family and holds the functions that make its orders."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Heuristic:
     placements
         Names of the placements that the family can schedule.
     memory
-        Which memory limits the family respects, in words.
+        In words, how much memory the family's orders take, or at which memory limits the family has orders.
     source
         Paper and section that describe the family.
     flushless
         Function that returns the order for an instance of several iterations without a flush; None if the
-        family always flushes.
+        family has no such order.
 
     Raises
     ------
@@ -65,6 +65,8 @@ class Heuristic:
 
         Raises
         ------
+        InputError
+            If the family's function refuses the placement of the instance.
         NoScheduleError
             If the family has no schedule for the instance.
         InfeasibleError

@@ -1,4 +1,4 @@
-"""V-Beat, a V-schedule without any search, proven optimal where its cost equals the bound `two times`.
+"""V-Beat is a V schedule without any search, and optimal where its cost equals the bound `two times`.
 
 On a V of p devices, device d holds the *lower* stage d and the *upper* stage 2p - 1 - d. A *beat* is one B,
 one W and one F. Each device runs 2p F's, which fill a memory of 2p activations. Then it runs beats, which
@@ -29,8 +29,15 @@ from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Ti
 def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
     """Return whether the second theorem of `docs/theorem.md` proves V-Beat optimal at 2p activations.
 
-    The bound that V-Beat then meets is valid if a pending W holds at least w / (b + w) of an activation,
-    where b and w are the ticks of a B and a W.
+    The theorem has one more condition, which is not checked here: from its B until its W a microbatch holds
+    at least w / (b + w) of an activation, where b and w are the ticks of a B and a W.
+
+    Parameters
+    ----------
+    devices, microbatches
+        The numbers of devices and of microbatches.
+    times
+        The times of equal stages and links.
     """
     p, f, b, w, c = devices, times.forward, times.backward, times.weight, times.comm
     early = early_devices(p, times)

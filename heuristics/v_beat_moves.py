@@ -49,7 +49,8 @@ class Times:
 def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind, int, int]]:
     """Return the operations of a device's moves, followed by the W's that are left.
 
-    The k-th F of a stage is of microbatch k, and likewise for B. A W belongs to the oldest B without a W.
+    `lower` and `upper` are the stages of the device. The k-th F of a stage, counted from 0, is of microbatch
+    k, and likewise for B. A W belongs to the oldest B without a W.
     """
     done: Counter[Move] = Counter()
     pending: deque[tuple[OpKind, int, int]] = deque()

@@ -4,8 +4,8 @@ On a V of p devices, device d holds the lower stage d and the upper stage 2p - 1
 when each device runs the four passes of one microbatch: F of the lower stage on the way down the V, F of the
 upper stage on the way back up, then B of the upper and B of the lower stage. Times are counted in time units,
 of which an F, a B and a W take one each. A microbatch takes six time units of each device, and the block is
-repeated every six time units without conflict. How long activations live in it determines the peak memory.
-Squeezing and reordering (`v_reorder_kernel`) then close the gaps of the warm-up and of the cool-down.
+repeated every six time units without conflict. How long activations live in a block determines the peak
+memory. Squeezing and reordering (`v_reorder_kernel`) then close the gaps of the warm-up and of the cool-down.
 
 The order is made for equal durations of F, B and W without communication, and does not depend on the costs of
 the instance. With other costs, some schedules lose time in every period: V-Min where F, B and W differ,
@@ -104,8 +104,9 @@ def one_f_one_b_v_order(instance: Instance) -> Order:
 def building_block(devices: int, shape: Shape) -> Ints:
     """Return the time units at which the passes start, shape (4, devices): F down, F up, B down, B up.
 
-    Each of these four ways along the devices starts at the earliest time at which none of its passes shares a
-    time unit of its device with another pass, when all passes are repeated every period.
+    Each of these four ways along the devices starts as early as it can. When all passes are repeated every
+    period, no two passes of a device may share a time unit. Finally the B's on the way down are delayed if
+    that lowers the peak memory.
     """
     block = np.zeros((4, devices), np.int64)
     lengths = (1, 1, shape.backward, shape.backward)
@@ -119,7 +120,7 @@ def building_block(devices: int, shape: Shape) -> Ints:
 
 
 def _fused_forms(devices: int) -> list[Ints]:
-    """Return possible start times on each device, relative to the first, for fused backwards.
+    """Return arrays of possible starts of a fused backward on each device, relative to the first device.
 
     A fused backward takes two time units. From one device to the next the F's start one time unit later on
     one way of the V and one earlier on the other way, so the free time units differ from device to device.

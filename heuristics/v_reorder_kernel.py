@@ -27,7 +27,9 @@ _PASSES = 4
 
 @compiled_with_arrays
 def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
-    """Return the table of passes after reordering, shape (devices, time units); -1 means idle.
+    """Return the table of passes after reordering, shape (devices, time units).
+
+    In the table, -1 means idle, and 5 is the second time unit of a fused backward.
 
     Parameters
     ----------
@@ -52,7 +54,10 @@ def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
 
 @compiled_with_arrays
 def steady_peak(block: Ints, backward: int) -> int:
-    """Return the largest number of activations that a device holds while the block is repeated."""
+    """Return the largest number of activations that a device holds while the block is repeated.
+
+    The parameters are those of `reordered`.
+    """
     lifetime = block.max() // PERIOD + 2
     table = _repeated(block, 2 * lifetime, backward)
     if backward == 1:
@@ -183,7 +188,11 @@ def _memory(table: Ints, backward: int) -> Ints:
 
 @compiled_with_arrays
 def _ready(end: Ints, which: int, device: int, m: int) -> int:
-    """Return the earliest start of pass `which` of `m`: after its predecessor and that pass of `m` - 1."""
+    """Return the earliest start of pass `which` of microbatch `m` on a device.
+
+    The pass starts after its predecessor, and after the same pass of microbatch `m` - 1. `end` has the
+    ends of the passes that have been moved so far, shape (4, devices, microbatches).
+    """
     devices = end.shape[1]
     ready = end[which, device, m - 1] if m > 0 else 0
     down = which in (0, 2)

@@ -23,8 +23,8 @@ _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 class Problem(NamedTuple):
     """The numbers of p devices with one stage each; times are in ticks.
 
-    `handicap` is the work of the busiest device less the work of each device, which can idle that long at no
-    cost. The published greedy has no handicap, because it was made for equal devices.
+    `handicap` gives for each device the work of the busiest device less its own work. A device can idle that
+    long at no cost. The published greedy has no handicap, because that greedy was made for equal devices.
     """
 
     duration: Ints  # (3, p)
@@ -36,7 +36,10 @@ class Problem(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Three yes-or-no choices; for each of them, both options are best for some instances."""
+    """Three yes-or-no choices, which make the eight variants of the greedy.
+
+    Neither option of a choice is always better: each is the better one for some instances.
+    """
 
     bubble_before_first_b: bool  # leave out a warm-up F that would delay the first B
     prioritise_b: bool  # leave out an F that would delay a B that is about to arrive
@@ -54,7 +57,7 @@ class _State(NamedTuple):
 
 @compiled_with_arrays
 def run_variant(problem: Problem, variant: Variant) -> Ints:
-    """Return the kinds of the operations of each device in sequence, shape (p, 3n)."""
+    """Return the kinds of the operations of each device in sequence, shape (p, 3n), for one variant."""
     p, n = len(problem.limit), problem.microbatches
     state = _State(
         np.zeros((3, p), np.int64),
@@ -75,7 +78,7 @@ def run_variant(problem: Problem, variant: Variant) -> Ints:
 
 @compiled_with_arrays
 def _warm_up(problem: Problem, variant: Variant, state: _State) -> None:
-    """Place the F's of the first microbatch, the F's that run before its B's, and these B's."""
+    """Place the F's of the first microbatch, then further F's, then the B's of the first microbatch."""
     p = len(state.time)
     for device in range(p):
         _put(problem, state, _F, device)
@@ -185,9 +188,10 @@ def _round_of_backwards(problem: Problem, variant: Variant, state: _State) -> No
 
 @compiled_with_arrays
 def _fill(problem: Problem, variant: Variant, state: _State, kind: int, device: int) -> None:
-    """Place pending W's that end before the input of the next operation of `kind` arrives.
+    """Place the pending W's that end by the tick at which the input of the next `kind` arrives.
 
-    If idling until then would cost time, or the variant is greedy, one more W is placed, which ends later.
+    One more W is placed, which ends later, if idling until that tick would cost time, or if the variant has
+    `greedy_w`.
     """
     arrival = _arrival(problem, state, kind, device)
     weight = problem.duration[_W, device]

@@ -1,9 +1,9 @@
 """Hand-made zero-bubble schedules: 1F1B with the backward split into B and W, and the W's postponed.
 
-In ZB-H1, device i of p postpones up to i W's, so that every device holds about as much memory as device 0 of
-1F1B. ZB-H2 doubles the warm-up and the number of postponed W's. Schedule visualisers draw ZB-H1 under the
-name "ZB-1P", whereas ZB-1p in the tables of the paper is the automatic schedule at a memory limit of p
-activations.
+A W is *pending* when its B has run but the W has not. In ZB-H1, device i of p keeps up to i W's pending, so
+that every device holds about as much memory as device 0 of 1F1B. ZB-H2 doubles the warm-up and the number of
+pending W's. Schedule visualisers draw ZB-H1 under the name "ZB-1P", whereas ZB-1p in the tables of the paper
+is the automatic schedule at a memory limit of p activations.
 
 Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section 2.
 """
@@ -63,10 +63,10 @@ def _order(instance: Instance, family: str, per_hop: int) -> Order:
 
 
 def _backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
-    """Return a step for each B, with the W's that follow it.
+    """Return one step for each microbatch: its B, and the W's that run directly after that B.
 
-    Up to `kept_back` W's stay pending in the steady state, which has `steady` B's. In the cool-down a W
-    follows each B, and the remaining W's follow the last one.
+    Up to `kept_back` W's stay pending in the steady state, which has `steady` B's. In the cool-down one W
+    follows each B, and the remaining W's follow the last B.
     """
     n, done = instance.microbatches, 0
     steps = []

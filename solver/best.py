@@ -77,9 +77,10 @@ def solve_best(
 
 
 def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Improve the schedule for a short while, then search and prove side by side; return why it ended.
+    """Improve the schedule for a short while, then search and prove side by side.
 
-    The empty string is returned if nothing ended early, or if no solver models the instance.
+    Return why this work ended early. The result is the empty string if nothing ended early, or if no solver
+    models the instance.
     """
     if not is_modelled(instance, flushes=True):
         return ""
@@ -108,6 +109,15 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
     schedules on up to about eight devices, and repeating blocks on more.
+
+    Parameters
+    ----------
+    instance
+        A problem that the improvement models.
+    incumbent
+        The schedule to improve.
+    side
+        The limits of the turns.
     """
     if _is_scarce(incumbent):
         yield from beam_turns(instance, incumbent, _BEAMS, side)
@@ -118,15 +128,28 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Raise the bound by one kind of proof after another, first those that are quick where they succeed.
+    """Raise the bound by one kind of proof after another, and begin with the kinds that may succeed quickly.
 
     The energetic bound, which `run_search` computes before any turn, proves most of what can be proven where
-    memory is plentiful, whatever the size of the instance. Searches over prefixes prove most where memory is
-    scarce. Some of these take milliseconds and others minutes, so they have two rounds. The second
-    round comes before the fluid bound where memory is scarce, before CP-SAT on other large instances, and
-    otherwise after CP-SAT has minimised for some seconds. Where B's take longer than F's, the fluid bound
-    often proves more than prefixes. CP-SAT closes the gap of small instances in seconds. It returns at once
-    from an instance that is too large for it, and the search for schedules then gets more time.
+    memory is plentiful, whatever the size of the instance.
+
+    Searches over prefixes prove most where memory is scarce. Some of these searches take milliseconds and
+    others minutes, so there are two rounds of them. The short round comes first. The long round comes before
+    the fluid bound where memory is scarce, before CP-SAT on other large instances, and otherwise after CP-SAT
+    has minimised for some seconds.
+
+    Where B's take longer than F's, the fluid bound often proves more than searches over prefixes. CP-SAT
+    closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the turns of CP-SAT
+    end at once, and the search for schedules gets more time.
+
+    Parameters
+    ----------
+    instance
+        A problem that all solvers model.
+    incumbent
+        The schedule and the bound to improve.
+    side
+        The limits of the turns.
     """
     scarce, large = _is_scarce(incumbent), _pairs(instance) > _PROVABLE
     second_round = prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
@@ -147,7 +170,7 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 def _targets(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Let CP-SAT refute targets, and repeat the quick searches over prefixes each time the gap has halved.
 
-    Below the cost of a cheaper schedule, such a search often has only a few ticks left to refute.
+    After the gap has halved, a quick search over prefixes often has only a few ticks left to refute.
     """
     gap = _gap(incumbent)
     with closing(target_turns(instance, incumbent, side)) as turns:

@@ -98,7 +98,10 @@ class Incumbent:
                 self.hear(cost(schedule))
 
     def hear(self, new_cost: int | None) -> None:
-        """Log the cost in ticks of a schedule that a search will offer later, if it is the lowest so far."""
+        """Log a cost in ticks if it is lower than every cost so far.
+
+        The search that has found the cost will offer its schedule later. None is ignored.
+        """
         with self._lock:
             if new_cost is not None and new_cost < self._cost:
                 self._cost = new_cost
@@ -118,9 +121,10 @@ class Incumbent:
                 self._write()
 
     def follow(self, entry: LogEntry) -> None:
-        """Log the cost, and keep and log the bound, that another solver reports, each if it is better.
+        """Log the cost, and keep and log the bound, in the log entry of another solver.
 
-        The other solver has started from this incumbent. Its schedule is offered when it ends.
+        Each of the two is ignored unless it is better than the best so far. The other solver has
+        started from this incumbent. Its schedule is offered when it ends.
         """
         self.hear(entry.cost)
         self.prove(entry.bound, entry.proof)

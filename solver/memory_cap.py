@@ -11,7 +11,7 @@ GIGABYTE = 10**9
 
 
 class MemoryCap:
-    """The most resident memory that this process and its backends' processes may take together.
+    """The most resident memory that this process and the solver programs that it runs may take together.
 
     Parameters
     ----------

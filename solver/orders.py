@@ -19,6 +19,15 @@ class OpenOrders:
         The problem.
     windows
         The windows, which hold the orders that are decided already.
+
+    Attributes
+    ----------
+    queues
+        The queues of the problem, as a tuple.
+    first
+        The first item of each queue, and at the end the number of all items.
+    on
+        For each device, the indices of its queues.
     """
 
     def __init__(self, queues: Queues, windows: Windows) -> None:

@@ -52,14 +52,17 @@ def prefix_turns(instance: Instance, incumbent: Incumbent, share: float, part: f
 
 
 class _Asking:
-    """Asks one question after another, and tells the incumbent the answers."""
+    """Asks one `Question` about a few devices after another, and tells the incumbent the answers."""
 
     def __init__(self, instance: Instance, incumbent: Incumbent) -> None:
         self._queues, self._incumbent = queues_of(instance), incumbent
         self._begin()
 
     def ask(self, side: Side, seconds: float) -> int | None:
-        """Ask the next question for so many seconds; return the number of prefixes kept, None at the end."""
+        """Ask the next question, and return the number of prefixes that its search has kept.
+
+        The search gets `seconds`, or `_SHORTEST` if that is more. The result is None if no question is left.
+        """
         bound, known = self._incumbent.bound, self._incumbent.schedule
         if cost(known) - bound <= _LESS * self._gap:
             self._begin()
@@ -84,7 +87,10 @@ class _Asking:
         return answer.extended
 
     def _begin(self) -> None:
-        """Begin the questions anew: where the gap is smaller, sets of devices are compared more precisely."""
+        """Begin the questions anew for the present gap.
+
+        The smaller the gap is, the more precisely the questions compare sets of devices.
+        """
         bound, known = self._incumbent.bound, cost(self._incumbent.schedule)
         self._gap = known - bound
         self._questions = Questions(self._queues.instance.devices, bound, known)

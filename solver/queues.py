@@ -11,7 +11,7 @@ without the names of the microbatches.
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
 
-Fused backwards are dominated: a B and its W one right after the other take as long, and the B frees its
+Fused backwards are never needed: a B and its W one right after the other take as long, and the B frees its
 memory and its successors earlier.
 
 A busy link changes nothing. Messages leave in the sequence of the operations that made them, so relabelled
@@ -75,7 +75,7 @@ class Queues:
     queues
         The queues; those of one device lie next to each other.
     index
-        The position in `queues` of each (kind, route, stage).
+        For each (kind, route, stage), the position in `queues` of the queue with these operations.
     """
 
     instance: Instance
@@ -87,14 +87,14 @@ class Queues:
         return [q for q, queue in enumerate(self.queues) if queue.device == device]
 
     def backwards_of(self, q: int) -> list[int]:
-        """Return the B queues whose W's queue `q` holds."""
+        """Return the indices of the queues of the B's that the W's in queue `q` belong to."""
         return [self.index[OpKind.B, r, s] for r, s in self.queues[q].members]
 
     def precedences(self) -> list[tuple[int, int, int]]:
-        """Return triples (q, r, lag), each of which says that the elements of queue r wait for those of q.
+        """Return triples (q, r, lag), each of which says that the items of queue r wait for those of queue q.
 
-        The k-th element of r starts at least `lag` ticks after the end of the k-th element of q. Pools are
-        left out, because their rule is a sum over several queues.
+        The k-th item of r starts at least `lag` ticks after the end of the k-th item of q. Pools are left
+        out, because their rule is a sum over several queues.
         """
         found = []
         last = self.instance.stages - 1

@@ -1,4 +1,4 @@
-"""The part of a solve that all solvers share: a start, a first bound, and an end that keeps the incumbent."""
+"""The part of a solve that all solvers share: a start, a first bound, and a result even after a failure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def run_search(
     progress
         Called with each new incumbent or bound.
     search
-        Improves the incumbent, and returns why it ended early, the empty string if it did not.
+        A function that improves the incumbent, and returns why the search ended early. The empty string says
+        that nothing ended the search early.
     energetic
         Whether the energetic bound is computed before the search. It is left out all the same if
         `lower_bound` is given, or if the instance has a rule that the energetic bound does not model.

@@ -14,7 +14,10 @@ from .queues import order_of, queues_of, words_of
 
 
 def one_by_one(instance: Instance) -> Order:
-    """Return the order that runs one microbatch after another, which is valid whenever any order is."""
+    """Return the order that runs one microbatch after another, each W right after its B.
+
+    This order is valid whenever the instance has a valid order.
+    """
     devices: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
     for m in range(instance.microbatches):
         for s in range(instance.stages):
@@ -25,7 +28,7 @@ def one_by_one(instance: Instance) -> Order:
 
 
 def in_queue_order(schedule: Schedule) -> Schedule:
-    """Return a schedule that costs no more, with microbatches first in, first out and split backwards.
+    """Return a schedule that costs no more than `schedule`, with first-in-first-out queues and no fused BW.
 
     The docstring of the module `queues` proves that relabelled microbatches and split backwards cost no more.
     `retime` then gives the order its best start times.

@@ -41,12 +41,14 @@ class Side:
     Parameters
     ----------
     budget
-        The limits of the whole solve, also of the number of threads that the side may get.
+        The limits of the whole solve. The side may get up to as many threads as they allow.
     start
         Called with the side; returns its turns, which read the attributes of the side before each turn.
 
     Attributes
     ----------
+    whole
+        The limits of the whole solve, as given.
     threads
         The number of threads of the next turn.
     share
@@ -79,16 +81,22 @@ class Side:
 
     @property
     def left(self) -> float:
-        """Seconds in which the side is expected to take turns; 0 where the solve has no limit."""
+        """Seconds, from now on, in which the side is expected to take turns; 0 if the solve has no limit."""
         return self.share * self.rest if self.whole.limited else 0.0
 
     @property
     def rest(self) -> float:
-        """Seconds that are left to the whole solve, of time or of effort, whichever is less."""
+        """Seconds of time or of effort that are left to the whole solve, whichever is less.
+
+        The result is infinite if the solve has no limit.
+        """
         return min(self.whole.left, max(0.0, self.effort))
 
     def turn(self) -> None:
-        """Take the next turn."""
+        """Take the next turn and count its time.
+
+        If the generator returns or a solver fails, the turn is the last one, and `reason` says why.
+        """
         begun, threads = perf_counter(), self.threads
         try:
             nominal = next(self._turns)
@@ -104,8 +112,8 @@ class Side:
     def close(self) -> None:
         """End the generator of the turns now, and with it the threads that the turns have started.
 
-        If that were left to the garbage collector, it would happen at any time and in any thread, where
-        waiting for other threads could last forever.
+        Without this call, the garbage collector would end the generator, at any time and in any thread. In
+        some threads, to wait for the threads of the turns could last forever.
         """
         self._turns.close()
 
@@ -120,7 +128,8 @@ Start = Callable[[Side], Turns]
 def alone(budget: Budget, incumbent: Incumbent, start: Start) -> str:
     """Run one side with all threads; return why it ended early, the empty string if it did not.
 
-    The side runs until the gap is closed, its last turn is over, or time or effort is up.
+    The side runs until the gap is closed, its last turn is over, or time or effort is up. `start` begins its
+    turns, as in `Side`.
     """
     side = Side(budget, start)
     try:
@@ -194,11 +203,12 @@ class SideBySide:
         self.search.effort = self.proof.effort = effort / self.budget.threads
 
     def _share_of_proof(self) -> float:
-        """Return the share of the threads' time that the proofs should have, by their progress.
+        """Return the share of all threads' time, 0 to 1, that the proofs should have.
 
-        With one thread it is at most half, because a schedule that is a little better may need most of the
-        time. With several threads it is at least `hope`, because many proofs raise the bound only at the end
-        of a long turn.
+        The share is 1 once the search has ended, and 0 once the proofs have ended. Until then it follows from
+        how much of the gap each side has closed. With one thread the share is at most half, because a
+        schedule that is a little better may need most of the time. With several threads the share is usually
+        at least `hope`, because many proofs raise the bound only at the end of a long turn.
         """
         if self.search.ended or self.proof.ended:
             return float(self.search.ended)

@@ -1,8 +1,9 @@
 """Copy what is committed into a folder, with the links that only a release has.
 
-The package index shows the README without the files beside it, and the repository may be copied to any host.
-So its relative links and the project's URLs are made absolute where a release is built, from what the host
-says about itself, and never in the tree:
+The package index shows the README without the files beside it, so that relative links in it lead nowhere.
+Addresses cannot stand in the repository, because it may be copied to any host. So only the copy gets them:
+absolute links in the README, and the project's URLs in pyproject.toml. The host is read from the environment
+variables that GitHub's workflows set:
 
     GITHUB_REPOSITORY=owner/name GITHUB_REF_NAME=v1.2.0 python tools/release_copy.py build/release
 
@@ -29,7 +30,7 @@ _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 
 
 class ReleaseError(Exception):
-    """A release that cannot be made; the message names what is wrong and what would be right."""
+    """The error if a release cannot be made; the message names what is wrong and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Host:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Host:
-        """Read the variables that GitHub's workflows set.
+        """Return the host that is described by the environment variables of GitHub's workflows.
 
         Raises
         ------
@@ -63,7 +64,10 @@ class Host:
         return cls(f"{server}/{environment['GITHUB_REPOSITORY']}", environment["GITHUB_REF_NAME"])
 
     def url(self, path: str, *, raw: bool = False) -> str:
-        """Return the address of a file as a page, or of its bytes alone."""
+        """Return the address of the page that shows a file or, with `raw`, of the file's bytes alone.
+
+        `path` leads to the file from the root of the repository.
+        """
         return f"{self.repository}/{'raw' if raw else 'blob'}/{self.tag}/{path}"
 
     @property
@@ -84,12 +88,23 @@ _MEANING = {
 
 
 def with_absolute_links(text: str, folder: Path, host: Host) -> str:
-    """Return a Markdown text whose links to files in `folder` are addresses on the host.
+    """Return a Markdown text in which each relative link is replaced by an address on the host.
+
+    Links that are addresses already, and links within the text, stay as they are.
+
+    Parameters
+    ----------
+    text
+        The text of the README in the root of the repository.
+    folder
+        A copy of the repository, in which each link is to lead to a file.
+    host
+        Where the released files can be read.
 
     Raises
     ------
     ReleaseError
-        If a link leads to no file of the folder.
+        If a relative link leads to no file or folder in `folder`.
     """
 
     def absolute(link: re.Match[str]) -> str:
@@ -105,12 +120,12 @@ def with_absolute_links(text: str, folder: Path, host: Host) -> str:
 
 
 def check_version(folder: Path, tag: str) -> None:
-    """Compare the tag with the version of the project and with the CHANGELOG.
+    """Check that a tag belongs to the version of the project, and that the CHANGELOG has this version.
 
     Raises
     ------
     ReleaseError
-        If they differ.
+        If the tag is not ``v`` and the version, or the CHANGELOG has no heading with the version.
     """
     version = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["version"]
     if tag != f"v{version}":
@@ -127,7 +142,7 @@ def fill_in(folder: Path, host: Host) -> None:
     Raises
     ------
     ReleaseError
-        If the tag is not that of the version, or a link leads nowhere.
+        If the tag is not that of the version, the CHANGELOG has no such version, or a link leads nowhere.
     """
     check_version(folder, host.tag)
     readme, project = folder / "README.md", folder / "pyproject.toml"

@@ -27,7 +27,10 @@ _UNREACHED = -(2**60)
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """Edges of the graph, each array of shape (edges,): tail, head, lag in ticks and height in periods."""
+    """The edges of the graph, in arrays of shape (edges,).
+
+    `tail` and `head` are positions in the list of operations. Lags are in ticks, and heights in periods.
+    """
 
     tail: Ints
     head: Ints
@@ -56,11 +59,11 @@ def compressed(block: Block, least: int) -> Block:
 
 
 def shortened(block: Block, least: int) -> Block | None:
-    """Return the block of least period that runs the sequences of `block`, whose starts may violate waits.
+    """Return the block of least period that runs the sequences of `block`, None if there is no such block.
 
-    Parameters and result are those of `compressed`, but the starts in `block` only have to say in which
-    sequence each device runs the repetitions. The result is None if these sequences allow no block whose
-    period is at most `block.period`.
+    Parameters and result are those of `compressed`, but the starts in `block` may violate waits. They only
+    have to say in which sequence each device runs the repetitions. There is no such block if these sequences
+    allow no period of at most `block.period`.
     """
     operations = block.shape.operations()
     edges = _edges(block, operations)

@@ -46,7 +46,10 @@ def memory_time(shape: Shape, device: int) -> int:
 
 
 def earliest_starts(shape: Shape, microbatch: int) -> dict[Operation, int]:
-    """Return the start in ticks of each operation of a microbatch that runs alone and never waits."""
+    """Return the earliest start of each operation of a microbatch, in ticks after its first F starts.
+
+    Only the waits of `Shape.waits` count, not that a device runs one operation at a time.
+    """
     start = {shape.chain(microbatch)[0]: 0}
     for wait in shape.waits(microbatch):
         start[wait.after] = start[wait.before] + wait.lag

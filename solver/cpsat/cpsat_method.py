@@ -42,10 +42,11 @@ _EFFORT_PER_TARGET = 0.3  # for each of the first targets; doubled later
 def fifo_is_valid(instance: Instance) -> bool:
     """Return whether an optimal schedule surely exists that keeps the microbatches of each route in sequence.
 
-    In such a schedule they run in sequence at every stage. It exists if all microbatches of a route visit the
-    same devices. Then they are identical, as costs and memory depend on the stage only. To relabel them at
-    each kind and stage, in the sequence in which they run there, changes no time (`queues`). The argument
-    does not hold for microbatches of different routes.
+    In such a schedule, the microbatches of a route run in sequence for every kind and stage. There is such a
+    schedule if all microbatches of a route visit the same devices. These microbatches are then identical,
+    because costs and memory depend on the stage only. So they can be renamed, for each kind and stage, in the
+    sequence in which they run, and no time changes (see the module `queues`). Microbatches of different
+    routes are not identical, and their sequence stays open.
     """
     return all(
         instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
@@ -132,7 +133,11 @@ def target_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
-"""Returns a model, or the reason why none was built, which is empty if the incumbent is proven optimal."""
+"""A function that builds a model of the problem, within limits, for schedules up to the incumbent's cost.
+
+The function returns the model, or the reason why none was built. The reason is empty if the incumbent is
+proven optimal.
+"""
 
 
 def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: float, side: Side) -> Turns:

@@ -162,9 +162,10 @@ class _Racer:
         return None if self._watch is None else self._watch.proven(self._solver.best_objective_bound)
 
     def has_won(self, found: Found) -> bool:
-        """Return whether this outcome ends the race, so that the other racers can be stopped.
+        """Return whether this racer's outcome ends the race, so that the other racers can be stopped.
 
-        It does if the search space is exhausted, a schedule is good enough, or CP-SAT has failed.
+        The outcome ends the race if the search space is exhausted, a schedule is good enough, or CP-SAT has
+        failed.
         """
         enough = self._watch is not None and self._watch.stopped
         return found.exhausted or enough or bool(found.reason)
@@ -186,7 +187,9 @@ def search(
     effort: float = inf,
     moot: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """Run CP-SAT until a thread has solved the model; the deadline, a signal or the memory cap end it early.
+    """Run CP-SAT on every thread of the budget until one of them has solved the model.
+
+    The deadline, a signal or the memory cap end the run early. The result combines what all threads found.
 
     Parameters
     ----------

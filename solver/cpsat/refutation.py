@@ -34,8 +34,9 @@ def refutation_bound(
 
     Notes
     -----
-    The targets bisect the interval between the best bound and `upper`. Where an exhaustive search ends
-    without a schedule of cost at most a target T, every schedule costs at least T + 1.
+    The targets bisect the interval between the best bound and the least target that was left open, which is
+    `upper` at first. Where an exhaustive search ends without a schedule of cost at most a target T,
+    every schedule costs at least T + 1.
     """
 
     def refute(target: int, part: Budget) -> Proof | None:

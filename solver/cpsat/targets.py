@@ -39,7 +39,8 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
         The schedule and the bound to improve. A schedule within a target becomes its schedule, and a refuted
         target raises its bound.
     effort
-        The limit of the first questions in CP-SAT's deterministic time, as in `search`.
+        The limit of the first questions in CP-SAT's deterministic time, as in `race.search`. It is used only
+        in a solve without any limit; otherwise each question gets a share of the time or effort left.
     side
         The limits of each question.
 
@@ -50,11 +51,11 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
 
     Notes
     -----
-    The first target of each effort lies near the cost of the incumbent, because to refute such a target takes
-    only a few times as long as to refute one near the bound. Where it stays open, the next targets bisect the
-    range between the bound and the least target that was left open. When little is left between these two,
-    the questions begin again near the cost, with twice the effort and other seeds, because the time of a
-    search varies widely with the seed.
+    The questions come in series. The first target of each series lies near the cost of the incumbent, because
+    to refute such a target takes only a few times as long as to refute one near the bound. Where the first
+    target stays open, the next targets bisect the range between the bound and the least target that was left
+    open. When little is left between these two, the next series begins, with twice the effort and other
+    seeds, because the time of a search varies widely with the seed.
     """
     questions = _Questions(instance, incumbent, effort)
     while not incumbent.closed and side.budget.left > 0:
@@ -79,7 +80,10 @@ class _Questions:
         self.refused = cost(incumbent.schedule)  # the least target whose model was too large
 
     def ask(self, side: Side) -> str | None:
-        """Ask the next question; return why no more can be asked, None if more can be."""
+        """Ask the next question, and return None if more questions can be asked.
+
+        Otherwise return why no more can be asked; the empty string stands for time that was up.
+        """
         target, share = self._next_target()
         budget, self.asked = self._limits(side, max(_SHORTEST, share * side.left))
         wider = self.left_open.get(min((t for t in self.left_open if t >= target), default=target))

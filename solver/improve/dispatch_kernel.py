@@ -62,11 +62,22 @@ def first_weights(queues: Queues, unit: float) -> Weights:
 def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: float) -> float:
     """Run all items by a rule, and write the resulting words to `state.item`.
 
+    Parameters
+    ----------
+    graph
+        The event graph of the instance.
+    state
+        The arrays that the run works in; their values from an earlier run do not matter.
+    weights
+        The weights of the rule.
+    enough
+        The largest cost that is of use, in ticks.
+
     Returns
     -------
     float
         The cost in ticks with the start times of this run, which is an upper bound of the cost of the words.
-        `np.inf` if this cost is above `enough`, or if items are left and no device can run one.
+        The result is `np.inf` if this cost is above `enough`, or if items are left and no device can run one.
     """
     _open(graph, state)
     for _ in range(len(state.item)):
@@ -157,7 +168,10 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
 
 @compiled
 def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int) -> None:
-    """Run the head of queue `q` at `start`; the device that waits for its message looks again on arrival."""
+    """Run the head of queue `q`, which starts at tick `start`.
+
+    The device that waits for the message of this item looks again when the message arrives.
+    """
     x = state.first[q] + state.done[q]
     state.done[q] += 1
     state.item[state.place[device]] = x

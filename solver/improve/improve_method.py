@@ -70,7 +70,11 @@ _SECONDS_PER_BATCH = 0.05
 
 
 class _Tuner:
-    """One thread's search for a dispatching rule, with its own random numbers and its own best rule."""
+    """The annealing of one dispatching rule, with random numbers and a best rule of its own.
+
+    `dispatch_kernel` says what a dispatching rule is. A tuner keeps the weights of its present rule and
+    of its best rule, and the costs of both in ticks.
+    """
 
     def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int) -> None:
         self.graph = graph
@@ -80,13 +84,13 @@ class _Tuner:
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
-        """Try `runs` rules at the temperature `warmth`, in ticks."""
+        """Try `runs` changes of the present rule at the temperature `warmth`, in ticks."""
         self.cost, self.best = tune(
             *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights)
         )
 
     def follow(self, other: _Tuner) -> None:
-        """Go on from the present rule of another tuner."""
+        """Take over the present rule of another tuner; the best rule stays as it is."""
         self.weights[0], self.cost = other.weights[0], other.cost
 
     def item(self) -> Ints:
@@ -128,13 +132,13 @@ def improve(
 ) -> Result:
     """Search for a cheaper schedule by local search.
 
-    First comes a search for a dispatching rule, which gives a whole schedule; the weights of several rules
-    are annealed at once, and bad rules give way to copies of good ones. Then the sequences of operations are
-    annealed, from the better of the start and the schedule of the best rule. A move takes an operation to
-    another place of its device's sequence, or lets a device begin at another time, and the cost after it is
-    exact. Where the schedule repeats itself, warm-up and cool-down are annealed first, with fewer
-    microbatches (`fold`). Where annealing converges, CP-SAT searches large neighbourhoods of the best
-    schedule for the rest of the time.
+    First comes a search for a dispatching rule: a few weights from which a whole schedule follows
+    (`dispatch_kernel`). The weights of several rules are annealed at once, and bad rules give way to copies
+    of good ones. Then the sequences of operations are annealed, from the better of the start and the schedule
+    of the best rule. A move takes an operation to another place of its device's sequence, or lets a device
+    begin at another time. The cost after each move is computed, not estimated. Where the schedule repeats
+    itself, warm-up and cool-down are annealed first, with fewer microbatches (`fold`). Where annealing
+    converges, CP-SAT searches large neighbourhoods of the best schedule for the rest of the time.
 
     Parameters
     ----------
@@ -181,7 +185,8 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
     incumbent
         Has the schedule to improve, and receives each cheaper one.
     side
-        The limits of each turn. Every thread anneals on its own.
+        The side of the solve that takes these turns, with the limits of each turn. Every thread anneals on
+        its own.
     """
     search = _Search(instance, incumbent, side)
     with ThreadPoolExecutor(side.whole.threads) as pool:
@@ -275,7 +280,11 @@ class _Search:
         return ""
 
     def _seeds_of_rules(self) -> list[int]:
-        """Return a seed for each rule that is annealed, fewer where each of them would get few runs."""
+        """Return one seed for each rule to anneal.
+
+        There is at least one rule for each thread. With fewer than `_POPULATION` threads there are up to
+        `_POPULATION` rules, if each of them still gets about `_RUNS` runs.
+        """
         items, threads = len(self.task.graph.queue), self.side.whole.threads
         moves = _PACE * threads * self.side.left / items * _RUN_PER_MOVE
         if not self.meter.timed:
@@ -288,8 +297,9 @@ class _Search:
     ) -> Generator[float, None, bool]:
         """Anneal words in rounds, and return whether the limits leave enough moves to converge.
 
-        A word is the sequence in which a device runs the operations of its queues. Without a limit of time or
-        effort, no number of moves is planned, and the result is False.
+        A word is the sequence in which a device runs the operations of its queues. If neither time nor effort
+        is limited, the number of moves is fixed, and the result is False. The generator yields the nominal
+        seconds of each turn, as in `Turns`.
 
         Parameters
         ----------
@@ -377,7 +387,7 @@ class _Meter:
 
 
 def _replace_worst(tuners: list[_Tuner]) -> None:
-    """Let the tuners with the dearest present rules go on from those of the tuners with the cheapest ones."""
+    """Replace the dearest present rules, a share `_REPLACED` of all, by copies of the cheapest ones."""
     ranked = sorted(tuners, key=lambda tuner: tuner.cost)
     for best, worst in zip(ranked[: int(_REPLACED * len(ranked))], reversed(ranked), strict=False):
         worst.follow(best)

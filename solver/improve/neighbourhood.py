@@ -37,10 +37,20 @@ _GROW, _SHRINK = 1.1, 0.95  # factors for the share after a neighbourhood was, o
 
 
 def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Improve the incumbent until the deadline by searching one neighbourhood in each turn.
+    """Improve the incumbent until the deadline, in turns (`Turns`) that search one neighbourhood each.
 
     A neighbourhood consists of the operations that start in one interval of time on some adjacent devices.
-    The next one is larger if CP-SAT could search this one in full, and smaller if not.
+    After a neighbourhood that CP-SAT could search in full, the next neighbourhood is larger; otherwise it is
+    smaller.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    incumbent
+        Has the schedule to improve, and receives each cheaper one.
+    side
+        The side of the solve that takes these turns, with the limits of each turn.
     """
     random = np.random.default_rng(side.budget.seed)
     queues = queues_of(instance)
@@ -64,10 +74,10 @@ def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) 
 def _choose(
     queues: Queues, schedule: Schedule, share: float, random: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Choose a random neighbourhood, and return for each item whether it is free, that is, in it.
+    """Choose a random neighbourhood, and return whether each item lies in it, shape (items,).
 
     The neighbourhood covers all devices for the given share of the schedule's time, or fewer devices for a
-    longer time; near the begin and the end of the schedule it covers less.
+    longer time. Near the begin and the end of the schedule it covers less. The items in it are called free.
     """
     start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
     wide = int(random.integers(1, devices, endpoint=True)) if random.random() < 0.5 else devices

@@ -4,10 +4,10 @@ Each device has a tick before which it does not begin, and every item starts as 
 times, the words cost at least as much as with their best times, which `tightpipe.core.retime` finds. The two
 costs are equal if the devices begin when they begin in the result of `retime`.
 
-After a move only times that may change are computed again. On each device, the first of these belong to the
-first item that ends later than the item just before the changed positions. From there on, an item that was
-not moved is computed again only if times before it on its device have changed, or the times of its source.
-The source of an item is the item whose message it waits for.
+After a move only times that may change are computed again. On each device the computation begins at the first
+item that ends later than the item just before the changed positions. From there on, an item that was not
+moved is computed again only if times before it on its device have changed, or the times of its source. The
+source of an item is the item whose message it waits for.
 """
 
 from __future__ import annotations
@@ -58,6 +58,13 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the ticks from when this device may begin to when the last device to begin may do so. The mirrored end of
     the item is the largest of these sums. So the item's start plus its mirrored end, less the tick at which
     the last device may begin, is the largest span of a device that a path through the item causes.
+
+    Parameters
+    ----------
+    graph, words
+        The event graph of the instance, and words that `load` has filled.
+    mirror_graph, mirror
+        The mirrored event graph (`event_graph.mirrored`), and the words that receive the mirror image.
     """
     size, p = len(words.item), len(words.begin)
     item, begin = words.undo, words.wanted  # scratch space

@@ -1,4 +1,4 @@
-"""Mixed-integer programming with PuLP: a binary for the order of two items, as in CP-SAT, and big-M rows."""
+"""Mixed-integer programming with PuLP: binaries for open orders, as in `cpsat.lattice`, and big-M rows."""
 
 # PuLP loads highspy if it can. OR-Tools contains another HiGHS and cannot be loaded after highspy, so here
 # OR-Tools is loaded first. PuLP then cannot load highspy and does not need it: HiGHS runs in another process.

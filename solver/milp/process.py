@@ -33,6 +33,18 @@ class ModelFiles:
         The model, which is written as an MPS file.
     folder
         The folder of the files.
+
+    Attributes
+    ----------
+    problem
+        The PuLP problem of the model.
+    mps, start, solution
+        The paths of the model, of the starting solution and of the backend's solution.
+    log, errors
+        The paths of the standard output and of the standard error of the backend's process.
+    names
+        What PuLP's ``writeMPS`` returns: the variables, and for the MPS file a table of column names, a table
+        of row names and the name of the objective.
     """
 
     def __init__(self, model: MilpModel, folder: Path) -> None:

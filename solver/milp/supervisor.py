@@ -57,7 +57,10 @@ class Supervisor:
         rmtree(self.folder, ignore_errors=True)
 
     def start(self, command: list[str], output: Path, errors: Path) -> int:
-        """Start the solver and return its process id."""
+        """Start the solver by a command, and return its process id.
+
+        The solver's standard output goes to the file `output`, and its standard error to the file `errors`.
+        """
         self._ask([command, str(output), str(errors)])
         return int(self._answer())
 

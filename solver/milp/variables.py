@@ -26,6 +26,15 @@ class Variables(OpenOrders):
         Feasible windows. The order of two items needs no binary if the windows decide it.
     lower_bound
         A proven bound of the cost, in ticks.
+
+    Attributes
+    ----------
+    frame
+        For each device, the index of its frame in `begin`.
+    cost, begin, start
+        The cost, the start of each frame, and the start of each item.
+    order
+        For queues x < y of a device and the item of rank k in x: a binary for each item of y with open order.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:
@@ -44,7 +53,10 @@ class Variables(OpenOrders):
         return self.order[x, y, k][rank - self.open_ranks(self.first[x] + k, y).start]
 
     def add_count_before(self, expression: Linear, weight: int, x: int, k: int, y: int) -> None:
-        """Add `weight` times the number of items of queue y that run before the item of rank k in queue x."""
+        """Add to a linear expression, in place, a number of items times `weight`.
+
+        The number is that of the items of queue y that run before the item of rank k in queue x.
+        """
         ranks = self.open_ranks(self.first[x] + k, y)
         expression.constant += weight * ranks.start
         if x > y:
@@ -58,7 +70,8 @@ class Variables(OpenOrders):
     def set_start(self, start: list[int], begin: list[int], cost: int) -> None:
         """Set the initial value of every variable (the MIP start) from a schedule.
 
-        Its items start at the ticks `start`, its frames at the ticks `begin`, and it costs `cost` ticks.
+        The items of the schedule start at the ticks `start`, and its frames at the ticks `begin`. The cost of
+        the schedule is `cost` ticks.
         """
         self.cost.setInitialValue(cost)
         for frame, time in zip(self.begin, begin, strict=True):

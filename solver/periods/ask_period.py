@@ -13,7 +13,7 @@ from ..cpsat.race import search
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """CP-SAT's answer to such a question.
+    """CP-SAT's answer to the question whether there is a block whose period is at most a given one.
 
     Parameters
     ----------

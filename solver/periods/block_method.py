@@ -30,7 +30,8 @@ def solve_block(
     Parameters
     ----------
     instance
-        The problem.
+        The problem. If `out_of_reach` gives a reason against blocks, the schedule is not improved, and the
+        result has this reason.
     budget
         The limits. Without a deadline the effort is fixed, and with one thread every run gives the same
         result.

@@ -89,7 +89,7 @@ def out_of_reach(instance: Instance) -> str:
 
 
 def _fitting(instance: Instance) -> list[int]:
-    """Return the numbers in `COPIES` of which at least `_FEWEST_PERIODS` periods fit into a schedule."""
+    """Return those numbers in `COPIES` for which at least `_FEWEST_PERIODS` periods fit into a schedule."""
     count = instance.microbatches // len(instance.placement.routes)
     return [copies for copies in COPIES if _FEWEST_PERIODS * copies <= count]
 

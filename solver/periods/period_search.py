@@ -65,12 +65,15 @@ class PeriodSearch:
     def ask_round(
         self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
     ) -> Iterator[Block | None]:
-        """Ask the questions of a round; yield after each a block of smaller period, None if it found none.
+        """Ask the questions of a round; after each one, yield the better block that CP-SAT found, or None.
+
+        A block is better if its period is smaller than that of the best block so far.
 
         A *sweep* asks for periods between the bound and the best period, the smallest first, until it finds a
         block. The next sweep asks for periods between the last one that gave no block and the period of that
         block. The last question of a sweep, unless `below` sets a lower limit, asks for one tick less than
-        the best period, because its refutation closes the search.
+        the best period, because its refutation closes the search. The round ends after a sweep that finds no
+        block, or early if time is up or a question ended early.
 
         Parameters
         ----------
@@ -97,7 +100,7 @@ class PeriodSearch:
                 low = period
 
     def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
-        """Return the periods to ask for, from `low` up.
+        """Return the periods that the next sweep asks for, in ticks and ascending, from `low` up.
 
         Whether CP-SAT finds a block depends on the period far more than on the seed, so each sweep asks for
         other periods. Only the largest one, whose refutation may close the search, may be asked for again.
@@ -123,9 +126,10 @@ class PeriodSearch:
         return answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
-        """Ask, with linear programs, for one tick less than the best period, and for one midway to the bound.
+        """Ask by `settle_period.settle` for two periods, and keep a better block or a better bound.
 
-        `effort` is the limit of each of the two questions in CP-SAT's deterministic time.
+        The two periods are one tick less than the best one, and one about midway from there to the bound.
+        `effort` is the limit of each question in CP-SAT's deterministic time.
         """
         for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
             if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:

@@ -1,8 +1,9 @@
 """Dynamic programming over prefixes: what a few devices can have started, and how early they are free then.
 
-The *prefix* of a schedule at some time says how many operations of each queue have started until then. Where
-memory is scarce, few microbatches are under way, so that there are few prefixes, and their number grows
-with the number of microbatches only in proportion.
+The *prefix* of a schedule at some time says how many items of each queue have started until then, from which
+tick each device is free, and from which tick each microbatch under way can go on. Where memory is scarce, few
+microbatches are under way. Then there are few prefixes, and their number grows only in proportion to the
+number of microbatches.
 """
 
 from .answer import answer_to

@@ -1,4 +1,4 @@
-"""The answer to a question: windows under the target first, then the search over prefixes inside them."""
+"""The answer to a `Question`, from windows under its target or from a search over prefixes inside them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def answer_to(
     Parameters
     ----------
     queues
-        An instance with one route that solvers model.
+        The queues of an instance with one route, without operations that overlap and without flushes.
     question
         The question.
     budget, most, moot

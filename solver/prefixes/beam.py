@@ -34,7 +34,7 @@ def beam_search(
     Parameters
     ----------
     queues
-        An instance with one route, for all devices of which `is_whole` is true.
+        The queues of an instance with one route. `is_whole` is true for its devices.
     windows
         Feasible windows of the instance; their horizon is the largest cost that is of use.
     width

@@ -1,4 +1,4 @@
-"""Prefixes of schedules, compiled: extend each by one more F or B, and keep those that none dominates.
+"""Prefixes of schedules, compiled: each is extended by one F or B, and dominated prefixes are dropped.
 
 Operations are started in the sequence of their start times. W's are not started one by one. Before a device
 starts an F or B, it runs as many pending W's as fit into the time since its previous F or B. If it runs more,
@@ -24,7 +24,9 @@ from .table_kernel import COMPLETE, FREE, FULL, LAST, NEVER, ROWS, Table, keep_n
 
 @compiled
 def extend(problem: FewDevices, before: Table, begin: int, end: int, after: Table) -> int:
-    """Extend the rows `begin` to `end` - 1 of `before` by one operation in every way; add them to `after`.
+    """Extend the rows `begin` to `end` - 1 of `before` by one operation in every way.
+
+    The new prefixes are added to the table `after`. Rows that another row dominates are passed over.
 
     Returns
     -------
@@ -134,7 +136,10 @@ def _soonest_end(problem: FewDevices, before: Table, row: int, queue: int) -> in
 
 @compiled_inline
 def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, start: int) -> bool:
-    """Return False if some queue's next item is surely too late when this queue's starts at `start`."""
+    """Return False if the next item of some queue is surely too late for its window.
+
+    The next item of `queue` is supposed to start at tick `start`.
+    """
     rank, device, end = before.started[row, queue], problem.device[queue], start + problem.duration[queue]
     if queue + 1 < len(problem.device) and end + problem.lag[queue] > problem.latest[queue + 1, rank]:
         return False

@@ -1,4 +1,7 @@
-"""The problem of a few devices alone, as arrays: what others do takes time, but is never waited for."""
+"""The problem of a few devices alone, as arrays.
+
+An operation of any other device takes its time, but never waits until that device is free.
+"""
 
 from __future__ import annotations
 
@@ -95,10 +98,12 @@ def is_whole(queues: Queues, devices: Sequence[int]) -> bool:
 
 
 def under_way(queues: Queues, devices: Sequence[int]) -> int:
-    """Return how many microbatches can be between their first and last operation on these devices.
+    """Return the most microbatches that can be between their first and last operation on these devices.
 
-    If the last operation is the B of the stage of the first one, the device of that stage holds an activation
-    of each of them. This limits their number where no other microbatch holds less than nothing there.
+    If the last operation is the B at the stage of the first operation, the device of that stage holds an
+    activation of each such microbatch. The memory limit of the device then limits their number, provided that
+    no other microbatch lowers the memory of the device below what it was. Otherwise the result is the number
+    of all microbatches.
     """
     instance = queues.instance
     own = [queues.queues[q] for q in path_of(queues) if queues.queues[q].device in devices]
@@ -120,7 +125,10 @@ def path_of(queues: Queues) -> list[int]:
 
 
 def _lags(queues: Queues, path: list[int], kept: list[int]) -> list[int]:
-    """Return, for each kept position of the path, the ticks that lie between it and the next kept one."""
+    """Return the least ticks from each kept operation's end to the start of the next kept one on the path.
+
+    `kept` holds positions in `path`. The entry of the last kept operation is 0.
+    """
     travel = {(q, r): lag for q, r, lag in queues.precedences()}
     lags = []
     for here, there in itertools.pairwise(kept):

@@ -32,7 +32,7 @@ def next_table(
     before
         Prefixes with equally many operations.
     most
-        The most prefixes that are kept.
+        The most prefixes that the next table may keep. If there are more, the result is None.
     budget, moot
         What ends the search, as in `search_prefixes`.
     """
@@ -54,6 +54,6 @@ def next_table(
 
 
 def most_bytes(budget: Budget) -> int:
-    """Return how many bytes a table or a trail may take: at most an eighth of the cap on memory."""
+    """Return the most bytes of a table or a trail: 400 MB, or an eighth of the cap on memory if less."""
     cap = budget.max_memory
     return _MOST_BYTES if cap is None else min(_MOST_BYTES, int(cap * 1e9 / 8))

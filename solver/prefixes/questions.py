@@ -1,10 +1,10 @@
-"""Which devices, and which cost, the next search over prefixes should suppose.
+"""The choice of the devices and of the target for the next search over prefixes.
 
 A search over few devices is quick and says little; each further device makes it many times as long. So the
 searches begin with each device alone. The device that refutes the largest cost is then joined by each of the
 others in turn, the best pair by each of the rest, and so on. Since only the best set of each size counts, a
-set is first asked about a cost a little above what the best one before it has refuted. Most sets leave that
-cost open, and are done.
+set is first asked about a cost a little above the largest cost that a set has refuted before. Most sets leave
+that cost open, and are not asked again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ _SMALL = 4  # with at most so many devices, all together are tried whatever fewe
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Do these devices have a schedule that costs at most the target, in ticks?"""
+    """The question whether some devices can do all of their work at a cost of at most a target.
+
+    Parameters
+    ----------
+    devices
+        Numbers of these devices, each once.
+    target
+        The target in ticks.
+    """
 
     devices: Devices
     target: int
@@ -102,7 +110,11 @@ class Questions:
         self._open = None
 
     def _grow(self) -> bool:
-        """Let the sets wait that have one device more than the best one; return whether there are any."""
+        """Choose the sets of devices to ask about next, and return whether there are any.
+
+        These are the sets with one device more than the best set. If there is no best set, the set of all
+        devices may take their place: on few devices, and once.
+        """
         if self._failures >= _FAILURES:
             return False
         if self._best is not None:

@@ -1,4 +1,4 @@
-"""The search over prefixes: can a few devices do all of their work within a cost, and at what cost?"""
+"""The search over prefixes, which finds a cost below which a few devices cannot do all of their work."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PrefixSearch:
     Parameters
     ----------
     bound
-        No schedule costs less, in ticks. At most one tick above the horizon, which is refuted then; None if
-        the search was ended early.
+        A proven lower bound of the cost, in ticks. The bound is at most one tick above the horizon. If it is
+        above, the horizon is refuted. None if the search was ended early.
     extended
         The number of prefixes that were kept; the work of the search is in proportion to it.
     schedule
@@ -49,15 +49,15 @@ def search_prefixes(
     Parameters
     ----------
     queues
-        An instance with one route that a solver models.
+        The queues of an instance with one route, without operations that overlap and without flushes.
     windows
         Feasible windows of the instance; their horizon is the supposed cost T.
     devices
         Numbers of the devices, each once.
     budget
-        Its deadline ends the search.
+        Its deadline ends the search, and its cap on memory limits the tables.
     most
-        The most prefixes that are kept.
+        The most prefixes that are kept. The search ends early if there are more.
     moot
         Called several times a second; the search ends when `moot` returns True, as the answer is of no use
         then.

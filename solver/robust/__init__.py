@@ -1,4 +1,4 @@
-"""Local search for robust schedules: it minimizes the mean or a percentile of the cost in random samples."""
+"""Local search for robust schedules: it minimises the mean or a percentile of the cost in random samples."""
 
 from .robust_search import Measure, robust_search
 

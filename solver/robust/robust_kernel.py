@@ -56,11 +56,28 @@ class Walk(NamedTuple):
 
 @compiled
 def value_of(graph: OrderGraph, sample: Sample, spans: bool, walk: Walk, most: float) -> tuple[float, float]:
-    """Return the measure of the costs of the walk's order, and their mean in the first block, in ticks.
+    """Run the walk's order in all samples, and return its measure and its mean cost in the first block.
 
-    The measure is infinite if operations deadlock. If the mean in the first block is above `most`, the other
-    blocks are not run, and the measure returned is infinite too. This saves time, because most moves are bad
-    and one block shows it.
+    Parameters
+    ----------
+    graph
+        The graph of the order from which the search began.
+    sample
+        The times of all samples.
+    spans
+        Whether the cost is the largest span of a device, and not the makespan.
+    walk
+        The order to judge is its `word`, with the device starts `release`.
+    most
+        Ticks that the mean cost in the first block may reach. If it is larger, the other blocks are not run.
+        This saves time, because most moves are bad and one block shows it.
+
+    Returns
+    -------
+    measure
+        The measure in ticks; infinite if operations deadlock, or if not all blocks were run.
+    first
+        The mean cost in the first block of samples, in ticks; infinite if operations deadlock.
     """
     blocks, _, width = sample.durations.shape
     first = 0.0

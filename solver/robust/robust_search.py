@@ -39,7 +39,7 @@ _MOVES_PER_OPERATION = 20  # of each thread in the whole search, if there is no 
 
 
 class Measure(StrEnum):
-    """The measure that a robust search minimizes, over random samples of the cost."""
+    """The measure of the costs in all samples that a robust search minimises."""
 
     MEAN = "mean"  #: the mean
     P95 = "p95"  #: the 95th percentile
@@ -58,7 +58,7 @@ class Measure(StrEnum):
 def robust_search(
     start: Schedule, blocks: Sequence[Times], samples: int, measure: Measure, budget: Budget
 ) -> tuple[Schedule, str]:
-    """Search for the order and device start times that minimize a measure of the cost over the given samples.
+    """Search for the order and device start times that minimise a measure of the cost over the given samples.
 
     Parameters
     ----------
@@ -77,9 +77,11 @@ def robust_search(
 
     Returns
     -------
-    tuple
-        The best order found, with the start times that it has without noise; and why a signal ended the
-        search early, the empty string if none did.
+    schedule
+        The best order found, with the start times that it has without noise.
+    reason
+        How a signal ended the search early: "interrupted" or "terminated". If no signal did, the empty
+        string.
     """
     search = _Search(in_queue_order(start), blocks, measure.weights(samples), budget)
     reason = ""

@@ -14,7 +14,7 @@ from .window_state_kernel import HEAD, LENGTH, WindowState
 
 @compiled_inline
 def push(state: WindowState, item: int) -> None:
-    """Put an item at the end of the agenda unless it is on it already."""
+    """Put an item at the end of the agenda, unless the agenda has this item already."""
     if not state.waiting[item]:
         state.waiting[item] = True
         end = state.counter[HEAD] + state.counter[LENGTH]

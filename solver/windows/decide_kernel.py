@@ -53,8 +53,14 @@ def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows:
 
     Parameters
     ----------
+    arrays, state
+        The queues, and the windows, in which the supposition is recorded.
+    item
+        The item.
+    k
+        The number of the other queue among those of the item's device.
     follows
-        True to suppose that they follow the item, False that they precede it.
+        True to suppose that all open items follow the item, False to suppose that all of them precede it.
     """
     if follows:
         put_after(arrays, state, item, k, state.before[item, k])

@@ -92,7 +92,10 @@ class Windows:
         return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
 
     def origin(self, start: Sequence[int]) -> int:
-        """Return the tick at which the anchor's frame starts, given the start of each item in ticks."""
+        """Return the tick at which the anchor's frame starts, given the start of each item in ticks.
+
+        If all devices share one frame, the result is the tick at which that frame starts.
+        """
         if not self.floating:
             return min(start)
         on_anchor = self.arrays.device[self.arrays.queue] == self.arrays.anchor
@@ -100,16 +103,17 @@ class Windows:
 
     @property
     def before(self) -> Ints:
-        """For each item, the number of items in each queue that are known to precede it.
+        """For each item and each queue of its device, how many items of the queue surely precede the item.
 
-        They precede it in every schedule of cost at most the horizon; others may, too. The shape is
-        (items, queues of a device); column k stands for the k-th queue of the item's device.
+        These items precede it in every schedule of cost at most the horizon; further items may precede it in
+        some schedules. The shape is (items, queues of a device); column k stands for the k-th queue of the
+        item's device.
         """
         return self.state.before
 
     @property
     def after(self) -> Ints:
-        """For each item, the rank in each queue from which on all items are known to follow it.
+        """For each item and each queue of its device, the rank from which on all surely follow the item.
 
         The shape and the columns are those of `before`.
         """

@@ -35,9 +35,9 @@ _ON_DEMAND = {
     ".solving.methods": ("methods",),
     ".solving.solve": ("solve",),
 }
-"""Public names by module. A module is imported when one of its names is first used.
+"""The public names that each of these modules provides, by the module's relative path.
 
-Most processes need few of these modules.
+A module is imported only when one of its names is first used, because most processes need few of them.
 """
 
 __all__ = [
@@ -83,7 +83,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return the object of a name in `_ON_DEMAND`, or the version, and store it as a global."""
+    """Return the object behind a public name in `_ON_DEMAND`, or the package's version for `__version__`.
+
+    The object is stored as a global of this module, so that Python finds it without this function next time.
+
+    Raises
+    ------
+    AttributeError
+        If the package has no such name.
+    """
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,7 @@
-"""A small run of every compiled loop, with real argument types, compiles all loops ahead of time."""
+"""The function `exercise` calls every compiled loop on tiny inputs, and so compiles all loops ahead of time.
+
+The calls come from real methods, so the loops are compiled for the argument types that real solves use.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ def exercise() -> None:
     Raises
     ------
     KeyboardInterrupt
-        If Ctrl-C is pressed. A solver then returns a result that names the signal as its reason, and
-        `raise_again` raises the exception here.
+        If Ctrl-C is pressed. A solver catches this exception and returns a result with the reason
+        `interrupted`; `exercise` then raises the exception again.
     """
     for placement in PLACEMENTS:
         warm_starts(_tiny(placement, 16))
@@ -64,10 +67,11 @@ def _tiny(placement: str, limit: int) -> Instance:
 
 
 def _cut_a_model() -> None:
-    """Find a relaxed partition of a tiny model, and enumerate all, in placements with different loops for it.
+    """Run the loops that enumerate the partitions of a model and find relaxed candidates, on a tiny model.
 
-    The loops differ for one stage per device, for two stages from both ends of the model, for two stages
-    from its two halves, and for a list of all partitions, as in the linear placement with two chunks.
+    There are different loops for devices with one stage, for devices with a stage from each end of the model
+    (`v`), and for devices with a stage from each half of the model (`loop`). Another loop serves placements
+    whose partitions are all listed, such as `linear` with two chunks.
     """
     layers = (Layer("layer", 10, 12, 8, activation=2, weight_activation=1),) * 5
     space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))

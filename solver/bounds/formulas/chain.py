@@ -11,7 +11,7 @@ from .routes import Visit, visits
 
 
 def chain_bound(instance: Instance) -> Bound:
-    """Bound the cost by the longest path of one microbatch that starts and ends on one device.
+    """Bound the cost by the longest path of one microbatch from its first to its last operation on a device.
 
     Notes
     -----

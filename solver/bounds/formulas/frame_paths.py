@@ -2,7 +2,8 @@
 
 The second device is called the worker. The ticks are lengths of paths of a single microbatch. A frame is an
 interval as long as the cost, in which all operations of a device lie. For the makespan all devices share one
-frame.
+frame. In arrays of shape (frames, workers), each row stands for the frame of one device, and each column for
+one device as the worker.
 """
 
 from __future__ import annotations

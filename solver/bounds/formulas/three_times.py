@@ -93,8 +93,8 @@ def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
 def _shares(instance: Instance, worker: int) -> set[Fraction]:
     """Return the shares s to try: 0, 1, and for each stage the s at which two ratios of the stage are equal.
 
-    They are ((1 - s) b + w) / (memory held before B) and w / (memory held between B and W), where B and W
-    take b and w ticks.
+    The two ratios are ((1 - s) b + w) / (memory held before B) and w / (memory held between B and W), where B
+    and W take b and w ticks.
     """
     shares = {Fraction(0), Fraction(1)}
     for route in instance.placement.routes:

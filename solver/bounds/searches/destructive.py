@@ -19,7 +19,10 @@ from tightpipe.core.result import Bound, LogEntry, Proof
 from ..formulas import best_bound
 
 Refute = Callable[[int, Budget], Proof | None]
-"""Takes a target in ticks and a budget; returns the kind of proof that refuted the target, or None."""
+"""A function that tries to refute a target, given in ticks, within a budget.
+
+It returns the kind of proof that refuted the target, or None if the target stays open.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,11 @@ class Steps:
     ----------
     first, last
         The first and the least distance from the bound to the next target, as shares of the initial
-        difference between cost and bound. The distance doubles as long as targets are refuted, up to half of
-        the difference that is left, and halves otherwise. The search ends when it falls below the least one.
-        A first share of 1/2 makes a bisection.
+        difference between cost and bound. The distance doubles after each refuted target, up to half of the
+        difference that is left, and halves after each target that stays open. The search ends when the
+        distance falls below the least distance. A first share of 1/2 makes a bisection.
     share
-        The share of the remaining time that one target gets, so that a hard target leaves time for easier
-        ones.
+        The share of the remaining time that one target gets, so that a hard target leaves time for others.
     """
 
     first: float

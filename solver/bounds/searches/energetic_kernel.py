@@ -73,9 +73,8 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     Returns
     -------
     int
-        The largest excess, in ticks, between any two of the times at which it can be largest. An excess of
-        more than 0 proves that no schedule lies in the windows. It is `_NEVER` if at one of these times no
-        counts meet the conditions below.
+        The largest excess, in ticks, between any two times. An excess of more than 0 proves that no schedule
+        lies in the windows. The result is `_NEVER` if at some time no counts meet the conditions below.
 
     Notes
     -----

@@ -57,7 +57,8 @@ def fluid_bound(
     Every schedule of cost at most a target T lies inside the windows of T, and the progress of each device
     satisfies the inequalities of `fluid_rows`. Where the inequalities of one device have no solution, every
     schedule costs at least T + 1. The multipliers that show this come from an interior point method and are
-    checked in integers (`infeasible`), so the proof needs no numerical tolerance. It holds for any grid.
+    checked in integers (`infeasible`), so the proof needs no numerical tolerance. The proof holds for any
+    grid, which is the set of times at which progress is a variable.
 
     The start of a device, relative to the other devices, may lie in a wide window, and then the inequalities
     are weak. So the search supposes that the device starts in a part of its window, and propagates what
@@ -77,6 +78,9 @@ def fluid_bound(
 
 class Refuter:
     """Refutes targets by windows or by linear programs, and remembers what helps to refute the next target.
+
+    A grid is the set of times at which progress is a variable. The methods take as `grid` the distance
+    between two of these times in hops. A hop is about the mean time from one stage to the next (`_hop`).
 
     Parameters
     ----------

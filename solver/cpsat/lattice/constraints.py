@@ -67,7 +67,7 @@ class Constraints:
     def busy_links(self) -> None:
         """Require that messages leave one after another, on each link where a message may have to wait.
 
-        A message leaves no earlier than its item ends, and at least `occupancy` ticks after the previous
+        A message leaves no earlier than its item ends, and at least one link occupancy after the previous
         message on the link. The receiving item starts after the message has arrived.
         """
         v, busy = self.variables, self.variables.occupancy
@@ -128,7 +128,7 @@ class Constraints:
                         self.model.add(ready >= k + 1)
 
     def memory(self) -> None:
-        """Require that the device's memory is within its limit whenever an F has started."""
+        """Require that each device's memory is within its limit whenever an F has started."""
         for device, on in enumerate(self.variables.on):
             limit = self.queues.instance.memory_limit(device)
             if limit is None:

@@ -51,9 +51,10 @@ class LatticeModel:
         Constraints(self.model, queues, self.variables, most).add_constraints()
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Hint a schedule with split backwards and microbatches first in, first out, and its cost in ticks.
+        """Give CP-SAT a schedule and its cost in ticks as a hint.
 
-        The schedule may cost more than the horizon.
+        The backwards of the schedule are split, and its queues run first in, first out. The schedule may cost
+        more than the horizon.
         """
         start = starts_of(self.queues, schedule)
         origin = self.variables.windows.origin(start)

@@ -24,6 +24,19 @@ class Variables(OpenOrders):
         The queues of the instance.
     windows
         Feasible windows. An order that they decide needs no variable.
+
+    Attributes
+    ----------
+    start
+        The start of each item.
+    frame
+        For each device, the start of its frame, which is a variable or 0.
+    links
+        The links on which a message may have to wait, as in `Queues.links`.
+    occupancy
+        The link occupancy of the instance, in ticks.
+    departure
+        For each item that sends over one of the links, the time at which its message leaves.
     """
 
     def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:

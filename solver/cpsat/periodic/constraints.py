@@ -42,7 +42,7 @@ class Constraints:
         self.memory_time()
 
     def laps(self) -> None:
-        """Require that a start is its residue plus its lap times the period."""
+        """Require that the start of an operation is its residue plus its lap times the period."""
         v = self.variables
         for operation, start in v.start.items():
             self.model.add(start == v.residue[operation] + self.period * v.lap[operation])
@@ -87,7 +87,7 @@ class Constraints:
             self.model.add_no_overlap(intervals)
 
     def memory(self) -> None:
-        """Require that the device's memory is within its limit whenever an F has started.
+        """Require that each device's memory is within its limit whenever an F has started.
 
         Repetition i of an operation of lap l starts i periods after l * T + residue. Let repetition 0 of an F
         of lap k start. Any other operation of the device, of lap l, has then run all its repetitions
@@ -103,7 +103,10 @@ class Constraints:
                         self._memory_at(operation, operations, limit)
 
     def memory_time(self) -> None:
-        """Require that the delays, each times the memory it holds, fit into the room on each device."""
+        """Require that the sum of the delays, each times the memory it holds, is within each device's room.
+
+        `Room` says how much memory each delay holds, and how large the sum may be.
+        """
         for room in self.rooms:
             delays = (memory * self.variables.delay[wait] for wait, memory in room.takes.items())
             self.model.add(sum(delays) <= room.most)

@@ -14,10 +14,11 @@ from .variables import Variables
 
 
 class PeriodicModel:
-    """A model whose solutions are blocks of a shape and a period; it has one if there is any such block.
+    """The CP-SAT model whose solutions are repeating blocks of a shape with a given period.
 
-    The hint is that all delays are 0: good blocks have little delay, because delays take memory. With this
-    hint CP-SAT finds blocks in seconds that it otherwise does not find in minutes.
+    The model does not contain all of these blocks, but it has a solution if there is any such block. The hint
+    is that all delays are 0: good blocks have little delay, because delays take memory. With this hint CP-SAT
+    finds blocks in seconds that it otherwise does not find in minutes.
 
     Parameters
     ----------
@@ -25,6 +26,11 @@ class PeriodicModel:
         What the block consists of.
     period
         The period T in ticks, at least `period_bound` of the shape.
+
+    Attributes
+    ----------
+    block
+        The block that `order` has read from a solution; None before its first call.
     """
 
     with_precedences = False
@@ -47,6 +53,9 @@ class PeriodicModel:
         return list(self.variables.start.values())
 
     def order(self, start: list[int]) -> Order:
-        """Keep a solution's block as `block`, and return the instance's order in which this block repeats."""
+        """Store the block of a solution as `block`, and return the instance's order that repeats this block.
+
+        `start` has the values, in ticks, of the variables in the property `start`.
+        """
         self.block = Block(self._shape, self._period, dict(zip(self.variables.start, start, strict=True)))
         return unrolled(self.block, self.instance).order

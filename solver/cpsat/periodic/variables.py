@@ -31,6 +31,17 @@ class Variables:
         The period T in ticks.
     most
         Upper limit on the delay of each wait, in ticks, from `delays.most_delays`.
+
+    Attributes
+    ----------
+    start, lap, residue
+        The start, the lap and the residue of each operation, as in `block.block`.
+    delay
+        The delay of each wait.
+    on
+        The operations of each device.
+    precedes
+        For any two operations of a device, in both sequences, whether the first has the smaller residue.
     """
 
     def __init__(self, model: cp_model.CpModel, shape: Shape, period: int, most: dict[Wait, int]) -> None:

@@ -1,4 +1,4 @@
-"""A certificate: a file that proves a lower bound to everybody who reads the checker."""
+"""A certificate is a file with the proof of a lower bound, which the small checker `check_proof` verifies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A proof that no schedule of an instance costs less than a bound, or the name of what found the bound.
+    """A lower bound of the cost, with a proof or only with the name of what the bound rests on.
 
     Parameters
     ----------
@@ -37,8 +37,9 @@ class Certificate:
     bound
         The proven lower bound of the cost, in ticks.
     proof
-        The entry `proof` of the certificate's file: `kind`, for the kind `windows` also `anchor` and `steps`,
-        for the kind `trusted` also `by`, the name of the method or formula that found the bound.
+        The entry `proof` of the certificate's file, which has the key `kind`. If the kind is ``windows``, the
+        entry also has `steps`, the steps of the proof, and `anchor`, the device whose span begins at time 0.
+        If the kind is ``trusted``, there are no steps, and `by` names what the bound rests on.
     """
 
     instance: Instance
@@ -47,7 +48,7 @@ class Certificate:
 
     @property
     def trusted(self) -> bool:
-        """Whether the certificate has no proof, and only names the method or formula that found the bound."""
+        """Whether the certificate has no proof, and only names what the bound rests on."""
         return bool(self.proof["kind"] == "trusted")
 
     def to_dict(self) -> dict[str, Any]:

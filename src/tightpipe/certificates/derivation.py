@@ -42,7 +42,10 @@ class Derivation(Windows):
         super().__init__(problem, target, anchor)
 
     def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
-        """Narrow lower[at] and upper[at] as the checker does, and set `changed` if either of them changes."""
+        """Narrow lower[at] and upper[at] as the checker does, and set `changed` if either of them changes.
+
+        Afterwards lower[at] is at least `least`, and upper[at] is at most `most`.
+        """
         self.changed = self.changed or least > lower[at] or most < upper[at]
         super().narrow(lower, upper, at, least, most)
 
@@ -58,7 +61,15 @@ class Derivation(Windows):
             self.try_step(step)
 
     def try_step(self, step: Step) -> bool:
-        """Apply a step, record it if it narrows something, and return whether it does."""
+        """Apply a step, record it if it narrows something, and return whether it does.
+
+        A step is a list: the name of a rule of the checker, and the arguments of the rule.
+
+        Raises
+        ------
+        RefutedError
+            If the step leads to a contradiction. In this case the step is recorded too.
+        """
         self.changed = False
         try:
             getattr(self, step[0])(*step[1:])

@@ -1,4 +1,4 @@
-"""Proof steps about times between which a device would have to work longer than they are apart."""
+"""Proof steps which show that a device would have to work longer between some times than they are apart."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def _ended(windows: Windows, device: int, kind: str) -> int:
 def _shares(windows: Windows, device: int) -> list[Fraction]:
     """Return the shares s of a B's work that `three_times_step` tries.
 
-    They are 1, and for each stage of the device at most one share between 0 and 1. That of a stage makes two
-    ratios equal: (1 - s) b + w over the memory that F takes, and w over the memory that W frees, where b and
-    w are the ticks of B and W.
+    They are 1, and for each stage of the device at most one share between 0 and 1. The share of a stage makes
+    two ratios equal: (1 - s) b + w over the memory that F takes, and w over the memory that W frees, where b
+    and w are the ticks of B and W.
     """
     problem, shares = windows.problem, set[Fraction]()
     for _, s in problem.held[device]:

@@ -48,7 +48,7 @@ class UnprovenError(Exception):
 
 
 class Refuter:
-    """Searches for steps that prove that no schedule costs at most a target.
+    """A search for steps that prove that no schedule costs at most a target.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Refuter:
     target
         The cost to refute, in ticks.
     budget
-        The time for the search, which ends at the deadline.
+        The time for the search.
     """
 
     def __init__(self, instance: Instance, problem: Problem, target: int, budget: Budget) -> None:

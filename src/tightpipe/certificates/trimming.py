@@ -53,7 +53,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Reads:
-    """The places that were read while `noting` was true."""
+    """The places in the lists of the windows that were read while `noting` was true."""
 
     places: set[Place] = field(default_factory=set)
     noting: bool = False

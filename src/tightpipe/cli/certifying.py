@@ -22,7 +22,24 @@ certificate_option = click.option(
 def write_certificate(
     path: str, instance: Instance, bound: int, proof: Proof | None, time_limit: float
 ) -> None:
-    """Search for a certificate, write it, and say on stderr if it only names a program to trust."""
+    """Search for a proof of a bound, and write a certificate to a file.
+
+    If no proof that can be checked is found, the certificate only names what the bound rests on, and a line
+    on stderr says so.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    instance
+        The instance whose cost is bounded.
+    bound
+        The lower bound of the cost in ticks.
+    proof
+        What the bound rests on; None if that is not known.
+    time_limit
+        Seconds to search for a proof that can be checked.
+    """
     certificate = certify(instance, bound, proof=proof, time_limit=time_limit)
     certificate.save(path)
     if certificate.trusted:

@@ -1,4 +1,4 @@
-"""Parts that several commands share: their group, their common options and their output."""
+"""This module has what several commands share: their group, common options, and functions for output."""
 
 from __future__ import annotations
 

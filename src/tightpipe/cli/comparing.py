@@ -189,9 +189,20 @@ def _refuse_beside_files(settings: str | None, migrate: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """How a table is reported.
+    """The functions that report on the rows of a table.
 
-    `newest` keeps one row of each solve, which page, figure and LaTeX table then show.
+    Parameters
+    ----------
+    newest
+        Function that keeps one row of each solve. The functions below get only these rows.
+    page
+        Function that returns a page in Markdown.
+    draw
+        Function that draws a figure to a path.
+    latex
+        Function that returns a LaTeX table; None for a command without such a table.
+    latex_file
+        File for the LaTeX table; None if no such file was asked for.
     """
 
     newest: Callable[[Sequence[Cells]], list[Cells]]
@@ -204,7 +215,11 @@ class _Report:
 def _fill_and_report(
     table: Table, tasks: Sequence[Task], time_limit: float, at_once: int, report: _Report, as_json: bool
 ) -> None:
-    """Fill a table, write page and figure beside it, and then raise a StoppedError if solves failed."""
+    """Fill a table, write a report on its rows, and then raise a StoppedError if solves failed.
+
+    The page and the figure are written beside the table's file. The page is also printed or, if `as_json`,
+    the rows in its place. If the table has no row, no report is written.
+    """
     errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
     # a table may have rows of a solve under several conditions: the rows of `tasks` come last and count
     rows = report.newest([*table.rows(), *table.rows_of(tasks)])

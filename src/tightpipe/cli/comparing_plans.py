@@ -76,7 +76,7 @@ def collect(
     allowance: Allowance,
     search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
 ) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
-    """Return the questions and plans of `count` searches, and the signal that ended them early, or None.
+    """Return what several searches for plans have found, and the signal that ended them early.
 
     Parameters
     ----------
@@ -85,7 +85,15 @@ def collect(
     allowance
         Time limit, threads and seed of each search.
     search
-        Function that is called with the progress bar's `begin`, and yields each question with its plan.
+        Function that runs the searches. It is called with the progress bar's `begin`. For each search it
+        yields what was asked, an object with a name, e.g. a point of a frontier, and the plan.
+
+    Returns
+    -------
+    list of tuple
+        The pairs that `search` has yielded.
+    KeyboardInterrupt or None
+        The signal; None if all searches have ended by themselves.
     """
     found: list[tuple[_Asked, Plan]] = []
     each = allowance.time_limit
@@ -149,8 +157,8 @@ def show_alternatives(model: str, output: str | None, allowance: Allowance, as_j
     InputError
         If the file is no model file, or the folder is not one for these plans.
     KeyboardInterrupt
-        If a signal ends the searches; what was found by then is shown before. Where plans were found and
-        `output` is None, the command exits instead.
+        If a signal ends the searches, and either no search is done yet or `output` keeps the plans. Else the
+        signal makes the command exit with the signal's status. What was found until then is shown first.
     NoScheduleError
         If no row has a plan.
     """
@@ -177,9 +185,9 @@ def show_frontier(
     Parameters
     ----------
     points
-        The points.
+        The points of the frontier. Each is the planning problem with one memory or one number of devices.
     axis
-        What differs between them: ``memory`` or ``devices``.
+        What differs between the points: ``memory`` or ``devices``.
     output, allowance, as_json
         The folder; time limit, threads and seed of each search; and whether to print JSON.
 

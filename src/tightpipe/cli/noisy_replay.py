@@ -1,4 +1,4 @@
-"""The part of the command ``replay`` that runs, with ``--noise``, schedules under random durations."""
+"""With ``--noise``, the command ``replay`` runs schedules under random durations."""
 
 from __future__ import annotations
 
@@ -126,10 +126,11 @@ def _schedule(path: str) -> Schedule:
 
 
 def _figures(name: str, noisy: Noisy, first: Noisy, found: dict[str, Noisy]) -> dict[str, Any]:
-    """Return a line of the table for the schedule `name`.
+    """Return the line of the table for the schedule `name`, by column; costs and times are in ticks.
 
-    `against_first` compares the schedule's mean cost with the mean cost of `first`. `wins` is the share of
-    samples in which no schedule in `found` costs less.
+    ``busy`` is the mean over the samples of the largest busy time of a device. ``slower`` says by which
+    share the mean cost exceeds the planned cost, and ``against_first`` by which share it exceeds the mean
+    cost of `first`. ``wins`` is the share of samples in which no schedule in `found` costs less.
     """
     cheapest = np.min([each.costs for each in found.values()], axis=0)
     figures = noisy.distribution

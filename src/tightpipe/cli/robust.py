@@ -1,4 +1,4 @@
-"""The part of the command ``solve`` that searches, with ``--robust``, for a schedule cheap under noise."""
+"""With ``--robust``, the command ``solve`` searches for a schedule whose cost under noise is small."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RobustOptions:
 def refuse_contradictions(context: click.Context, robust: bool) -> None:
     """Raise an InputError if the options of ``solve`` contradict each other.
 
-    Some options do not go with ``--robust``, others only with it. `robust`: whether ``--robust`` is given.
+    Some options do not go with ``--robust``, and others go only with it. `robust` says whether it is given.
     """
     given = {
         name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT
@@ -55,7 +55,11 @@ def refuse_contradictions(context: click.Context, robust: bool) -> None:
 
 
 def solve_robustly(instance: Instance, options: RobustOptions, output: str | None, as_json: bool) -> int:
-    """Search for a robust schedule, write it, print its cost under noise, and return the exit status."""
+    """Search for a robust schedule, print its cost under noise, and return the exit status.
+
+    The schedule is written to the file `output`, unless `output` is None. If `as_json`, one JSON object is
+    printed in place of a table.
+    """
     from ..solving.robust import solve_robust  # loads solvers that other solves do not need
 
     chosen = {

@@ -1,4 +1,4 @@
-"""Signals whose exception Python swallows come again."""
+"""A signal is sent again if Python has swallowed the exception by which the signal ends a command."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LATER = 1.1  # seconds; `ended_by_signals` ignores a signal within a second of 
 
 @contextmanager
 def swallowed_signals_come_again() -> Iterator[None]:
-    """Send a signal again, until the block ends, if Python has swallowed the exception that it raised.
+    """Send each signal again whose exception Python has swallowed, as long as the `with` block runs.
 
-    A signal raises its exception in whatever the main thread runs at that moment. If this is a destructor or
-    a callback of a weak reference, Python reports the exception as unraisable and goes on, so that a command
-    would run on although it was told to end. Such a signal is sent to the main thread once more, a little
-    later. Other unraisable exceptions are reported as before.
+    A signal raises its exception in whatever code the main thread runs at that moment. If that code is a
+    destructor or a callback of a weak reference, Python reports the exception as unraisable and goes on. The
+    command would then run on although it was told to end. Therefore the signal is sent to the main thread
+    once more, a little over a second later. Other unraisable exceptions are reported as before.
     """
     before = sys.unraisablehook
 

@@ -1,4 +1,4 @@
-"""The conversion of an order that comes from a file or from a user's function into a valid schedule."""
+"""An order that comes from a file or from a user's function becomes a valid schedule, or is refused."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .operation import OpKind
 
 
 def limits_of_activations(instance: Instance, activations: int) -> tuple[int, ...]:
-    """Return the memory limit of each device that equals a number of forward activations of one stage.
+    """Return the memory of a number of forward activations of one stage, as a limit for each device.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class Allowance:
     Parameters
     ----------
     time_limit
-        Wall seconds, at least 0; None for no limit. 0 returns the warm start with its bound.
+        Wall seconds, at least 0; None for no limit. With 0, a solve returns the warm start and its bound.
     workers
         Number of threads, 1 to 1024; None takes as many as the machine has cores. A solve with one worker
         is reproducible unless the time limit ends it.

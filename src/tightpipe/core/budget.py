@@ -1,4 +1,4 @@
-"""The limits of a solve: a deadline or an effort, threads and memory; and its seed.
+"""A budget holds the limits of a solve (deadline or effort, threads, memory) and the seed of random choices.
 
 A budget is made once, where a solve begins. All functions that work for the solve get this budget, or one
 that is narrowed to a part of the time. The deadline is a point in time and not a duration, so no function has
@@ -72,11 +72,17 @@ class Budget:
         return replace(self, deadline=min(self.deadline, perf_counter() + seconds))
 
     def shortened(self, seconds: float) -> Budget:
-        """Return the budget with at most `seconds` left, of wall time or, without a deadline, of effort."""
+        """Return the budget with at most `seconds` left.
+
+        They are seconds of wall time if the budget has a deadline, else seconds of effort.
+        """
         return replace(self, effort=min(self.effort, seconds)) if self.endless else self.within(seconds)
 
     def part(self, share: float) -> Budget:
-        """Return the budget that ends when `share`, above 0 and at most 1, of the time left has passed."""
+        """Return the budget that ends when a share of the time left has passed.
+
+        `share` is above 0 and at most 1. A budget without a deadline still has none.
+        """
         return self.within(share * self.left)
 
     def with_deadline(self, seconds: float = _UNENDING) -> Budget:

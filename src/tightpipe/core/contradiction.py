@@ -47,9 +47,10 @@ def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | N
 
 
 def _evidence(schedule: Schedule, bound: int) -> str:
-    """Write instance, schedule and bound to a temporary file, and return the end of "please report ...".
+    """Write a schedule file with the instance and the bound, and return the end of the error message.
 
-    The end of this sentence names the file or, if none can be written, asks to report the instance.
+    The message asks the user to report the fault. Its end names the temporary file or, if no file can be
+    written, asks for the instance.
     """
     with suppress(OSError):
         with NamedTemporaryFile("w", prefix="tightpipe-", suffix=".json", delete=False) as file:

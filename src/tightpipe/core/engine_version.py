@@ -1,4 +1,4 @@
-"""The name of the engine, the code that finds schedules and proves bounds; results contain this name.
+"""The engine is the code that finds schedules and proves bounds; results contain its name.
 
 A version alone does not say which code made a result, because between two releases the code changes often.
 So the name of an engine has the version and the last commit that changed the code of the engine. Results with
@@ -40,7 +40,20 @@ def engine_version() -> str:
 
 
 def name_engine(release: str, checkout: Path) -> str:
-    """Return `release`; if `checkout` is a git checkout, append the last commit that changed the code."""
+    """Return the name of the engine in a folder: its release and the last commit that changed its code.
+
+    Parameters
+    ----------
+    release
+        Version of the package, e.g. ``0.1.0``.
+    checkout
+        Folder of the repository. If it is no git checkout, the name is `release` alone.
+
+    Returns
+    -------
+    str
+        For example ``0.1.0+8442489``, or ``0.1.0+8442489.modified`` if a source differs from the last commit.
+    """
     last = ("log", "-1", "--format=%H", "--invert-grep", f"--grep=^{SAME_CODE}$")
     commit = _git(checkout, *last) if (checkout / ".git").exists() else ""
     if not commit:
@@ -50,7 +63,10 @@ def name_engine(release: str, checkout: Path) -> str:
 
 
 def _git(checkout: Path, *words: str) -> str:
-    """Return git's output about the sources in a checkout; empty if there is no git or the call fails."""
+    """Return what a git command prints about the sources in a checkout.
+
+    `words` are the command and its options. The output is empty if there is no git or the command fails.
+    """
     command = ["git", "-C", str(checkout), *words, "--", *SOURCES, f":(exclude){_NAMING}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)

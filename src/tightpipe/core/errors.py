@@ -66,8 +66,8 @@ class NoScheduleError(Exception):
 class DeadlockError(Exception):
     """Operations of an order, or devices that run a program, wait for each other in a circle.
 
-    The message names those in the circle. If an operation waits for one that no device runs, the message may
-    name these two instead.
+    The message names the members of the circle. If an operation waits for another one that no device runs,
+    the message may name these two operations instead.
     """
 
 

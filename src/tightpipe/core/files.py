@@ -100,7 +100,9 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise an error if a file cannot be written; a caller finds out before its work rather than after it.
+    """Raise an error if a file cannot be written.
+
+    A caller that has much work to do can call this function first, and need not fail after the work.
 
     Raises
     ------
@@ -180,7 +182,10 @@ def _standard_input() -> bytes:
 
 @lru_cache(1)
 def _whole(stream: BinaryIO) -> bytes:
-    """Return all content of a stream; it is cached for a command that reads standard input twice."""
+    """Return all content of a stream.
+
+    The content is cached, so that a command can read standard input twice.
+    """
     return stream.read()
 
 

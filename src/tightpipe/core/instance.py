@@ -40,8 +40,9 @@ class Costs:
         Duration of F, B and W, each a number or one number per stage, at least 1.
     comm
         Time from the end of an operation to the earliest start of its successor on another device, at least
-        0: a number, or a `devices` x `devices` matrix whose row sends and whose column receives. The
-        diagonal of a matrix must be 0, because within a device a successor may start at once.
+        0. It is one number, or a `devices` x `devices` matrix with the time from device i to device j in row
+        i and column j. The diagonal of a matrix must be 0, because within a device a successor may start at
+        once.
     overlapped
         Duration of an F that runs together with a BW, as in DualPipe: a number or one per device, at least
         1. None means the sum of the two durations. The value may be longer than the two operations apart,
@@ -165,7 +166,7 @@ class Instance:
         iterations: int = 1,
         flush: bool = True,
     ) -> Instance:
-        """Return an instance that is given by plain numbers, or by sequences with one number per stage.
+        """Return the instance with the given costs, each one number for all stages or one number per stage.
 
         Parameters
         ----------
@@ -292,12 +293,13 @@ class Instance:
 
 
 def check_size(placement: Placement, microbatches: int) -> None:
-    """Raise an error if a placement cannot take `microbatches`, or if there are too many operations.
+    """Raise an error if a placement cannot run this many microbatches, or if the operations are too many.
 
     Raises
     ------
     InputError
-        If there are no microbatches, too many of them, or not as many in one direction as in the other.
+        If there are no microbatches, or not as many in one direction as in the other; or if F, B and W of all
+        microbatches at all stages are more than `MOST_OPERATIONS` operations.
     """
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
     if microbatches % len(placement.routes):

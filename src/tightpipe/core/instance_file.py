@@ -129,7 +129,14 @@ def read_data(path: str | Path) -> Any:
 
 
 def read_json(path: str | Path) -> Any:
-    """Return the content of a JSON file, or raise an InputError that names the line of the fault."""
+    """Return the content of a JSON file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not valid JSON, if a table has a key twice, or if the content is
+        nested too deeply or has an integer of too many digits. The message says where a syntax error is.
+    """
     text = read_text(path)
     try:
         return json.loads(text, object_pairs_hook=_unique)
@@ -155,7 +162,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the content of a TOML file, or raise an InputError that names the line of the fault."""
+    """Return the content of a TOML file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is empty or not valid TOML, or if the content is nested too deeply or has
+        an integer of too many digits. The message says where a syntax error is.
+    """
     text = read_text(path)
     if not text.strip():
         raise InputError("is empty", source=str(path))

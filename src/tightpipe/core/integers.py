@@ -14,7 +14,7 @@ from typing import Any
 from .errors import InputError
 
 LARGEST = 10**12
-"""Largest absolute value of one entry: instances are small enough that every sum of entries fits 64 bits."""
+"""Largest absolute value of one entry. Instances are small, so every sum of such entries fits 64 bits."""
 
 
 def plain(value: Any) -> Any:
@@ -23,7 +23,11 @@ def plain(value: Any) -> Any:
 
 
 def store_plain(data: Any) -> None:
-    """Convert each field of a frozen dataclass by `plain`; to be called from `__post_init__`."""
+    """Convert the fields of a frozen dataclass by `plain`, in place.
+
+    The ``__post_init__`` of a dataclass calls this function. Fields that the constructor does not take stay
+    as they are.
+    """
     for field in fields(data):
         if field.init:
             object.__setattr__(data, field.name, plain(getattr(data, field.name)))
@@ -35,7 +39,9 @@ def is_list(value: Any) -> bool:
 
 
 def check_int(key: str, value: Any, low: int | None = None, high: int | None = LARGEST) -> int:
-    """Return `value` as an int if it is an integer from `low` to `high`; without `low`, from `-high` on.
+    """Return `value` as an int if it is an integer from `low` to `high`.
+
+    If `low` is None, the value may be as small as ``-high``. If `high` is None, there is no upper limit.
 
     Raises
     ------

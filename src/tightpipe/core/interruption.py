@@ -1,8 +1,8 @@
 """A signal may end work early: Ctrl-C, or SIGTERM from a batch system that wants its machine back.
 
 Both signals raise a KeyboardInterrupt in the main thread, so both end work in the same way: the best schedule
-so far is written and shown. The two differ in the reason that a result gives and in the exit status. This is
-128 plus the number of the signal, which is also what a shell reports for a program that a signal has ended.
+so far is written and shown. The two differ in the reason that a result gives and in the exit status. The
+exit status is 128 plus the number of the signal, as a shell reports for a program that a signal has ended.
 """
 
 from __future__ import annotations
@@ -70,13 +70,16 @@ def ended_by_signals() -> Iterator[None]:
 class _Listener:
     """A signal handler that raises an exception, except where an exception would do harm.
 
-    The handler ignores a signal within a second of another one: an exception would then hit the code that
-    saves the best schedule. Within an import, an exception would leave half a module behind. Within the
-    compiler of the inner loops, it would break the compiler's tables, which are still needed to time the
-    schedules, or a destructor would swallow it. In both places the handler sends the signal again a little
-    later, and raises the exception after `_PATIENCE` seconds at the latest. While all inner loops are
-    compiled ahead of any work, which takes minutes, there is nothing to save yet, and the process ends at
-    once.
+    The handler ignores a signal that comes within a second after an exception was raised, because another
+    exception would hit the code that saves the best schedule.
+
+    Within an import, an exception would leave half a module behind. Within the compiler of the inner loops,
+    an exception would break the compiler's tables, which are still needed to time the schedules, or a
+    destructor would swallow the exception. In both places the handler sends the signal again a little later,
+    and raises the exception after `_PATIENCE` seconds at the latest.
+
+    While `tightpipe.exercise` compiles all inner loops, which takes minutes, there is no work to save yet. A
+    signal then ends the process at once.
     """
 
     def __init__(self) -> None:
@@ -98,7 +101,10 @@ class _Listener:
 
 
 def _send_again(number: int) -> None:
-    """Send a signal to the main thread; where single threads take no signals, let Python call the handler."""
+    """Send a signal to the main thread.
+
+    Where the system cannot send a signal to one thread, Python calls the handler in the main thread instead.
+    """
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, number)
@@ -143,7 +149,10 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle both signals by `handler`; a signal that is ignored, as in background jobs, stays ignored."""
+    """Let `handler` handle Ctrl-C and SIGTERM until the block ends, and then restore the earlier handlers.
+
+    A signal that the process ignores, as background jobs do, stays ignored.
+    """
     before = {number: signal.getsignal(number) for number in _REASONS}
     mine = [number for number in _REASONS if before[number] not in (signal.SIG_IGN, None)]
     try:

@@ -81,7 +81,11 @@ def imbalance(times: Sequence[int] | NDArray[np.int64]) -> float:
 
 
 def busiest(times: Sequence[int] | NDArray[np.int64]) -> list[int]:
-    """Return the devices with the largest entry of `times`, ascending; all devices if the work is even."""
+    """Return the numbers of the devices that compute longest, in ascending order.
+
+    `times` holds the ticks that each device computes, as for `imbalance`. If all devices compute equally
+    long, the result has all of them.
+    """
     return np.flatnonzero(np.asarray(times) == np.max(times)).tolist()
 
 

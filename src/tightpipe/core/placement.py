@@ -35,6 +35,17 @@ class Placement:
     InputError
         If the name is unknown, or if `chunks` or `devices` is no integer or not possible in that placement.
 
+    Notes
+    -----
+    With p devices and c chunks, each placement maps the stages 0, 1, ... to devices in its own way:
+
+    - `linear`: Device 0 has the first c stages, device 1 the next c stages, and so on; c is usually 1.
+    - `loop`: Stage s is on device s mod p; c is usually 2.
+    - `v`: The stages go from device 0 to device p - 1 and back to device 0, so c is 2.
+    - `wave`: The stages go there and back c / 2 times, for an even c, which is usually 4.
+    - `bidirectional`: Each device has one stage of each route, so c is 1, and p is even. One route goes from
+      device 0 to device p - 1, the other one from device p - 1 to device 0.
+
     References
     ----------
     `v`: Qi et al., arXiv:2405.15362. `loop`: Narayanan et al., arXiv:2104.04473 (interleaving).

@@ -1,4 +1,4 @@
-"""What is known about an instance: a Bound comes from a proof, a Result from a method that solves it."""
+"""What is known about an instance: a Bound comes from a proof, and a Result from a method."""
 
 from __future__ import annotations
 
@@ -215,7 +215,15 @@ class Result:
         return None if self.schedule is None else int(metrics.peak_memory(self.schedule).max())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures of the result and its log as plain data, without the schedule."""
+        """Return the figures of the result and its log as plain data, without the schedule.
+
+        Returns
+        -------
+        dict
+            The attributes of the same names, and `log` as a list of tables with `seconds`, `cost` and
+            `bound`. If there is a schedule, also `device_busy`, the functions `bubble_over_ideal` and
+            `total_time` of `tightpipe.core.metrics`, and `device_span`, a list of the spans in ticks.
+        """
         keys = (
             *("method", "cost", "work", "imbalance", "busiest", "bubble", "bubble_rate"),
             *("bound", "proof", "gap", "peak_memory", "reason"),

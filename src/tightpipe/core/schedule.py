@@ -81,7 +81,16 @@ class Order:
 
     @classmethod
     def from_slots(cls, devices: Sequence[Iterable[Sequence[Sequence[int]]]]) -> Order:
-        """Return the order whose slots, of one or two operations, are given in one iterable per device."""
+        """Return the order whose slots are given in sequence, one iterable of slots per device.
+
+        A slot is a sequence of one operation, or of two that run together. An operation is given as (kind,
+        stage, microbatch). Whether two operations may share a slot is not checked.
+
+        Raises
+        ------
+        InputError
+            If an operation is not three integers.
+        """
         slots = [[list(slot) for slot in device] for device in devices]
         joined = [k + 1 < len(slot) for device in slots for slot in device for k in range(len(slot))]
         lists = [[op for slot in device for op in slot] for device in slots]

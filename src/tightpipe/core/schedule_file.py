@@ -39,7 +39,9 @@ class ScheduleFile:
 
 
 def faults(schedule: Schedule, method: str | None) -> list[Violation]:
-    """Return where a schedule breaks rules of its instance; `method` is the method that its file names.
+    """Return the places where a schedule breaks a rule of its instance.
+
+    `method` is the method that the schedule's file names, or None.
 
     A measured schedule may break the rule that every operation takes exactly its duration: the instance has
     one duration for all microbatches of a stage, while on a machine each takes its own time.
@@ -70,7 +72,19 @@ def load_schedule(path: str | Path) -> ScheduleFile:
 def save_schedule(
     schedule: Schedule, path: str | Path, *, method: str | None = None, bound: int | None = None
 ) -> None:
-    """Validate a schedule and write it to a file; with the method `MEASURED`, durations are not checked.
+    """Validate a schedule and write it to a file.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    path
+        Path of the file.
+    method
+        Name of the method that found the schedule, or None. With the method `MEASURED`, operations may take
+        other times than their durations.
+    bound
+        A lower bound of the cost in ticks, or None.
 
     Raises
     ------
@@ -88,7 +102,7 @@ def save_schedule(
 def schedule_to_dict(
     schedule: Schedule, *, method: str | None = None, bound: int | None = None
 ) -> dict[str, Any]:
-    """Return the content of a schedule's file as plain data."""
+    """Return the content of a schedule file as plain data, with the claims `method` and `bound`."""
     start, end = schedule.start.tolist(), schedule.end.tolist()
     devices, row = [], 0
     for slots in schedule.order.to_slots():

@@ -1,4 +1,4 @@
-"""The simulator: the earliest start times of an order, and the memory that each device holds over time."""
+"""The simulator computes the earliest start times of an order, and the memory that devices hold over time."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
-    """Return the memory that its device holds during each operation, in the instance's unit, shape (N,).
+    """Return the memory that a device holds while it runs each of its operations, shape (N,).
 
-    An F takes memory from its start on, and a B or W frees memory at its end, so the largest entry of a
-    device is its peak. The memory depends only on the order, not on the times.
+    The array has one entry, in the instance's unit of memory, for each row of the order. An F takes memory
+    from its start on, and a B or W frees memory at its end, so the largest entry of a device is its peak. The
+    memory depends only on the order, not on the times.
     """
     delta = arrays_of(instance).delta[order.operations[:, 0], order.operations[:, 1]]
     during = np.empty(len(order), np.int64)
@@ -156,7 +157,11 @@ def _waits(
 def _predecessor(
     instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]
 ) -> tuple[int, int, int] | None:
-    """Return the operation that the operation `row` waits for; None for an F of the first stage."""
+    """Return kind, stage and microbatch of the operation that the operation `row` waits for.
+
+    `row` is a row of ``Order.operations``, and `rows` has the row number of each operation in the order. The
+    result is None for an F of the first stage.
+    """
     kind, stage, m = (int(v) for v in row)
     if kind == _F:
         return (_F, stage - 1, m) if stage else None

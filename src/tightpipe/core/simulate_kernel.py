@@ -15,9 +15,11 @@ ABSENT = -1
 
 @compiled_with_arrays
 def _predecessor_end(kind: int, stage: int, m: int, end: Ints, sent: Ints) -> int:
-    """Return when the predecessor's message leaves or, without a message, the predecessor ends, in ticks.
+    """Return the tick at which the result that an operation needs leaves its predecessor's device.
 
-    The time is -1 if the predecessor has not run yet, and 0 if the operation has none.
+    Without a message, this is the end of the predecessor. The result is -1 if the predecessor has not run
+    yet, and 0 if the operation has no predecessor. `end` and `sent` hold the end of each operation and the
+    departure of its message, both of shape (4, stages, microbatches).
     """
     if kind == _F:
         return 0 if stage == 0 else int(sent[_F, stage - 1, m])
@@ -60,8 +62,10 @@ def earliest_times(
     The loop visits the devices one after another, again and again. Each device runs its operations in
     sequence until the next one waits for an operation that has not run yet. The loop ends when no device can
     go on. Operations that have not run by then never can, because of a deadlock or a missing operation; their
-    start and end are `ABSENT`. `release` holds the earliest start of each device in ticks; the other arrays
-    are those of `Order` and `InstanceArrays`.
+    start and end are `ABSENT`.
+
+    `release` holds the earliest start of each device, and `occupancy` is the link occupancy, both in ticks.
+    The other arrays are those of `Order` and `InstanceArrays`.
     """
     devices = len(offsets) - 1
     ends = np.full((4, duration.shape[1], len(route)), ABSENT, np.int64)

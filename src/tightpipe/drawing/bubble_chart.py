@@ -28,7 +28,10 @@ Row = Mapping[str, Any]
 
 
 def bound_rate(work: int, bound: int) -> float:
-    """Return the bubble rate at a cost of `bound`: no schedule has a lower one. Arguments are in ticks."""
+    """Return the bubble rate at a cost of `bound`, which no schedule can fall below.
+
+    `work` is the largest work of a device, and `bound` a bound of the cost, both in ticks.
+    """
     return max(0, bound - work) / bound
 
 

@@ -30,7 +30,10 @@ def engine_of(points: Sequence[Point]) -> str | None:
 
 
 def note_engine(figure: Figure, engine: str) -> None:
-    """Write an engine version below all else; a figure with constrained layout gets a strip for this note."""
+    """Write an engine version at the lower right of a figure.
+
+    A figure with constrained layout first grows by a strip at the bottom, which only the note takes.
+    """
     layout = figure.get_layout_engine()
     if isinstance(layout, ConstrainedLayoutEngine):
         height = figure.get_figheight() + _STRIP

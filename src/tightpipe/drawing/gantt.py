@@ -225,7 +225,10 @@ def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -
 
 
 def _label_step(row: float) -> int:
-    """Return the least power of 2, k, such that a number fits beside every k-th row; `row` is in inches."""
+    """Return the least power of 2, k, such that a number fits beside every k-th row.
+
+    `row` is the height of a row in inches.
+    """
     step = 1
     while step * row * 72 < style.FONT_SIZE:
         step *= 2

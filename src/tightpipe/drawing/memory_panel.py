@@ -63,7 +63,7 @@ def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np
 
 
 def _within(steps: Steps, span: tuple[float, float]) -> Steps:
-    """Return the steps between the times of `span`, with the last one before and the first one after them."""
+    """Return the steps between the two times of `span`, with the nearest step on either side of them."""
     times, levels = steps
     before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
     behind = int(np.searchsorted(times, span[1], side="left")) + 1

@@ -18,7 +18,10 @@ _MOST_LEVEL_CHARACTERS = 85  # if the names below an axis have more characters i
 
 
 def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
-    """Return a figure as wide as a page, and its panels, one per title, which share the y axis."""
+    """Return a figure as wide as a page, and its panels, one per title.
+
+    The panels share the y axis, and with `share_x` also the x axis.
+    """
     columns = 2 if len(titles) == 4 else min(len(titles), _MOST_IN_A_ROW)
     rows = -(-len(titles) // columns)
     figure = Figure(figsize=(style.WIDTH, _HEIGHT * rows), layout="constrained")

@@ -84,7 +84,10 @@ def _range(numbers: Sequence[float]) -> tuple[float, float]:
 def _draw_proven(
     axes: Axes, x: int, points: Sequence[Point], ends: tuple[float, float], higher: bool
 ) -> None:
-    """Draw the area that no plan can reach at a place, and the band between this area and the best plan."""
+    """Draw the area that no plan can reach at a place, and the band between this area and the best plan.
+
+    `x` is the position of the place, and `ends` are the lower and the upper end of the y axis.
+    """
     bounds = [p["bound"] for p in points if p["bound"] is not None]
     if not bounds:
         return

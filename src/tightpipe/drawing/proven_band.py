@@ -35,10 +35,11 @@ def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
     Parameters
     ----------
     points
-        Points with the keys `panel` and `method` (texts), `x` (the memory limit), `bubble_rate` (None without
-        a schedule, which leaves a gap in the method's line), `bound_rate` (no schedule at `x` has a lower
-        bubble rate) and `optimal` (whether the schedule is proven optimal). The last method is drawn bold. If
-        points have the key `engine` (an engine version), the figure names these versions.
+        Points with the keys `panel` and `method` (texts), `x` (the memory limit as a multiple of p
+        activations), `bubble_rate` (None without a schedule, which leaves a gap in the method's line),
+        `bound_rate` (no schedule at `x` has a lower bubble rate) and `optimal` (whether the schedule is
+        proven optimal). The last method is drawn bold. If points have the key `engine` (an engine version),
+        the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 

@@ -28,9 +28,9 @@ def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> N
     """Draw the planned and the measured schedule of one run, and write the figure.
 
     Every device has two rows, the plan above the measurement. Both begin at the left end of the axis, which
-    counts microseconds. The ticks of a plan may stand for any unit of time. If the plan's
-    cost in ticks is less than a quarter or more than four times the measured cost in microseconds, the plan
-    is scaled until both have the same total work, and the title has the scale.
+    counts microseconds. The ticks of a plan may stand for any unit of time. If the plan's cost in ticks is
+    less than a quarter or more than four times the measured cost in microseconds, the plan is scaled until
+    the busy times of all devices have the same sum in both. The title then has the scale.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _is_dense(plan: Schedule, measured: Schedule) -> bool:
 
 
 def stretch_of(plan: Schedule, measured: Schedule) -> float:
-    """Return the microseconds that a tick of the plan is drawn as: 1 if the plan is not scaled."""
+    """Return as how many microseconds a tick of the plan is drawn; 1 if the plan is not scaled."""
     ratio = metrics.cost(measured) / metrics.cost(plan)
     if 1 / _SAME_SCALE <= ratio <= _SAME_SCALE:
         return 1.0

@@ -111,7 +111,10 @@ def _fit(ticks: int, margin: int, width: int | None) -> int:
 
 
 Bar = tuple[str, int, int, int, bool]
-"""Letter, microbatch, first character, character after the last, whether the next operation runs with it."""
+"""The bar of an operation: letter, microbatch, first character, character after the last, and a flag.
+
+The flag says whether the next operation of the device runs together with this one.
+"""
 
 
 def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:

@@ -163,7 +163,7 @@ def _factor(text: str) -> Fraction:
 
 
 def _offset(row: Row) -> int | None:
-    """Return `parse_memory` of a row's memory limit; None if the limit is the instance's own."""
+    """Return the value of a row in the column `m_offset`; None if the memory limit is the instance's own."""
     return None if row.memory == OWN else parse_memory(row.memory, row.p)
 
 
@@ -176,9 +176,9 @@ def _setting_name(problem: str) -> str:
 
 
 def _if_one_number(name: str) -> Cell:
-    """Return a function from a solve to the time `name` of its instance.
+    """Return a function that returns the time `name` of a solve's instance, in ticks.
 
-    The time is None if it differs between stages or links.
+    The function returns None if this time differs between stages or links.
     """
 
     def say(solve: Solve) -> object:

@@ -33,7 +33,15 @@ def memory_label(row: Cells) -> str:
 
 
 def markdown(rows: Sequence[Cells], baseline: str) -> str:
-    """Return the page with the table; the other methods are measured against the method `baseline`."""
+    """Return a page in Markdown with a line per setting, memory limit and objective.
+
+    Parameters
+    ----------
+    rows
+        The rows of the comparison, oldest first; only the `latest` ones count.
+    baseline
+        The method against which all other methods are measured.
+    """
     kept = latest(rows)
     cells = _by_place(kept)
     methods = list(dict.fromkeys(row["method"] for row in kept))
@@ -55,9 +63,14 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
 
 
 def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
-    """Return the table for a paper, which has fewer columns.
+    """Return the table for a paper, which has fewer columns than the table of `markdown`.
 
-    If `caption` is None, the table gets a caption that explains the columns.
+    Parameters
+    ----------
+    rows
+        The rows of the comparison, oldest first; only the `latest` ones count.
+    caption
+        The caption; None for one that explains the columns.
     """
     kept = latest(rows)
     methods = list(dict.fromkeys(row["method"] for row in kept))
@@ -132,7 +145,10 @@ def _against(row: Cells | None, base: Cells | None) -> list[str]:
 
 
 def _conditions(rows: Sequence[Cells]) -> list[str]:
-    """Return lines on the conditions of the searches and the columns' meaning; none without a search."""
+    """Return lines on the conditions of the searches and on what the columns mean.
+
+    There are no lines if no row comes from a method that searches.
+    """
     searched = [row for row in rows if row["time_limit"]]
     if not searched:
         return []

@@ -1,4 +1,4 @@
-"""The gallery: Gantt charts of all heuristics and of repeating blocks, for the same model and devices."""
+"""The gallery has Gantt charts of all heuristics and of repeating blocks, for the same model and devices."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
     Parameters
     ----------
     only
-        Names of heuristics, also of your own, and ``block``, in the sequence in which they are drawn; None
-        for all of `HEURISTICS` in their sequence, and then ``block``.
+        Names of heuristics, or ``module:function`` for one of your own, and ``block``, in the sequence in
+        which they are drawn. None stands for all of `HEURISTICS` in their sequence, and then ``block``.
 
     Raises
     ------
     InputError
         If a name is neither that of a heuristic nor ``block``.
     NoScheduleError
-        If an installed package's heuristic has no schedule for the gallery's instance.
+        If a heuristic that is not tightpipe's own has no schedule for the gallery's instance.
     """
     names = [*HEURISTICS, _BLOCK] if only is None else [_family(name) for name in only]
     return [pair for name in names for pair in _drawn(find_method(name))]
@@ -55,15 +55,15 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
     path
         The file; its suffix decides the format.
     only
-        The names of heuristics, such as ``1f1b``, and ``block`` for repeating blocks; by default, all.
+        The methods to draw, as for `gallery`.
 
     Raises
     ------
     InputError
-        If the suffix is none of these, the file cannot be written, or a name is neither that of a heuristic
-        nor ``block``.
+        If the suffix is not that of a PNG, SVG or PDF file, the file cannot be written, or a name is neither
+        that of a heuristic nor ``block``.
     NoScheduleError
-        If an installed package's heuristic has no schedule for the gallery's instance.
+        If a heuristic that is not tightpipe's own has no schedule for the gallery's instance.
     """
     check_target(path)
     drawing.draw_gantt(gallery(only), path=path, engine=engine_version())

@@ -15,7 +15,7 @@ COLUMN = "engine"
 
 
 def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
-    """Return a CSV text without the rows of other engines, and how many rows each of these engines had."""
+    """Return a CSV text with only the rows of `engine`, and the number of rows of each other engine."""
     reader = csv.DictReader(io.StringIO(content))
     rows = list(reader)
     others = Counter(row[COLUMN] for row in rows if row[COLUMN] != engine)

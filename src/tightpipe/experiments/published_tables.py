@@ -1,4 +1,4 @@
-"""Bubble rates that the zero-bubble paper published (arXiv:2401.10241, tables 5 and 8), beside our own."""
+"""Tables 5 and 8 of the zero-bubble paper (arXiv:2401.10241) are computed anew."""
 
 from __future__ import annotations
 
@@ -88,10 +88,11 @@ def _cell(
 
 
 def _interleaved(setting: Setting) -> Instance:
-    """Return an instance whose stages are split into chunks of one layer; embedding and head count as layers.
+    """Return an instance with a stage for each layer; embedding and head count as one layer each.
 
-    With v chunks in a stage, a tick of the instance is 1/v of a tick of the setting. In this unit a chunk
-    takes as many ticks as the stage took before, and all times stay whole numbers.
+    In the setting, a device has one stage of v layers. In the instance it has v stages of one layer. A tick
+    of the instance is 1/v of a tick of the setting. In this unit a stage of one layer takes as many ticks as
+    the stage of v layers took before, so that all times stay whole numbers.
     """
     chunks = (setting.layers + 2) // setting.devices
     return _chunks(setting, chunks, chunks * setting.comm)
@@ -125,7 +126,7 @@ def to_csv(cells: Sequence[Cell]) -> str:
 
 
 def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows as in the paper; a cell has the published rate, ours and the difference."""
+    """Return header and rows of the paper's table; a cell has the published rate, ours and the difference."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
     return [*_PLACE, *columns], body
@@ -140,7 +141,10 @@ def _by_row(cells: Sequence[Cell]) -> list[tuple[list[str], dict[str, Cell]]]:
 
 
 def latex_table(cells: Sequence[Cell], caption: str | None) -> LatexTable:
-    """Return the table for a paper: our bubble rates, and how far they are from the published ones."""
+    """Return the table for a paper: our bubble rates, and their differences to the published ones.
+
+    If `caption` is None, the table gets a caption that explains the cells.
+    """
     columns = list(dict.fromkeys(cell.column for cell in cells))
     body = [[*place, *(_ours(found[column]) for column in columns)] for place, found in _by_row(cells)]
     said = (

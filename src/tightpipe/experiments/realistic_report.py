@@ -32,9 +32,11 @@ def avoided(rows: Sequence[Cells], method: str) -> dict[str, float]:
 
 
 def realistic_markdown(rows: Sequence[Cells]) -> str:
-    """Return the page: bubble rates and the best bound of each instance, and what each method avoids.
+    """Return a page in Markdown about the suite.
 
-    The latter is the mean over the instances of the shares that `avoided` returns.
+    A table has the bubble rate of each method and the best bound for each instance. Lines below the
+    table say which share of the avoidable bubble of `greedy-v` each other method avoids, as a mean over the
+    instances; see `avoided`.
     """
     head = ["instance", *(f"{method} bubble rate" for method in METHODS), "bound of the rate"]
     head += ["proof", "memory of 1F1B", "imbalance"]

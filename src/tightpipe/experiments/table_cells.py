@@ -1,4 +1,4 @@
-"""The columns that tables have in common, as functions from a solve to the value of its cell."""
+"""For each column that tables share, a function returns the value of a solve in this column."""
 
 from __future__ import annotations
 
@@ -54,12 +54,23 @@ def _cell(name: str) -> Cell:
 
 
 def bound_rate(bound: int, work: int) -> str:
-    """Return the cell of a bound as a bubble rate: no schedule has a lower one. Arguments are in ticks."""
+    """Return the least bubble rate that a bound allows, as the text of a cell with 4 decimals.
+
+    Parameters
+    ----------
+    bound
+        A lower bound of the cost in ticks.
+    work
+        The largest work of a device in ticks.
+    """
     return f"{(bound - work) / bound:.4f}"
 
 
 def added_cells(instance: Instance) -> dict[str, object]:
-    """Return, by column, the cells that a row of an earlier version lacks; None if the value is not known."""
+    """Return, by column, the cells that a row of an earlier version lacks.
+
+    A value is None if it is not known. `instance` is the instance of the row's solve.
+    """
     share = memory_of_1f1b(instance)
     return {
         "memory_of_1f1b": None if share is None else f"{share:.6f}",

@@ -18,7 +18,10 @@ from .arrivals_kernel import NOTHING
 
 
 class Link(StrEnum):
-    """How a step of the critical path follows the step before."""
+    """How a step of the critical path follows the step before.
+
+    Only the member `LINK` is about the link between two devices.
+    """
 
     FIRST = "first"  #: an operation that begins the path
     DEVICE = "device"  #: an operation that starts when its device has ended the operation before

@@ -17,7 +17,12 @@ from .relax import Relaxation, relaxations
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """How a device spends the time that the objective charges to it; all times are in ticks."""
+    """How a device spends the time that the objective charges to it; all times are in ticks.
+
+    The charged time is the span of the device for `device_span`. For `makespan` it is the time from the first
+    start to the last end over all devices. `by_phase` has the idle time in each phase, and `by_reason` the
+    idle time for each reason.
+    """
 
     device: int
     charged: int  #: busy and idle time together

@@ -35,9 +35,10 @@ def borders(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def phase(start: int, end: int, warm: int, cool: int) -> Phase:
-    """Return the phase in which an idle interval lies; all times are in ticks.
+    """Return the phase in which an idle interval from `start` to `end` lies; all times are in ticks.
 
-    No idle interval reaches over the border of two phases, because an operation starts or ends there.
+    `warm` is when the warm-up of the device ends, and `cool` when its cool-down begins, as in `borders`. No
+    idle interval reaches over the border of two phases, because an operation starts or ends there.
     """
     if end <= warm:
         return Phase.WARM_UP

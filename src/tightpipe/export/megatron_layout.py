@@ -4,8 +4,9 @@
 stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
 repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p, of p devices.
 
-Recomputation has one number N for all stages: with ``--recompute-method block`` the first N blocks of every
-stage are recomputed; with ``uniform`` and N = 1 every block is, multi-token prediction blocks too.
+The number N of ``--recompute-num-layers`` is the same for all stages. With ``--recompute-method block`` the
+first N transformer blocks of every stage are recomputed. With ``uniform`` and N = 1 all transformer blocks
+and multi-token prediction blocks are recomputed.
 """
 
 from __future__ import annotations

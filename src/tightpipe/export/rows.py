@@ -10,9 +10,10 @@ from ..core.schedule import Order, check_slot
 
 
 def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
-    """Return the order of a file.
+    """Return the order that the rows of a file describe.
 
     A row holds a device, an operation, and whether this operation runs together with that of the row before.
+    The rows of a device come in the sequence in which it runs their operations.
 
     Raises
     ------

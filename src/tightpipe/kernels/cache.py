@@ -75,7 +75,7 @@ def is_disabled() -> bool:
 
 @cache
 def sources(package: Path = _PACKAGE) -> list[Path]:
-    """Return the source files that compiled loops are made from, in a fixed sequence."""
+    """Return the files below the folder `package` that compiled loops are made from, sorted by path."""
     return [
         path
         for path in sorted(package.rglob("*.py"))
@@ -166,10 +166,11 @@ class _Files(CompileResultCacheImpl):
 class _FilesOfCalled(_Files):
     """Cache files of functions that Python calls, without the parts that only a compiled caller would need.
 
-    Numba also stores the code for compiling another function that calls this one. No loop does so, because
-    loops call the objects of `inner_dispatcher_of`. Numba also stores a record of constants for each function
-    that was compiled into this one. Reading even an empty record imports the compiler. Both would take most
-    of the time in which a process loads its loops.
+    Numba stores two more things with a compiled function. One is the code that is needed to compile another
+    function that calls this function. No loop needs that code, because loops call the objects of
+    `inner_dispatcher_of`. The other is a record of constants for each function that was compiled into this
+    function, and reading even an empty record imports the compiler. Reading both would take most of the time
+    in which a process loads its loops.
     """
 
     def reduce(self, result: Any) -> tuple[Any, ...]:
@@ -181,7 +182,10 @@ class _FilesOfCalled(_Files):
 
 
 def _naming(function: str) -> bytes:
-    """Return bitcode that only defines `function`: numba looks this name up before it loads machine code."""
+    """Return bitcode that defines nothing but the name `function`.
+
+    Numba looks this name up before it loads the machine code.
+    """
     code: bytes = llvmlite.binding.parse_assembly(f'@"{function}" = global i8 0').as_bitcode()
     return code
 

@@ -1,4 +1,4 @@
-"""The library of instances: what is known about each of them, who found it, and how to submit better."""
+"""The library of instances: the best schedules and bounds known, who found them, and how to submit others."""
 
 from .folder import Library, default_library
 from .record import Claim, Difficulty, Record, State

@@ -1,4 +1,4 @@
-"""The folder of the library: one folder for each instance, with its record, its schedule and its certificate.
+"""The folder of the library: one folder per instance, with its record, its schedule and its certificate.
 
 The file name of a schedule contains its cost, and the file name of a certificate its bound. `Library.put`
 writes a better file beside the old one, then the record that refers to the better file, and then removes the

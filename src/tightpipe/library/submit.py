@@ -36,7 +36,7 @@ def submit(
     library
         The library, which is written to.
     content
-        Content of a schedule's or of a certificate's file.
+        Content of a schedule's or of a certificate's file, as read from JSON.
     by
         Who found the schedule or the certificate.
     id

@@ -23,7 +23,9 @@ _CLAIMS = ("method", "cost", "bound")
 
 
 def verified_cost(instance: Instance, content: Any) -> int:
-    """Return the cost of the schedule in the content of a schedule file, in ticks.
+    """Verify that a schedule is valid for an instance, and return its cost in ticks.
+
+    `content` is the content of a schedule file, as read from JSON.
 
     Raises
     ------
@@ -38,7 +40,9 @@ def verified_cost(instance: Instance, content: Any) -> int:
 
 
 def verified_bound(instance: Instance, content: Any) -> int:
-    """Return the bound that the content of a certificate's file proves for an instance, in ticks.
+    """Verify that a certificate proves a bound for an instance, and return this bound in ticks.
+
+    `content` is the content of a certificate's file, as read from JSON.
 
     Raises
     ------

@@ -52,8 +52,8 @@ class Account:
         Idle time in which the device waited for an operation of another device or for its message, by the
         number of the other device.
     longest
-        A phrase that says how long the longest idle time before an operation was, before which operation,
-        and which input this operation needed; empty if there was no such idle time.
+        A phrase about the operation before which the device was idle longest: the ticks, the operation, and
+        the input that it waited for, if any. The phrase is empty if the device was idle before no operation.
     """
 
     device: int
@@ -162,7 +162,11 @@ _FOR_OTHERS = (Cause.DEPENDENCY, Cause.STRAGGLER, Cause.COMMUNICATION)
 
 
 def _parts(idle: Idle, input_: _Input | None, messages: Stretches) -> dict[Cause, int]:
-    """Return the ticks of an idle interval by cause."""
+    """Return the ticks of an idle interval by cause, which sum to its length.
+
+    `input_` is the input of the operation after the interval, or None if no operation follows. `messages`
+    holds the intervals in which the device sent or waited to receive, as `_merged` returns them.
+    """
     if input_ is None or idle.reason is Reason.FINISHED:
         return {Cause.FINISHED: idle.ticks}
     if idle.reason is Reason.MEMORY:

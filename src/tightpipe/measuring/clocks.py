@@ -26,7 +26,9 @@ _FAR = 1 << 61  # nanoseconds; stands for no constraint, and the sum of two of t
 def aligned(
     steps: Sequence[Step], sources: Sequence[str], tolerance: int
 ) -> tuple[list[Step], tuple[int, ...]]:
-    """Return the steps by one clock, and the nanoseconds by which the clock of each device was put forward.
+    """Return the steps with times by one clock, and the offset by which each device's clock was put forward.
+
+    An offset is in nanoseconds; a negative one puts the clock back.
 
     In the returned steps, no operation starts before its input was computed or before its device is free. An
     operation that starts earlier by the aligned clocks gets the earliest start that obeys this rule: either

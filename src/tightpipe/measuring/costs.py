@@ -93,7 +93,7 @@ def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
 
 
 def message_times(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
-    """Return the median time of a message from each device to each other, in microseconds.
+    """Return the median time of a message from each device (row) to each other (column), in microseconds.
 
     No trace records when a message arrives. But a device that was idle when a message was sent to it starts
     to compute as soon as the message arrives. The median is taken over these messages. Between two devices

@@ -28,7 +28,7 @@ from .tracks import tracks_of
 from .training_steps import Step, steps_of
 
 TOLERANCE = 50.0
-"""Default of `measure`: the microseconds by which a message may seem to arrive before it was sent."""
+"""Default of the parameter `tolerance` of `measure`, in microseconds."""
 
 _MICRO = 1000
 _WAITS = (
@@ -39,7 +39,10 @@ _WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What the traces of a run say; times are in microseconds, the ticks of the schedule, except `offsets`.
+    """What the traces of a run say about its schedule, its costs and its idle time.
+
+    One tick of the schedule and of the instance is a microsecond. All other times but `offsets` are in
+    microseconds, too.
 
     Parameters
     ----------
@@ -58,7 +61,7 @@ class Measurement:
     costs
         Costs of each kind of operation at each stage, over all steps.
     accounts
-        Where the time of each device went.
+        For each device how long it was busy in the measured step, and how long it was idle, by cause.
     warnings
         A sentence for each piece of information that the traces lack, with the assumption made instead.
     """
@@ -76,12 +79,12 @@ class Measurement:
 
     @property
     def cost(self) -> int:
-        """Cost of the measured step."""
+        """Cost of the measured step, in microseconds."""
         return metrics.cost(self.schedule)
 
     @property
     def bubble_rate(self) -> float:
-        """Bubble rate of the measured step."""
+        """Bubble rate of the measured step: its bubble as a share of its cost."""
         return metrics.bubble_rate(self.schedule)
 
     @property
@@ -136,7 +139,8 @@ def measure(
         Files, or folders with files, of all ranks of one pipeline: traces of PyTorch's profiler (JSON, also
         compressed by gzip), or reports of Nsight Systems that were exported as SQLite.
     schedule
-        The schedule that was to be run, to compare with.
+        The schedule that was to be run. The traces are compared with it, and it supplies what they lack:
+        stages, number of microbatches, memory limits and objective. None if it is not known.
     patterns
         How the ranges of operations are named, each as ``<F|B|W|BW|COMM>:<regular expression>`` with the
         named groups `stage` or `chunk`, and `microbatch`; COMM is for messages. Without patterns, names are

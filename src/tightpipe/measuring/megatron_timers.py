@@ -56,12 +56,12 @@ class DeviceTotals:
 
     @property
     def busy(self) -> float:
-        """Time in which the device computed."""
+        """Time in which the device computed, in microseconds."""
         return self.forward + self.backward
 
     @property
     def other(self) -> float:
-        """Time in which the device neither computed nor sent or received."""
+        """Time of the step in which the device neither computed nor communicated, in microseconds."""
         return self.step - self.busy - self.messages
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class TimerTotals:
 
     @property
     def step(self) -> float:
-        """Microseconds of forward and backward of an iteration, on the slowest device."""
+        """Time of all forwards and backwards with their waits, on the slowest device, in microseconds."""
         return max(device.step for device in self.devices)
 
     @property
@@ -99,7 +99,8 @@ class TimerTotals:
         """Return the instance with the mean times of a microbatch, and one stage on each device.
 
         The time of a backward is divided equally between B and W, because Megatron measures their sum.
-        Messages take no time in it, because the timers of messages include waits.
+        In the instance messages take no time, because the timers of messages include waits. There is no
+        memory limit. One tick is a microsecond.
 
         Raises
         ------

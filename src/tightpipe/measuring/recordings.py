@@ -67,7 +67,10 @@ def is_timer_log(path: str | Path) -> bool:
 
 
 def _head(path: str | Path, size: int) -> bytes:
-    """Return the first `size` bytes of a file; none if the file cannot be read, which its reader reports."""
+    """Return the first `size` bytes of a file, or no bytes if it cannot be read.
+
+    No error is raised here, because the reader of the file raises one that says what is wrong.
+    """
     try:
         if not Path(path).is_file():
             return b""

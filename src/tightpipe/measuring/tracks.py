@@ -61,7 +61,10 @@ class Track:
 def tracks_of(
     recordings: Sequence[Recording], names: Names, plan: Instance | None, microbatches: int | None
 ) -> list[Track]:
-    """Return one track for each recording; sorted by stages, the tracks are in the sequence of the devices.
+    """Return one track for each recording, sorted by device.
+
+    The recording with the smallest stage belongs to device 0, and so on: in every placement with one route,
+    the smallest stage of a device grows with the number of the device.
 
     Parameters
     ----------

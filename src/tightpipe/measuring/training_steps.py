@@ -1,4 +1,4 @@
-"""The training steps of a run: a new step of a device begins where an operation of the last one recurs."""
+"""The training steps of a run: where a device repeats an operation of the current step, a new step begins."""
 
 from __future__ import annotations
 

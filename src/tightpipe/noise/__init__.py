@@ -1,4 +1,4 @@
-"""Schedules under random durations: models of noise, costs in samples, and where delays come from."""
+"""Models of noise, the costs of schedules in random samples, and where the delays come from."""
 
 from .bursts import Bursts
 from .distribution import Distribution

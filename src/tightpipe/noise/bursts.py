@@ -29,7 +29,7 @@ class Bursts:
     Parameters
     ----------
     sender, receiver
-        Numbers of the devices.
+        Numbers of the device that sends and of the device that receives the messages.
     share
         Share of slow messages, above 0 and below 1.
     length

@@ -51,12 +51,13 @@ def parse_noise(text: str) -> NoiseModel:
 
 
 def parse_noises(texts: Sequence[str]) -> tuple[NoiseModel, ...]:
-    """Return the models of several texts.
+    """Return the models of noise that several texts stand for, in the same sequence.
 
     Raises
     ------
     InputError
-        As in `parse_noise`; also if more than one text is a stall: a device can have only one per sample.
+        As in `parse_noise`. Also if more than one text is a stall, because a device can have only one stall
+        per sample.
     """
     models = tuple(parse_noise(text) for text in texts)
     stalls = [str(model) for model in models if isinstance(model, Stall)]

@@ -43,8 +43,8 @@ class Noisy:
     delay
         Ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
         sample, an operation on the path adds the ticks from when it could start to its end, less its planned
-        ticks, which is negative where it takes less than planned; another operation adds 0. Of a pair, the
-        first row has the ticks that the whole pair adds, and the second has 0.
+        ticks. That is negative for an operation that takes less than planned. An operation that is not on the
+        path adds 0. Of a pair, the first row has the ticks that the whole pair adds, and the second has 0.
     message_critical, message_delay
         The same as `critical` and `delay` for the message that each operation waits for; 0 where there is
         none.
@@ -61,7 +61,7 @@ class Noisy:
 
     @property
     def distribution(self) -> Distribution:
-        """Figures of the costs."""
+        """Mean, standard deviation, 95th percentile and largest of `costs`, in ticks."""
         return Distribution.of(self.costs)
 
 
@@ -125,7 +125,19 @@ def run_noisy(
 
 
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
-    """Return the times of the block of samples with index `block`; each model has a generator of its own."""
+    """Return the times of one block of samples.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    models
+        The models of noise, which change the planned times one after another.
+    seed
+        Seed of the random numbers. Each block and each place in `models` has a generator of its own.
+    block
+        Index of the block, from 0; a block has `BLOCK` samples.
+    """
     times = planned_times(instance)
     for index, model in enumerate(models):
         model.apply(instance, times, np.random.default_rng([seed, block, index]))
@@ -140,7 +152,7 @@ def _run_block(
 
 
 class _Sum:
-    """The costs, busy times and sums of `Criticality` of an order in all blocks so far."""
+    """What is known of one order after some blocks: costs, busy times and the sums of `Criticality`."""
 
     def __init__(self, schedule: Schedule, planned: int) -> None:
         self.schedule, self.planned = schedule, planned

@@ -18,9 +18,12 @@ _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 class OrderGraph(NamedTuple):
     """The operations of an order, numbered by its rows from 0 to N - 1, and what they wait for.
 
-    Row N stands for no operation; its end is time 0. The last row of the durations and the last row of the
-    messages' lags are 0 in the same way. A device's sequence may be changed without a change of these arrays,
-    as long as no operations are paired.
+    Row N stands for no operation; its end is time 0.
+
+    The rows of the durations and of the lags are those of `Times`, made flat by `order_run.flat`: one row for
+    each operation or message, and a last row of zeros.
+
+    If no operations are paired, these arrays stay right when the sequence of a device changes.
     """
 
     offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1

@@ -18,7 +18,7 @@ Found = tuple[Floats, Floats, Criticality]
 
 
 class OrderRun:
-    """The order of a schedule, which runs in one block of samples after another."""
+    """The order of a schedule, prepared so that `run` can time it in one block of samples after another."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.graph: OrderGraph = order_graph_of(schedule.instance, schedule.order)

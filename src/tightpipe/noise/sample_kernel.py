@@ -18,7 +18,10 @@ _NONE = -1
 
 
 class SampleState(NamedTuple):
-    """The times of an order in K samples, and scratch space; N operations, p devices and L links."""
+    """The times of an order in K samples, and scratch space.
+
+    The order has N operations on p devices, and there are L links.
+    """
 
     end: Floats  # (N + 1, K) end of each operation; row N is 0
     sent: Floats  # (N + 1, K) when each result leaves its device; `end` itself where no message ever waits
@@ -134,7 +137,11 @@ def _run(
     stalls: bool,
     state: SampleState,
 ) -> None:
-    """Replace the start of a row, which `end` holds, by its end; a row paired with it gets the same end."""
+    """Compute when the operation, or the pair, that begins at a row ends.
+
+    Before the call, `state.end` holds its start in this row. After it, `state.end` holds the end in all of
+    its `count` rows. The device is then free from that end on.
+    """
     end, free, first = state.end[row], state.free[device], state.first[device]
     begins, none = state.before[row] == _NONE, len(durations) - 1
     for k in range(len(end)):
@@ -170,7 +177,10 @@ def _stand(moment: Floats, stall: Floats, begins: bool, start: Floats, end: Floa
 
 @compiled_inline
 def _send(graph: OrderGraph, row: int, state: SampleState) -> None:
-    """Compute when the result of a row leaves: at its end, or once its link is free again."""
+    """Compute when the result of a row leaves: at the row's end, or later if its link is still busy.
+
+    The row then counts as run.
+    """
     state.ran[row] = True
     link = graph.link[row]
     state.sent_before[row] = _NONE
@@ -223,10 +233,10 @@ def trace_critical(
 ) -> None:
     """Follow the critical paths of the first `samples` samples, and add what they pass to `found`.
 
-    A critical path ends with the last operation of the device with the largest span or, if the makespan
-    counts, of the device that ends last. Backwards, it goes from each operation to what held it longest: the
-    operation before it on its device, or its input. It begins at an operation that waited for nothing but the
-    `release` of its device, the tick before which the device does not begin.
+    A critical path ends with the last operation of one device. If `spans`, this is the device with the
+    largest span, else the device that ends last. Backwards, the path goes from each operation to what held
+    it longest: the operation before it on its device, or its input. The path begins at an operation that
+    waited for nothing but the `release` of its device, the tick before which the device does not begin.
     """
     for sample in range(samples):
         critical, most = 0, -1.0
@@ -249,7 +259,7 @@ def _trace(
     found: Criticality,
     row: int,
 ) -> int:
-    """Count an operation of the critical path, and return the one before it on the path, -1 for none."""
+    """Count a row's operation or pair on the critical path, and return the row before it, -1 for none."""
     if row > 0 and graph.joined[row - 1]:
         row -= 1
     before, held = state.before[row], _NONE

@@ -105,7 +105,7 @@ class SlowLink:
     Parameters
     ----------
     sender, receiver
-        Numbers of the devices.
+        Numbers of the device that sends and of the device that receives the messages.
     slowdown
         How much longer the messages take.
 

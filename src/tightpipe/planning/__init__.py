@@ -1,4 +1,4 @@
-"""From layers and a cluster to a plan: partition, recomputation and schedule, with a bound over all plans."""
+"""Plans for the layers of a model on a cluster: partition, placement, recomputation, schedule and a bound."""
 
 from .candidate import Candidate
 from .cluster import Cluster

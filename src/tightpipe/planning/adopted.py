@@ -44,7 +44,8 @@ def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
     """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
 
     Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
-    a bound under more memory also holds under less, because whatever fits into less memory fits into more.
+    a bound under more memory also holds under less, because whatever fits into less memory fits into more. A
+    plan without a bound gets none.
     """
     found: list[Plan] = []
     bound, proof = 0, None

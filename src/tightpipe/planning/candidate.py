@@ -100,7 +100,7 @@ def transient_of(placement: Placement, stages: tuple[StageNumbers, ...], device:
 def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> list[int]:
     """Return, for each device, the bytes that activations cannot use.
 
-    They are the sum of its static state, the reserve and its transient bytes.
+    These bytes are the sum of the device's static state, the reserve and the device's transient bytes.
     """
     return [
         problem.cluster.reserve
@@ -152,7 +152,8 @@ def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[Stag
 def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[int]) -> list[list[int]]:
     """Return the time of the longest message from each device to each other one, in ticks.
 
-    The output of a stage goes to the next stage, and the gradient of this output, equally large, comes back.
+    `outputs` has the bytes of each stage's output, which goes to the next stage. The gradient of this output,
+    which is equally large, comes back.
     """
     size: dict[tuple[int, int], int] = {}
     for route in placement.routes:

@@ -33,20 +33,20 @@ class CandidatePool:
     problem
         The planning problem.
     sources
-        The candidates of each configuration.
+        For each configuration, what yields its candidates in ascending order of their bounds.
     progress
-        Called with each new cost or bound.
+        Function that is called with a log entry for each new cost or bound.
 
     Attributes
     ----------
     sources
         The sources that may have further candidates.
     open
-        The candidates that can still become the best plan.
+        The candidates whose bound is below the cost of the best plan.
     best
         The candidate with the cheapest schedule; None before any schedule is found.
     climber
-        The candidate with the cheapest schedule by heuristics; None before any heuristic has found one.
+        The candidate with the cheapest schedule by heuristics; None before any candidate is looked at.
     considered
         How many candidates the search has looked at.
     bound
@@ -56,7 +56,9 @@ class CandidatePool:
     log
         One entry for each new cost or bound.
     reason
-        Says so if a signal stopped a solver; '' otherwise.
+        Why the last solver ended, if a signal stopped it; '' otherwise.
+    heuristics
+        Names of the heuristics that the search space allows.
     """
 
     def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
@@ -95,7 +97,11 @@ class CandidatePool:
         return self.best is not None and bound >= self.cheapest
 
     def take(self, source: Partitions) -> OpenCandidate | None:
-        """Take the next candidate of a source and schedule it; return None if no candidate is left."""
+        """Take the next candidate of a source and schedule it by heuristics.
+
+        Return the candidate; None if `look_at` returns None or if no candidate is left. A source that has no
+        candidate left is removed from `sources`.
+        """
         bound = source.bound
         candidate = source.take()
         if candidate is None:
@@ -106,9 +112,10 @@ class CandidatePool:
         return self.look_at(candidate, self.heuristics, bound)
 
     def look_at(self, candidate: Candidate, heuristics: list[str], bound: int = 0) -> OpenCandidate | None:
-        """Schedule a candidate by heuristics.
+        """Schedule a candidate by heuristics, and return it with its bound and its cheapest schedule.
 
-        Return None if heuristics have scheduled it before, if it does not fit, or if it cannot be cheapest.
+        Return None if heuristics have scheduled the candidate before, if it does not fit the memory, or if it
+        cannot be cheaper than the best plan.
 
         Parameters
         ----------
@@ -129,7 +136,11 @@ class CandidatePool:
         return found
 
     def solve(self, found: OpenCandidate, method: str, budget: Budget) -> None:
-        """Let a method of `tightpipe.solve` work on a candidate, from its schedule if there is one."""
+        """Let a method of `tightpipe.solve` work on a candidate, and keep a better bound or schedule.
+
+        The method starts from the candidate's cheapest schedule, or from that of the best heuristic if there
+        is none.
+        """
         run = find_method(method).load()
         result = run(found.instance, budget, found.schedule or "best", lambda entry: None)
         if result.bound is not None and result.bound > found.bound:
@@ -141,7 +152,11 @@ class CandidatePool:
         self._offer(found)
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
-        """Return a candidate, which is made an open one; None if it does not fit or cannot be cheapest."""
+        """Return the `OpenCandidate` of a candidate, which is made if there is none.
+
+        Return None if the candidate does not fit the memory or cannot be cheaper than the best plan. `bound`
+        is a lower bound of the candidate's cost in ticks.
+        """
         found = self._known[candidate] if candidate in self._known else self._new(candidate)
         if found is not None:
             found.bound = max(found.bound, bound)
@@ -193,7 +208,7 @@ class CandidatePool:
 
 
 def _schedule_by(found: OpenCandidate, heuristic: str) -> None:
-    """Schedule a candidate by a heuristic, and keep the schedule if it is the cheapest so far."""
+    """Schedule a candidate by a heuristic; keep the schedule if no heuristic has found one as cheap."""
     with suppress(NoScheduleError):
         schedule = schedule_of(found.instance, HEURISTICS[heuristic])
         if cost(schedule) < found.heuristic_cost:

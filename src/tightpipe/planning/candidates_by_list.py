@@ -102,7 +102,7 @@ class Listed:
 
     @property
     def bound(self) -> int:
-        """The least bound of a candidate not yet taken, in ticks."""
+        """The least bound, in ticks, of a candidate that is not yet taken; `NEVER` if all are taken."""
         return self._heap[0].bound if self._heap else NEVER
 
     def take(self) -> Candidate | None:

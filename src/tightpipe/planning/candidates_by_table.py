@@ -41,7 +41,10 @@ def _kind_of(placement: Placement) -> int | None:
 
 
 def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
-    """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch."""
+    """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
+
+    `kind` is the result of `kind_of`. The result is `NEVER` if no partition gives every F, B and W some time.
+    """
     arrays = configuration.arrays()
     tables = (_Table(configuration, arrays, kind, m, NEVER, BYTES) for m in middles(configuration, kind))
     return min((table.bound for table in tables), default=NEVER)
@@ -106,8 +109,8 @@ Way = tuple[int, int, int, int]  # the new x and y, and the options of the stage
 class _Beginning:
     """A part of a candidate: the stages of the first devices, as taken from the layers of one table.
 
-    `ways` has an entry for each of these devices, `bound` is the largest of the devices' bounds in ticks, and
-    `uneven` the sum of their unevenness from the rows of `expand`.
+    `ways` has an entry for each of these devices, and `bound` is the largest of their bounds in ticks.
+    `uneven` is the sum of the seventh numbers (roughness plus recomputation) of their rows from `expand`.
     """
 
     table: _Table
@@ -121,7 +124,8 @@ class Tabled:
 
     A heap holds beginnings: the stages of the first devices, each with the least bound of all candidates that
     begin so. The beginning with the least bound is extended by one device at a time. As tables are faster to
-    make for a lower cap, they are made for one cap after another, when the heap is empty.
+    make for a lower cap, they are made for one cap after another, when the heap is empty. The argument `kind`
+    is the result of `kind_of`.
     """
 
     def __init__(self, configuration: Configuration, kind: int) -> None:
@@ -135,7 +139,7 @@ class Tabled:
 
     @property
     def bound(self) -> int:
-        """The least bound of a candidate not yet taken, in ticks."""
+        """The least bound, in ticks, of a candidate that is not yet taken; `NEVER` if all are taken."""
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self) -> Candidate | None:
@@ -184,7 +188,11 @@ class Tabled:
 def candidate_of(
     configuration: Configuration, kind: int, options: RecomputeOptions, ways: Sequence[Way]
 ) -> Candidate:
-    """Return the candidate in which the devices take their stages in the given ways."""
+    """Return the candidate in which the devices take their stages in the given ways.
+
+    `ways` has an entry for each device: the x and y of the rest that it leaves (see `partition_kernel.fill`),
+    and the recompute options of its first and second stage. `options` explains these numbers.
+    """
     cuts, numbers = [0, *(way[0] for way in ways)], [way[2] for way in ways]
     if kind == FOLDED:
         cuts += [*(way[1] for way in reversed(ways[:-1])), configuration.layers]

@@ -93,7 +93,7 @@ def _say_too_few(problem: PlanningProblem, allowed: list[Placement], most: int) 
 
 
 def _check_microbatches(placement: Placement, microbatches: int) -> None:
-    """Call `check_size`; if it raises an error, name the key as in a model file."""
+    """Raise an `InputError`, with the key of a model file, if a placement cannot take the microbatches."""
     try:
         check_size(placement, microbatches)
     except InputError as error:

@@ -57,7 +57,8 @@ class Cluster:
         Static state (weights, gradients, optimizer) in bytes per parameter, on each device that holds the
         parameter. Of state that data-parallel pipelines share, only the device's own part counts.
     comm
-        Ticks of a message between two devices: one number, a matrix, or a `Network`.
+        Ticks of a message between two devices: one number, a matrix with one row per sending device, or a
+        `Network`.
     """
 
     devices: tuple[int, ...]

@@ -132,7 +132,8 @@ def _network(table: dict[str, Any]) -> Network:
 def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
     """Raise an InputError if the table lacks the key `needed`.
 
-    The table must have at least one of `keys`; the error names the first of these as the one that needs it.
+    The table must have at least one of `keys`. The error says that the first of `keys` in the table needs
+    the key `needed` beside it.
     """
     given = next(key for key in keys if key in table)
     if needed not in table:

@@ -14,7 +14,7 @@ from .recompute_options import OptionSets, RecomputeOptions
 
 
 class Arrays(NamedTuple):
-    """The arrays from which partitions are bounded, and the recompute options that the arrays number."""
+    """The arrays from which partitions are bounded, and the recompute options whose numbers they use."""
 
     tables: Tables
     options: RecomputeOptions
@@ -54,10 +54,11 @@ class Configuration:
         return [layer.forward + layer.backward + layer.weight for layer in self.problem.model.layers]
 
     def arrays(self, cap: int = NEVER) -> Arrays:
-        """Return the arrays for bounds below `cap` ticks.
+        """Return the arrays from which all bounds below `cap` ticks can be computed.
 
-        Every run of consecutive layers can become a stage. The recompute options leave out the runs that have
-        more layers than the longest run whose work is at most `cap` ticks for all microbatches.
+        Every run of consecutive layers can become a stage. Let k be the most layers of a run whose work for
+        all microbatches is at most `cap` ticks. Runs of more than k layers get no recompute options, and so
+        loops over the options leave them out: a device with such a stage has a bound above `cap`.
         """
         options = self.sets.up_to(self._longest(cap))
         return Arrays(tables_of(self.problem, self.placement, options), options)

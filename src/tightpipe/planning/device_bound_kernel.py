@@ -10,7 +10,7 @@ from ..kernels.compiled import compiled
 from .model_arrays import NO_LIMIT, Tables
 
 NEVER = 2**62
-"""The bound of stages for which there is no schedule."""
+"""The bound of stages for which there is no schedule; as a cost or a cap it stands for infinity."""
 
 
 @compiled
@@ -114,7 +114,10 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _
 
 @compiled
 def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, int, int]:
-    """Return the ticks of F, B and W of a stage with the layers `begin` to `end - 1`."""
+    """Return the ticks of F, B and W of a stage for one microbatch.
+
+    The stage has the layers `begin` to `end - 1`, and `option` is the number of its recompute option.
+    """
     return (
         tables.forward[end] - tables.forward[begin],
         tables.backward[end] - tables.backward[begin] + tables.extra[option],
@@ -191,7 +194,8 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
     """Return the sum of the bytes of static state and the transient bytes of a device's stages.
 
     Activations cannot use these bytes. The reserve, which they cannot use either, is not included. Transient
-    bytes are those that B takes only while it recomputes; the stage with the most of them counts.
+    bytes are those that B takes only while it recomputes; the stage with the most of them counts. The stages
+    are given as in `device_bound`.
     """
     static, transient = 0, 0
     for i in range(tables.chunks):
@@ -205,7 +209,7 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
 def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> int:
     """Return how many bytes the device lacks to hold one microbatch of its stages, at least 0.
 
-    The result is `NEVER` if F, B or W of a stage takes no time.
+    The stages are given as in `device_bound`. The result is `NEVER` if F, B or W of a stage takes no time.
     """
     needed = taken_apart(tables, begin, end, option)
     for i in range(tables.chunks):
@@ -233,10 +237,10 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
     """Return an upper bound on the ticks of B's and W's that a device has left to run after its F's.
 
     The microbatches that still have to run B or W hold at most `limit` bytes. One that lacks only W at a
-    stage holds fewer bytes there than one that lacks B and W. So each stage gives either one or two pairs
-    (bytes, ticks) to `_most_work`. If W alone has more ticks per byte than B and W together, they are the
-    pair of W alone, and a pair of what B adds to it; else there is one pair, of B and W together. The numbers
-    in `heap` are overwritten.
+    stage holds fewer bytes there than one that lacks B and W. So each stage gives one or two pairs (bytes,
+    ticks) to `_most_work`. If W alone has more ticks per byte than B and W together, there are two pairs: one
+    for W alone, and one for what B adds. Else there is one pair, for B and W together. The numbers in `heap`
+    are overwritten.
     """
     steps = 0
     for i in range(tables.chunks):

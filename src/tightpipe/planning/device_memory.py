@@ -45,8 +45,8 @@ def device_memories(
 ) -> tuple[DeviceMemory, ...]:
     """Return the memory of each device in a schedule of a candidate.
 
-    Activations are counted even if the cluster has no memory limit, and so the schedule's instance says
-    nothing about memory.
+    Activations are counted even if the cluster has no memory limit. The schedule's instance then says nothing
+    about memory.
     """
     stages, placement = numbers_of(problem, candidate), candidate.placement
     counting = replace(schedule.instance, memory=memory_of(problem, placement, stages))

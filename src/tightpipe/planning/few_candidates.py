@@ -1,4 +1,4 @@
-"""A single candidate for placements without tables that have too many partitions for a list."""
+"""A single candidate of a configuration that has no tables, and too many partitions for a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _LONGEST = 2.0  # most work of a stage that is looked at, as a multiple of the m
 
 
 class Unlisted:
-    """One candidate, whose cuts are improved until shifting no cut by one layer lowers the bound.
+    """The one candidate that is looked at, and a bound of all candidates of the configuration.
+
+    The candidate's cuts are improved until shifting no cut by one layer lowers the candidate's bound.
 
     The bound of all candidates rests on the work alone. The device with the most work has at least the mean
     work of a device, and at least the work that `_crowded` returns. Its work is also that of some set of
@@ -30,7 +32,7 @@ class Unlisted:
         self._taken = False
 
     def take(self) -> Candidate | None:
-        """Return the one candidate at the first call, and None at every later one."""
+        """Return the one candidate at the first call, and None at later calls or if it does not fit."""
         if self._taken:
             return None
         self._taken = True
@@ -87,6 +89,7 @@ def _least_sum(configuration: Configuration) -> int:
 def _crowded(layers: list[int], devices: int) -> int:
     """Return a lower bound on the ticks of the device with the most work, for one microbatch.
 
+    `layers` has the ticks of each layer, in descending order.
     For every k, one of p devices has at least k + 1 of the k p + 1 longest layers, and so at least the ticks
     of the k + 1 shortest of these.
     """

@@ -1,4 +1,4 @@
-"""The limits of a plan: computation, warm-up and cool-down, messages or memory, and on which device."""
+"""What limits a plan: how much time or memory each use takes, on the device where it takes the most."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ class Limit:
 
 
 def limits(plan: Plan, explained: Explanation) -> list[Limit]:
-    """Return the limits of a plan, the largest share first; memory only if the cluster has a limit.
+    """Return the limits of a plan, the largest share first.
 
-    The same idle time may count for two limits, e.g. if a device waits for memory in its warm-up.
+    Memory is among them only if the cluster has a memory limit. The same idle time may count for two limits,
+    e.g. if a device waits for memory in its warm-up.
 
     Parameters
     ----------

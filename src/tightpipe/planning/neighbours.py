@@ -1,4 +1,4 @@
-"""Candidates that differ from another one by one layer in each of two stages, or in one recomputed layer."""
+"""Neighbours of a candidate: a layer less in one stage and more in another, or one recomputation differs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -
 
     A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
     a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
-    of layers. Layers that were recomputed still are.
+    of layers. The same layers as before are then recomputed.
     """
     again = {layer for layers in candidate.recomputed for layer in layers}
     layers = problem.model.layers
@@ -34,7 +34,7 @@ def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -
 def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
     """Yield each candidate in which one stage has a layer less than before, and another one a layer more.
 
-    The stages between the two keep their numbers of layers. Layers that were recomputed still are.
+    The stages between the two keep their numbers of layers. The same layers as before are recomputed.
     """
     again = {layer for layers in candidate.recomputed for layer in layers}
     inner = range(1, len(candidate.cuts) - 1)
@@ -45,14 +45,14 @@ def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """Return the cuts, some consecutive ones shifted by a layer; unchanged if that would empty a stage."""
+    """Return the cuts with some consecutive ones shifted by a layer; unchanged if a stage would be empty."""
     inner = range(1, len(cuts) - 1)
     first, last = sorted(random.choices(inner, k=2))
     return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
 
 
 def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return the cuts, of which `first` to `last` are shifted by `step`; () if that would empty a stage."""
+    """Return the cuts with those from `first` to `last` shifted by `step`; () if a stage would be empty."""
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
     return moved if all(a < b for a, b in pairwise(moved)) else ()
 

@@ -25,11 +25,14 @@ class OpenCandidate:
     schedule, method
         The cheapest schedule so far and the method that found it; None and '' where none was found.
     heuristic, heuristic_cost
-        The heuristic that found the cheapest schedule of all heuristics, and its cost in ticks.
+        Name of the heuristic that found the cheapest schedule of all heuristics, and the cost of this
+        schedule in ticks; '' and `NEVER` if no heuristic has found a schedule.
     proofs, searches
-        How many times a solver has worked on the instance, to raise its bound and to find cheaper schedules.
+        How many times a solver has tried to raise the bound, and to find a cheaper schedule. Each further
+        time takes twice as long. For a relaxed candidate, the number of searches is one higher, so that they
+        take longer.
     gained
-        By how many ticks the last one of the searches has lowered the cost.
+        By how many ticks the last search has lowered the cost.
     """
 
     candidate: Candidate

@@ -186,7 +186,7 @@ def _take(
 
 @compiled
 def next_y(kind: int, y: int, step: int) -> int:
-    """Return y of the rest that is left of (x, y) when a device takes `step` layers at y."""
+    """Return the new y of a rest (x, y), which `fill` explains, after a device takes `step` layers at y."""
     return y - step if kind == FOLDED else y + step
 
 
@@ -207,7 +207,8 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
     """Return how uneven the stages are that a device takes when (x, y) becomes (`new_x`, `new_y`).
 
     The work of each stage is expressed in per cent of the mean work of a stage, and squared. The result is
-    the sum of these squares, over the one stage of the device (`LINE`) or its two stages.
+    the sum of these squares, over the one stage of the device (`LINE`) or its two stages. The parameters are
+    explained at `fill`; (x, y) is the rest before the device takes its stages, and (`new_x`, `new_y`) after.
     """
     stages = devices if kind == LINE else 2 * devices
     mean = _work(tables, 0, len(tables.forward) - 1) / stages
@@ -223,7 +224,8 @@ def place(
     """Write to `scratch` the stages that a device takes when (x, y) becomes (`new_x`, `new_y`).
 
     Entries 0 and 1 get the numbers of the stages, entries 2 and 3 their first layers, and entries 4 and 5 the
-    layers after their last ones. For `LINE`, only the first entry of each pair is written.
+    layers after their last ones. For `LINE`, only the first entry of each pair is written. The parameters are
+    explained at `fill`; (x, y) is the rest before the device takes its stages, and (`new_x`, `new_y`) after.
     """
     scratch[0], scratch[2], scratch[4] = device, x, new_x
     if kind != LINE:

@@ -26,7 +26,7 @@ class Partitions(Protocol):
         """A lower bound, in ticks, of the cost of all candidates not yet taken; `NEVER` if none is left."""
 
     def take(self) -> Candidate | None:
-        """Return the next candidate; None if none is left, or if the rest are too many to look at."""
+        """Return the next candidate; None if none is left, or if the others are too many to look at."""
 
 
 def partitions_of(configuration: Configuration) -> Partitions:

@@ -30,7 +30,7 @@ class Plan:
     candidate, schedule
         The best candidate and its schedule; None where none was found. The schedule has passed the validator.
     method
-        The method that found the schedule.
+        Name of the method that found the schedule; empty if there is no schedule.
     bound
         A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
         nothing is proven.
@@ -41,7 +41,7 @@ class Plan:
     considered
         Number of candidates for which a schedule was searched for.
     log
-        The best cost and bound so far, whenever one of them changed.
+        One entry for each change of the best cost or the bound, with both as they then were.
     reason
         Why there is no plan, or why the search ended early; empty otherwise.
     """
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost, the most that other plans could save; None without a schedule or bound."""
+        """(cost - bound) / cost, the largest share another plan can save; None without schedule or bound."""
         found = self.cost
         return None if found is None or self.bound is None else (found - self.bound) / found
 
@@ -124,5 +124,8 @@ def no_plan(
     seconds: float = 0.0,
     considered: int = 0,
 ) -> Plan:
-    """Return a `Plan` without candidate and schedule, whose `reason` says in one line why there is none."""
+    """Return a `Plan` without candidate and schedule, whose `reason` says in one line why there is none.
+
+    The other arguments are the fields of `Plan` with the same names.
+    """
     return Plan(problem, status, None, None, "", None, None, seconds, considered, (), reason)

@@ -137,7 +137,10 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
 
 
 def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Part:
-    """Read the value of a key; the key in an error is then the whole path in the file."""
+    """Return what `read` makes of the value of a key.
+
+    If `read` raises an error about a key inside this value, the error gets the whole path of that key.
+    """
     try:
         return read(data[key])
     except InputError as error:

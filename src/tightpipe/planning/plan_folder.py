@@ -72,12 +72,12 @@ class PlanFolder:
         return self.path / f"{name}.json"
 
     def get(self, name: str, problem: PlanningProblem) -> Plan | None:
-        """Return the plan that is kept under a name; None if none is, or only a plan of another problem.
+        """Return the plan kept under a name; None if there is none or if the plan is for another problem.
 
         Raises
         ------
         InputError
-            If the file cannot be read or is no plan file.
+            If there is a file of this name that cannot be read or is no plan file.
         """
         if not self.file(name).exists():
             return None

@@ -1,12 +1,13 @@
 """The search for the best plan: it raises the bound of all plans and looks for cheaper plans, in turns.
 
-Every configuration yields its candidates in ascending order of a bound, and every candidate that was looked
-at has a bound of its own, which solvers raise. The least of these bounds is a bound of all plans. To raise
-it, the search works on the configuration or candidate to which it belongs.
+Every configuration yields its candidates in ascending order of a bound. Every candidate that was looked at
+has a bound of its own, which solvers raise. The least of all these bounds is a bound of all plans. To raise
+the bound of all plans, the search works on the configuration or candidate that has the least bound.
 
-Cheap plans are found elsewhere, since a candidate with the least bound often has a device without any slack.
-So the search also looks at candidates that are far from all limits, lets solvers work on those of which most
-can be hoped, and tries neighbours of the cheapest ones.
+A candidate with the least bound often has a device that is close to a limit all the time, so that its
+schedules are dear. So cheap plans are searched for among other candidates. Some of them are far from all
+limits, and some are neighbours of the candidate with the cheapest schedule by heuristics. Solvers work on the
+candidates of which the cheapest schedules can be expected.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ _MOST_NEIGHBOURS = 200  # neighbours of one candidate that are drawn in one go; 
 
 
 class Search:
-    """The state of one search.
+    """A search for the best plan of a problem, and its state.
 
     Parameters
     ----------
     problem
         The planning problem.
     sources
-        The candidates of each configuration.
+        For each configuration, what yields its candidates in ascending order of their bounds.
     budget
-        The limits of the whole search.
+        The limits of the whole search, and its seed.
     progress
-        Called with each new cost or bound.
+        Function that is called with a log entry for each new cost or bound.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Search:
     def run(self) -> str:
         """Search until the best plan is proven best, time is up or no work is left.
 
-        Return a text that says so if a signal stopped the search, and '' otherwise.
+        Return the reason of the stop if a signal stopped the search, and '' otherwise.
         """
         begun = perf_counter()
         self._look_at_each()
@@ -95,13 +96,14 @@ class Search:
         return self.pool.reason != "" or self.pool.closed or self.budget.left <= 0
 
     def _seconds(self, begun: float) -> float:
-        """Return the seconds since `begun`, or 1 without a time limit, when turns count and not seconds."""
+        """Return the seconds since `begun`; without a time limit return 1, so that turns are counted."""
         return 1.0 if self.budget.endless else perf_counter() - begun
 
     def _look_at_each(self) -> None:
-        """Schedule one candidate of each configuration, and then the `seeds` of each of these candidates.
+        """Schedule the first candidate of each configuration, and then variants that recompute more layers.
 
-        Configurations come in ascending order of their bounds, and seeds in that of their candidate's cost.
+        Configurations come in ascending order of their bounds. `recomputing_candidates.seeds` yields the
+        variants of a candidate; those of the candidate with the cheapest schedule come first.
         """
         first = []
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
@@ -113,7 +115,11 @@ class Search:
                     self.pool.look_at(seed, self.pool.heuristics)
 
     def _prove(self) -> bool:
-        """Work on the configuration or candidate with the least bound; return False if no work is left."""
+        """Work on the configuration or the candidate with the least bound, so that this bound rises.
+
+        Of a configuration the next candidate is taken, and on a candidate a solver works. Return False if
+        there is neither a configuration nor a candidate to work on.
+        """
         begun, pool = perf_counter(), self.pool
         source = min(pool.sources, key=lambda source: source.bound, default=None)
         most = min(pool.open, key=lambda found: (found.bound, found.proofs), default=None)
@@ -129,7 +135,11 @@ class Search:
         return True
 
     def _find(self) -> bool:
-        """Look for a cheaper plan; return False if no work is left."""
+        """Look for a cheaper plan: by a solver, among relaxed candidates, and among neighbours.
+
+        Return False if a solver has no candidate to work on, no relaxed candidate was tried, and no neighbour
+        is cheaper.
+        """
         begun = perf_counter()
         searched = self._improve()
         went_on = self._relax(1 if self.budget.endless or not searched else 0) or searched
@@ -140,7 +150,8 @@ class Search:
     def _improve(self) -> bool:
         """Let a solver search for a cheaper schedule of the most promising candidate.
 
-        Return False if there is no candidate for it.
+        Return False if no candidate has a schedule, if only heuristics may schedule, or if the search is
+        over.
         """
         known = [found for found in self.pool.open if found.schedule is not None]
         if not (known and self._solves) or self._is_over:
@@ -152,7 +163,12 @@ class Search:
         return True
 
     def _hoped(self, found: OpenCandidate) -> float:
-        """Return the cost that one more search may find: it may save as much as the last one did."""
+        """Return the cost, in ticks, that one more search of a candidate is supposed to find.
+
+        The next search is supposed to save as many ticks as the last one of this candidate did. For a first
+        search, the saving is estimated from what first searches have saved so far. The cost counts as a
+        little higher for each search that the candidate has had.
+        """
         assert found.cost is not None
         hope = found.gained if found.searches else self._hope * found.cost
         return found.cost * (1 + _CHANGE * found.searches) - hope
@@ -168,11 +184,11 @@ class Search:
         found.gained = 0 if before is None or found.cost is None else before - found.cost
 
     def _relax(self, least: int) -> bool:
-        """Look at relaxed candidates for a share of the time; return whether there was one left.
+        """Try relaxed candidates for a share of the time; return whether any was tried.
 
-        At least `least` candidates are looked at, and no more if there is no time limit. The schedules that
-        heuristics find for these candidates do not show how good they are. So a solver searches for a cheaper
-        one, twice as long as usual for the first time.
+        At least `least` candidates are tried if as many are left, and no more if there is no time limit. The
+        schedules that heuristics find do not show how good these candidates are. So a solver then searches
+        for a cheaper schedule of each candidate. This first search takes twice as long as that of others.
         """
         begun, looked = perf_counter(), 0
         while looked < least or (not self.budget.endless and self._may_relax(begun)):
@@ -197,9 +213,9 @@ class Search:
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
 
-        A neighbour with a cheaper schedule becomes the climber, and its own neighbours are tried next. This
-        ends if no neighbour is cheaper or, if there is a time limit, after `seconds` or half of the time of a
-        first solve, whichever is longer. Return whether the climber has changed.
+        A neighbour with a cheaper schedule becomes the climber, and its own neighbours are tried next. The
+        climb ends if no neighbour is cheaper. With a time limit, it also ends after `seconds` or half of the
+        time of a first solve, whichever is longer. Return whether the climber has changed.
         """
         until = self.budget if self.budget.endless else self.budget.within(max(self._slice / 2, seconds))
         first = self.pool.climber
@@ -208,7 +224,10 @@ class Search:
         return self.pool.climber is not first
 
     def _climbs(self, here: OpenCandidate, until: Budget) -> bool:
-        """Schedule neighbours of a candidate until one of them is the climber; return False if none is."""
+        """Schedule neighbours of the climber `here` until one is cheaper; return whether one is.
+
+        The function returns False if time is up, or after `_MOST_NEIGHBOURS` neighbours.
+        """
         for candidate in islice(neighbours(self.problem, here.candidate, self._random), _MOST_NEIGHBOURS):
             if until.left <= 0 or self._is_over:
                 return False

@@ -22,7 +22,7 @@ def plan_row(name: str, plan: Plan) -> Row:
 
     Times are in ticks, which are microseconds. `layers` has the number of layers of each stage and
     `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is the
-    largest share of its memory that a device uses.
+    largest share of its memory that a device uses. `of_the_fastest` is None; `alternatives_rows` fills it.
     """
     candidate, schedule = plan.candidate, plan.schedule
     chosen = candidate and candidate.placement

@@ -32,7 +32,7 @@ _PLAIN = Way(0, 0, 0, ())
 
 
 class OptionSets:
-    """The ways to recompute the stages of one problem, kept for each length limit that was asked for."""
+    """The ways to recompute stages of one problem, kept for each number of layers that was asked for."""
 
     def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem

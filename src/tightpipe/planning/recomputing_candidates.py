@@ -13,9 +13,11 @@ _SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
 def seeds(problem: PlanningProblem, candidate: Candidate) -> Iterator[Candidate]:
-    """Yield candidates with the same cuts that recompute a share of each stage, or all of the first stages.
+    """Yield candidates that have the same cuts and recompute much; none if nothing may be recomputed.
 
-    The first stages hold the activations of a microbatch longest, so recomputing there saves most.
+    Some candidates recompute a share of the recomputable layers of each stage, and others all recomputable
+    layers of a share of the stages. Shares are taken from the front: the first quarter, the first half, and
+    so on. The first stages hold the activations of a microbatch longest, so recomputing there saves most.
     """
     if not problem.space.recompute:
         return

@@ -30,12 +30,12 @@ def relaxed_candidate(configuration: Configuration, cap: int, held: float) -> Ca
     cap
         A cost in ticks.
     held
-        How much longer than necessary microbatches are supposed to hold memory; see `strain`.
+        How many times as long as necessary microbatches are supposed to hold memory; see `strain`.
 
     Returns
     -------
     Candidate or None
-        None if no candidate has a bound below `cap`, or if the placement is none of those with tables.
+        None if no candidate has a bound below `cap`, or if `kind_of` returns None for the configuration.
     """
     kind = kind_of(configuration)
     if kind is None:

@@ -1,6 +1,7 @@
-"""The least strained partition, by dynamic programming: all devices are far from their limits.
+"""Loops that find the least strained partition, whose devices are far from their limits.
 
-Parts of a partition are described as in `partition_kernel`, by what is left for the other devices.
+The loops use dynamic programming over the devices, and describe the layers that some devices leave to the
+others as `partition_kernel` does.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def strain(
     cost
         Ticks, at least the `device_bound`.
     held
-        How much longer than necessary microbatches hold memory, at least 1.
+        How many times as long as necessary microbatches hold memory, at least 1.
     """
     work = 0
     for i in range(tables.chunks):

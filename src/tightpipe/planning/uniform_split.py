@@ -30,8 +30,15 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
 
     If there are several numbers of devices or chunks, the fastest plan is returned. If layers may be
     recomputed, the plan recomputes the first blocks of every stage, the same number on each, and as few as
-    the memory allows.
-    The plan has no bound, since no other split was looked at.
+    the memory allows. The plan has no bound, since no other split was looked at. If no plan is found, the
+    result has no schedule, and its `reason` says why.
+
+    Parameters
+    ----------
+    family
+        The method, the placement and the planning problem.
+    allowance
+        Time limit, threads and seed of each solve.
 
     Raises
     ------

@@ -44,12 +44,12 @@ def parse_bytes(key: str, value: Any, low: int = 0) -> int:
 
 
 def check_ticks(key: str, value: Any) -> int:
-    """Return `value` if it is a whole number of ticks from 0 on.
+    """Return `value`, a number of ticks, if it is an integer from 0 on.
 
     Raises
     ------
     InputError
-        If it is not; for a number that is not whole, the message gives the nearest whole number.
+        If the value is no such integer; for a finite float, the message gives the nearest integer.
     """
     value = plain(value)
     if isinstance(value, float) and math.isfinite(value):

@@ -195,7 +195,7 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
 
 
 def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
-    """Return the cheapest of the first warm starts of all instances, or None if none was found in time.
+    """Return the cheapest schedule of a heuristic over all instances, or None if none was found in time.
 
     `moved` has the instances in ascending order of their bounds. So the loop ends at the first instance whose
     bound is not below the best cost so far, because no later one can be cheaper.

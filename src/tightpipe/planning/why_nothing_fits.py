@@ -18,7 +18,7 @@ _MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster
 
 
 def why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration]) -> str:
-    """Return why no partition of the search space fits, and what would help."""
+    """Return a line of text that says why no partition of the search space fits, and what would help."""
     excess, best = min(((least_excess(found), found) for found in configurations), key=lambda pair: pair[0])
     placement = best.placement
     where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"

@@ -21,9 +21,10 @@ def check_program(program: Program) -> None:
     Raises
     ------
     InputError
-        If an operation is missing or runs twice, a node is in the list of a wrong device or has a wrong peer
-        or chunk, two nodes are joined that cannot run together, or a message does not have exactly one send
-        and one receive, and at most one wait.
+        If the number of devices is wrong, an operation is missing, runs twice or is not of the instance, or a
+        node is in the list of a wrong device or has a wrong peer or chunk. Also if two nodes are joined that
+        cannot run together, or a message lacks its send or its receive or has several sends, receives or
+        waits.
     """
     for fault in _faults(program):
         raise InputError(fault)
@@ -89,7 +90,7 @@ def _message_faults(program: Program) -> Iterator[str]:
 
 
 def describe(message: Message) -> str:
-    """Return a phrase that identifies a message in an error message."""
+    """Return a phrase for errors that names what a message carries, its stage, microbatch and devices."""
     subject = message.subject.lower().replace("_", " ")
     return (
         f"the {subject} message of stage {message.stage}, microbatch {message.microbatch}, "

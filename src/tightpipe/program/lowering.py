@@ -32,7 +32,8 @@ _CARRIES = {  # (end of a message, whether it carries the result of an F and not
 class Item(NamedTuple):
     """Nodes that stay together in the sequence of a device, with the key by which they are sorted.
 
-    `key` has the time in ticks, `_COMMUNICATION` or `_COMPUTE`, and numbers that sort nodes equal in both.
+    The key consists of the time in ticks, `_COMMUNICATION` or `_COMPUTE`, and a tuple of numbers, by which
+    items are sorted that are equal in the first two.
     """
 
     key: tuple[int, int, tuple[int, ...]]
@@ -75,7 +76,7 @@ def lower(
     before it on its device have run, and so have all nodes before the other end on the device of its peer.
     In a batch, nodes only begin sooner. In the order `early-receives`, a receive is moved before the
     computation during which its message is sent. In the proof, the computation is moved behind both ends of
-    the message. No node up to there needs the result of the computation, which ends no earlier than the
+    the message. No node up to there needs its result, because the computation ends no earlier than the
     message is sent.
 
     In the order `published`, the two ends of a post-validation message stand at the two times at which their
@@ -161,7 +162,7 @@ def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chu
     action
         `SEND` or `RECV`.
     cause
-        The computation whose result is sent; the message leaves when it ends.
+        The computation whose result is sent; the message leaves when the computation ends.
     devices
         The device of the returned node, and the device at the other end of the message.
     stage, chunk

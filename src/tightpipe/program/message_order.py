@@ -6,9 +6,10 @@ from enum import StrEnum
 
 
 class MessageOrder(StrEnum):
-    """Three ways to place the same messages.
+    """Three ways to place the sends and receives of the same messages.
 
-    Only `published` can deadlock, and only where sends wait for their receives (proof: notes of `lower`).
+    Only `published` can deadlock, and only where sends wait for their receives. The proof is in the notes of
+    `lower`.
     """
 
     EARLY_RECEIVES = "early-receives"  #: receives stand before the computation during which the send happens

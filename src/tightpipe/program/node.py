@@ -33,7 +33,10 @@ class NodeType(StrEnum):
     is_compute: bool  #: whether the node is an operation: F, B, W or BW
 
     def __new__(cls, value: str) -> NodeType:
-        """Return a member; its name is split only once, as every step of a replay reads the parts."""
+        """Return the member named `value`, with the attributes that follow from the name.
+
+        The name is split here, only once, because every step of a replay reads the attributes.
+        """
         member = str.__new__(cls, value)
         member._value_ = value
         prefix, _, rest = value.partition("_")

@@ -18,9 +18,9 @@ Ranked = tuple[int, Node]  # (rank, node): nodes of equal time, on all devices, 
 def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]]:
     """Return for each device the nodes that receive the norm, send it on and validate, with their ranks.
 
-    Nodes of equal time, on all devices, are sorted by rank.
-    The receive on a device has the time at which the next device sends the norm. With `published`, it has the
-    time at which the device itself validates, which is the same or later.
+    Nodes of equal time, on all devices, are sorted by rank. The receive on a device has the time at which the
+    next device sends the norm. With `published`, the receive has the time at which its own device validates,
+    which is no earlier.
     """
     times = _times(schedule)
     return [_of_device(schedule.instance, device, times, published) for device in range(len(times))]
@@ -59,7 +59,10 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return the ticks of a message from the next device; for the last device, to the previous one."""
+    """Return how many ticks a message takes from the next device to `device`.
+
+    For the last device, the message to the previous device counts; for a single device, the result is 0.
+    """
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0

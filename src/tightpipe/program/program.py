@@ -19,7 +19,7 @@ class Program:
     Parameters
     ----------
     instance
-        The problem that the program solves.
+        The instance whose operations the program runs.
     devices
         The nodes of each device, in sequence.
     """

@@ -1,7 +1,8 @@
 """Programs are read from and written to JSON files.
 
-``{"instance": {...}, "nodes": ["type", "chunk", ...], "devices": [[[type, chunk, ...], ...], ...]}``:
-`nodes` names the fields of a node, and `devices` has a list for each device with its nodes in sequence.
+A file has the form
+``{"instance": {...}, "nodes": ["type", "chunk", ...], "devices": [[[type, chunk, ...], ...], ...]}``.
+There, `nodes` names the fields of a node, and `devices` has for each device its nodes in sequence.
 """
 
 from __future__ import annotations

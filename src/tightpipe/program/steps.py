@@ -38,6 +38,8 @@ class Step:
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
     """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
 
+    The sends and receives of post-validation always form steps of their own.
+
     Raises
     ------
     InputError

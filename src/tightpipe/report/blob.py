@@ -20,7 +20,13 @@ _JAVASCRIPT = {"f8": "Float64Array", "i4": "Int32Array", "u2": "Uint16Array", "u
 class Blob:
     """Compressed arrays as text.
 
-    `layout` has for each array its name, its JavaScript type, its first byte and its number of elements.
+    Parameters
+    ----------
+    layout
+        For each array its name, its JavaScript type, the place of its first byte in the decompressed data,
+        and its number of elements.
+    data
+        The bytes of all arrays, each padded to a multiple of 8 bytes, compressed by zlib, in base64.
     """
 
     layout: tuple[tuple[str, str, int, int], ...]
@@ -28,7 +34,13 @@ class Blob:
 
 
 def pack(arrays: Mapping[str, tuple[str, NDArray[Any]]]) -> Blob:
-    """Return compressed arrays; each is given with its little-endian type, f8, i4, u2 or u1.
+    """Return arrays in compressed form.
+
+    Parameters
+    ----------
+    arrays
+        By name, the type in which an array is stored (``f8``, ``i4``, ``u2`` or ``u1``, little-endian), and
+        the array, which has one dimension and holds whole numbers.
 
     Raises
     ------

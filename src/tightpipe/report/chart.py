@@ -1,4 +1,4 @@
-"""A schedule and its explanation, in the form in which the scripts of the page read them."""
+"""A schedule and its explanation become data that the scripts of the page read."""
 
 from __future__ import annotations
 
@@ -22,11 +22,27 @@ Typed = tuple[str, NDArray[Any]]
 
 
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
-    """Return the numbers and tables of a schedule as data for JSON, and operations and idle times as arrays.
+    """Return what the page shows of a schedule.
 
-    The start of an operation is stored as the difference to the start of the operation before it, and the
-    index of its source, on whose result it waits, as the difference to its own index. Most of these
-    differences repeat and therefore compress well. `found` is the explanation of the entry's schedule.
+    Parameters
+    ----------
+    entry
+        A line of the summary table that has a schedule.
+    found
+        The explanation of the entry's schedule.
+
+    Returns
+    -------
+    dict
+        Numbers and tables as data for JSON, with the layout of the arrays.
+    Blob
+        The operations and the idle intervals as arrays.
+
+    Notes
+    -----
+    The start of an operation is stored as the difference to the start of the operation before. The index of
+    the operation for whose result an operation waits is stored as the difference to the operation's own
+    index. Most of these differences repeat and therefore compress well.
     """
     blob = pack({**_operations(found), **_idle(found)})
     return {**_numbers(entry, found), "explanation": _explanation(found), "layout": blob.layout}, blob
@@ -88,7 +104,8 @@ def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
 def _idle(found: Explanation) -> dict[str, Typed]:
     """Return the arrays with one number per idle interval, sorted by device.
 
-    ``idleOffsets`` has the number of each device's first interval, and at its end the number of intervals.
+    Only ``idleOffsets`` has one number per device and one more: the index of each device's first interval,
+    and at last the number of all intervals.
     """
     reasons, phases = list(Reason), list(Phase)
     first = np.cumsum([0, *np.bincount([i.device for i in found.idle], minlength=len(found.devices))])

@@ -1,4 +1,4 @@
-"""The choice of columns for the summary table, and the way in which their values are written."""
+"""This module chooses the columns of the summary table, and says how their values are written."""
 
 from __future__ import annotations
 
@@ -29,9 +29,17 @@ class Column:
 
 
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
-    """Return the columns in which entries differ, and title and text of each constant column with a value.
+    """Return the columns in which entries differ, and what the entries have in common.
 
-    If there is only one entry, all columns are returned as if entries differed in them.
+    Columns that only identify a row or repeat another column are left out.
+
+    Returns
+    -------
+    list of Column
+        The columns in which entries differ; if there is only one entry, all columns.
+    list of tuple
+        The title and the text of each column in which all of several entries have the same value, unless
+        this value is None or empty.
     """
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []

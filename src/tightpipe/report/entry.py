@@ -31,7 +31,7 @@ class Entry:
         Name of the problem that the schedule solves. Charts of one problem are drawn beneath each other for
         comparison; charts without a problem (empty) are all drawn together.
     reference
-        Whether other entries of the problem are compared with this one, because a heuristic made it.
+        Whether a heuristic made the schedule. Other entries of the problem are compared with such an entry.
     """
 
     values: Mapping[str, Value]

@@ -43,7 +43,10 @@ class Measured:
         return {kind: mean(values) for kind, values in sorted(times.items())}
 
     def typical(self, kind: OpKind, stage: int) -> int | None:
-        """Return the median microseconds of operations of a kind at a stage, at least 1; None if none ran."""
+        """Return the median duration of a kind of operation at a stage in whole microseconds, at least 1.
+
+        The result is None if no such operation ran.
+        """
         times = [
             span.end - span.start
             for spans in self.devices
@@ -110,7 +113,7 @@ class RunReport:
 
     @property
     def predicted_span(self) -> int:
-        """Largest span of a device in the schedule, in ticks, which are microseconds of measured costs."""
+        """Largest span of a device in the schedule, in ticks; of measured costs, a tick is a microsecond."""
         return int(metrics.device_spans(self.schedule).max())
 
     @property
@@ -119,9 +122,10 @@ class RunReport:
         return self.cores is not None and self.cores < self.schedule.instance.devices
 
     def ratios(self) -> dict[str, dict[int, float]]:
-        """Return the scheduled duration over the median measured one, by kind of operation and by stage.
+        """Return the scheduled duration, in ticks, over the median measured duration, in microseconds.
 
-        Only kinds and stages of which an operation ran have an entry.
+        The keys are the name of the kind of operation, and then the stage. Only kinds and stages of which an
+        operation ran have an entry.
         """
         instance = self.schedule.instance
         found = {
@@ -188,7 +192,7 @@ class RunReport:
         return "\n".join(lines)
 
     def _spread(self) -> list[str]:
-        """Return the line about how much the times of several steps differ; empty for one step."""
+        """Return a list with the line that says how much the step times differ; empty for one step."""
         if len(self.step_spans) < 2:
             return []
         fastest, slowest = min(self.step_spans), max(self.step_spans)

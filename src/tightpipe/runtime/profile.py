@@ -99,12 +99,17 @@ def profile_stages(
         Whether to measure fused backwards, for schedules in which all backwards are fused. B and W each get
         half the time of a fused backward.
     repeats
-        Largest number of measured training steps, at least 1. Fewer steps are run if all medians are known
-        to `tolerance` before.
+        Largest number of measured training steps, at least 1. The measurement ends earlier once all medians
+        are known to `tolerance`.
     tolerance
         Precision at which the median time of an operation counts as known, above 0: half the width of its
         95 % confidence interval, as a share of the median, or of the mean time of all operations if the mean
         is longer. A warning of the profile names the operations whose median is not known.
+
+    Returns
+    -------
+    Profile
+        The costs of the stages, with times in ticks of a microsecond and memory in bytes.
 
     Raises
     ------
@@ -184,7 +189,7 @@ def _effort(repeats: int, tolerance: float) -> dict[str, list[float]]:
 
 
 class _Said(NamedTuple):
-    """The standard output of the script, and the warnings in its standard error."""
+    """The standard output of `stage_costs.py`, and the warnings from its standard error."""
 
     out: str
     warnings: tuple[str, ...]
@@ -193,7 +198,10 @@ class _Said(NamedTuple):
 def _run_script(
     shape: TransformerShape, device: str | None, options: dict[str, list[Any]], fused: bool
 ) -> _Said:
-    """Run `stage_costs.py` with the given options, and return its output and its warnings."""
+    """Run `stage_costs.py`, and return its output and its warnings.
+
+    `options` has the values of further options of the script by name; an option without values is left out.
+    """
     require_torch("profiling")
     if device is not None:
         check_device(device)

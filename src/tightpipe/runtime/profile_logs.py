@@ -29,16 +29,17 @@ _WAITS = (
 def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
-    Durations come from the ranges ``PP:<action>``. A range includes the wait for its receive, so the shortest
-    range over all microbatches counts. Traces contain neither communication times nor memory. In the profile,
-    communication takes `comm` microseconds, or 0 if `comm` is None, and memory is None. The warnings of the
-    profile name the quantities that were not measured.
+    Durations come from the ranges ``PP:<stage><F|I|W><microbatch>``, where I is PyTorch's letter for B. A
+    range includes the wait for its receive, so the shortest range over all microbatches counts. Traces
+    contain neither communication times nor memory. In the profile, communication takes `comm` microseconds,
+    or 0 if `comm` is None, and memory is None. The warnings of the profile name the quantities that were not
+    measured.
 
     Raises
     ------
     InputError
         If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. A
-        trace of fused backwards (B) has no ranges of I and W.
+        trace of fused backwards, which PyTorch calls B, has no ranges of I and W.
     """
     samples: Samples = {}
     fused = False
@@ -83,9 +84,11 @@ def _range(event: dict[str, Any]) -> tuple[str, float]:
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
     """Return the profile of the last record ``Performing ILP with`` in a log of the zero-bubble runtime.
 
-    Each value of the record is a tuple with one entry per device, and an entry is a number or a list with one
-    number per chunk; only the communication time ``c`` is a single number. Times are in microseconds. Memory
-    is in MB in the log and in KiB in the profile.
+    The record has the times ``f``, ``b`` and ``w`` of the operations and ``c`` of a message, in microseconds.
+    It also has the changes of memory ``f_mem``, ``b_mem`` and ``w_mem`` and the memory limits ``mem_limit``,
+    which are in MB in the log and in KiB in the profile. Each value is a tuple with one entry per device, and
+    an entry is a number or a list with one number per chunk; only ``c`` is a single number.
+
     `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
     Raises

@@ -35,10 +35,10 @@ class Profile:
     comm
         Duration of a message in ticks.
     memory
-        Changes of the memory by F, B and W at each stage, negative where memory is freed; None if memory was
-        not measured.
+        For F, B and W, the change of the memory at each stage, in any one unit, negative where memory is
+        freed; None if memory was not measured.
     limits
-        Memory limit of each device; None if the profile has no limits.
+        Memory limit of each device in the same unit; None if the profile has no limits.
     warnings
         Sentences about quantities that were not measured, with the value assumed instead, or that were not
         measured precisely.
@@ -70,7 +70,8 @@ class Profile:
         microbatches, placement, objective
             See `Instance`.
         limit
-            Memory limit, a number or one number per device; None takes the limits of the profile.
+            Memory limit in the unit of `memory`, a number or one number per device; None takes the profile's
+            limits.
 
         Raises
         ------
@@ -179,15 +180,15 @@ def check_time(value: float, key: str) -> float:
 
 
 def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
-    """Return the profile with the smallest time of each operation, and warnings about missing quantities.
+    """Return the profile with the smallest time of each kind and stage, and warnings about what is missing.
 
     Parameters
     ----------
     samples
         Measured times of each stage and kind, in microseconds.
     memory
-        Change of the memory by each stage and kind, positive for F and negative for B and W, in any one unit;
-        empty if memory was not measured.
+        Change of the memory by each stage and kind, at least 0 for F and at most 0 for B and W, in any one
+        unit; empty if memory was not measured.
     comm
         Time of a message in microseconds; None if it was not measured.
 

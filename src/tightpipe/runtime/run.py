@@ -26,7 +26,7 @@ STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class RunModel:
-    """The model that is trained, with the same number of layers at every stage.
+    """The model that a run trains, with the same number of layers at every stage.
 
     A transformer consists of the same layers that `profile_stages` measures.
 
@@ -37,7 +37,7 @@ class RunModel:
     width
         Hidden size; for a transformer a multiple of `heads`.
     layers
-        Number of layers of a stage.
+        Number of layers of a stage, without embedding and head.
     batch
         Rows per microbatch.
     sequence, heads
@@ -85,7 +85,7 @@ class RunModel:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="width", value=self.width)
 
     def parts(self, stages: int) -> list[list[str | int]]:
-        """Return the layers of each stage, in the form that `torch_modules.py` builds.
+        """Return the list of layers of each stage, in the form from which `torch_modules.py` builds modules.
 
         A layer is ``residual``, ``embedding``, ``head``, or an integer: the width of the feed-forward network
         in a transformer layer, which `ffn` sets.
@@ -226,12 +226,12 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
 
 
 def _warm(steps: list[Measured]) -> list[Measured]:
-    """Return all steps but the first, which warms up unless it is the only one; the fastest step is first."""
+    """Return the steps but the warm-up, the fastest first. The warm-up is the first of several steps."""
     return sorted(steps[1:] or steps, key=lambda step: step.largest_span)
 
 
 def _typical(warm: list[Measured]) -> Measured:
-    """Return the step with the median time of sorted steps; of two middle steps, the faster one."""
+    """Return the middle one of steps sorted by time; of two middle steps, the faster one."""
     return warm[(len(warm) - 1) // 2]
 
 

@@ -46,13 +46,14 @@ Times = dict[tuple[str, int], list[float]]
 
 
 def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> str:
-    """Return the order that is measured, in which all devices work at once, as the text that PyTorch reads.
+    """Return the order that the script measures, as the CSV text that PyTorch reads.
 
-    `route` has the device of each stage. Let S be the number of stages, and time pass in equal steps: the F
-    of microbatch m at stage s is in time step 2m + s, and its B in time step 2m + 2S - 1 - s. Each W directly
-    follows its B, or is fused with it if `fused`. With one stage per device, this is 1F1B. Every operation
-    waits only for operations of earlier time steps, or, as a W, for its own B. Each device runs its
-    operations in the sequence of time steps, so there is no deadlock.
+    In this order, all devices work at once. `route` has the device of each stage. Let S be the number of
+    stages, and time pass in equal steps: the F of microbatch m at stage s is in time step 2m + s, and its B
+    in time step 2m + 2S - 1 - s. Each W directly follows its B, or is fused with its B if `fused`. With one
+    stage per device, the order is 1F1B. Every operation waits only for operations of earlier time steps, or,
+    as a W, for its own B. Each device runs its operations in the sequence of time steps, so there is no
+    deadlock.
     """
     last = 2 * len(route) - 1
     rows: list[list[tuple[int, list[str]]]] = [[] for _ in range(max(route) + 1)]
@@ -65,7 +66,7 @@ def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> st
 
 
 def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> None:
-    """Train the stages of one device, and write the `Spans` of each step that is measured.
+    """Train the stages of one device, and write the `Spans` of each measured step to a file in `folder`.
 
     After `options.warmup` steps, at most `options.repeats` steps are measured. The measurement ends earlier
     once every device knows the median times of its operations to `options.tolerance` (see `unsure`).
@@ -101,8 +102,8 @@ def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
 def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
     """Return the mean duration of the operations of each kind and stage in every step, in seconds.
 
-    A device runs these operations one after another, so a step takes as long as their sum says. A median over
-    all operations would leave out that the slow ones add more to the sum than the fast ones save.
+    `devices` has for each device the `Spans` of each step. Within a step, the mean counts and not the median,
+    because a device runs the operations one after another, and the mean alone gives the sum of their times.
     """
     times: Times = {}
     for spans in (spans for steps in devices for spans in steps):
@@ -150,9 +151,10 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the microseconds of an operation of a kind (F, B or W) at these stages: a median over all steps.
+    """Return the median time of a kind of operation (F, B or W) at `stages`, in microseconds.
 
-    Where all backwards of these stages are fused, B and W each count as half of a fused backward.
+    The median is taken over all steps and stages. Where all backwards of these stages are fused, B and W each
+    count as half of a fused backward.
     """
     fused = [time / 2 for stage in stages for time in times.get(("BW", stage), [])]
     of_kind = [time for stage in stages for time in times.get((kind, stage), [])]
@@ -160,7 +162,7 @@ def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
 
 
 def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
-    """Return the median seconds of a message.
+    """Return the median time of a message in seconds.
 
     The time of a message is counted from the end of the operation that sends it to the start of the operation
     on another device that needs it. A message counts only if the receiver was idle when it was sent: then the
@@ -229,8 +231,8 @@ def table(options: argparse.Namespace) -> str:
 def layers_apart(options: argparse.Namespace) -> str:
     """Measure embedding, layers and head, each as a stage of its own, and return them as JSON.
 
-    Every device has one layer of each size, so that all devices have work. The first device also has the
-    embedding, and the last device the head.
+    Every device has one layer for each size of a feed-forward network, so that all devices have work. The
+    first device also has the embedding, and the last device the head.
     """
     known = sorted(set(sizes(options)))
     blocks: list[list[str | int]] = [[size] for _ in range(options.devices) for size in known]

@@ -17,12 +17,18 @@ import torch.distributed as dist
 
 
 def device_of(kind: str, rank: int) -> torch.device:
-    """Return the device of a process: the CPU, which all processes share, or the GPU numbered `rank`."""
+    """Return the PyTorch device of a process.
+
+    For the kind ``cpu`` it is the CPU, which all processes share, and for ``cuda`` the GPU numbered `rank`.
+    """
     return torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
 
 
 def group_options(kind: str, folder: Path, rank: int, devices: int) -> dict[str, Any]:
-    """Return the arguments of `torch.distributed.init_process_group` for one process of a job."""
+    """Return the arguments of `torch.distributed.init_process_group` for one process of a job.
+
+    The processes find each other through the file ``store`` in `folder`.
+    """
     shared = {"init_method": f"file://{folder}/store", "rank": rank, "world_size": devices}
     if kind == "cuda":
         return {"backend": "nccl", "device_id": device_of(kind, rank), **shared}
@@ -39,7 +45,10 @@ def join(kind: str, folder: Path, rank: int, devices: int) -> None:
 
 
 def too_few_gpus(kind: str, devices: int) -> str:
-    """Return an error message if a run on GPUs would have fewer than `devices`; otherwise an empty text."""
+    """Return an error message if `kind` is ``cuda`` and there are too few GPUs; otherwise an empty text.
+
+    Each of `devices` devices needs a GPU of its own.
+    """
     found = torch.cuda.device_count() if kind == "cuda" else devices
     if found >= devices:
         return ""
@@ -52,7 +61,7 @@ class Clock(Protocol):
     """A clock that marks moments while operations run, and tells their times afterwards."""
 
     def begin(self) -> None:
-        """Begin to measure; marks are made after this."""
+        """Begin to measure; every mark is made after this call."""
 
     def mark(self) -> Any:
         """Return a mark of the moment at which all work that was given to the device so far has ended."""

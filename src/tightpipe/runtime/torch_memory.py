@@ -25,7 +25,7 @@ class Stage:
         self.job, self.module = job | {"microbatches": 1}, build_stage(job, index, device)
 
     def enter(self) -> Tensor:
-        """Return an input like those from the previous stage: a hidden state that needs a gradient."""
+        """Return a random input such as the previous stage sends: a hidden state that needs a gradient."""
         return self.output().requires_grad_()
 
     def output(self) -> Tensor:
@@ -118,11 +118,11 @@ class LastStage(Stage):
 
 
 class OnlyStage(FirstStage, LastStage):
-    """The stage of a pipeline that has only one: it begins with the model's input and ends with the loss."""
+    """The only stage of a pipeline: it begins with the model's input and ends with the loss."""
 
 
 def stage_of(job: Job, index: int) -> Stage:
-    """Return stage `index` of a job, as an instance of its class here, to run outside a pipeline."""
+    """Return stage `index` of a job as a `Stage`, or as the subclass for a first, last or only stage."""
     is_last = index == len(job["parts"]) - 1
     if index == 0:
         return (OnlyStage if is_last else FirstStage)(job, index)

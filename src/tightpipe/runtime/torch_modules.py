@@ -95,7 +95,9 @@ def build_layer(job: Job, layer: str | int) -> nn.Module:
 def data(job: Job, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the inputs and the targets of all microbatches, which are the same in every process and step.
 
-    Both are texts (token numbers) if the model has a vocabulary, and otherwise hidden states.
+    If the model has a vocabulary, both are token numbers, shape (rows, sequence). Otherwise both are hidden
+    states, shape (rows, sequence, width) for a transformer and (rows, width) for an MLP. The rows of the
+    microbatches follow one another.
     """
     torch.manual_seed(job["seed"])
     rows = job["microbatches"] * job["batch"]

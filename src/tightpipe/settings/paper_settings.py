@@ -16,9 +16,26 @@ from ..core.placement import Placement
 class Setting:
     """One profiled setting of the zero-bubble papers: a model on a number of devices.
 
-    Times are those of one stage, in ticks of one microsecond. Memory is in bytes per token and group of
-    layers. `layers` is the number of layers in the source of the data; no formula uses it. `active` marks the
-    nine settings of the published column ZB-V.
+    Memory is in bytes per token and group of layers.
+
+    Parameters
+    ----------
+    name
+        Name of the setting, e.g. ``1.5B-8x24`` for 8 devices and 24 microbatches.
+    model
+        Name of the model by its size, e.g. ``1.5B``.
+    active
+        Whether the setting is one of the nine settings in the published column ZB-V.
+    devices, microbatches
+        Numbers of devices and microbatches.
+    forward, backward, weight
+        Durations of F, B and W of one stage, in ticks of one microsecond.
+    comm
+        Communication time between any two devices, in the same ticks.
+    hidden, heads, seq
+        Hidden size, number of attention heads and sequence length of the model.
+    layers
+        Number of layers in the source of the data. No formula uses this number.
     """
 
     name: str
@@ -60,11 +77,25 @@ class Setting:
         objective: Objective | str = Objective.DEVICE_SPAN,
         placement: str = "v",
     ) -> Instance:
-        """Return the setting as an instance, with the memory limit that `memory` has for `m_offset`.
+        """Return the setting as an instance, in any placement with one or two stages of a route per device.
 
-        A microbatch takes the same work on a device in every placement: it runs there either two stages with
-        the times of the setting, or one stage with twice these times and activations. The memory limit is
-        the same. Placements with more than two stages of a route per device are refused.
+        A microbatch is the same work for a device in every placement. It runs on a device either two stages
+        with the times of the setting, or one stage with twice these times and activations. The memory limit
+        does not depend on the placement.
+
+        Parameters
+        ----------
+        m_offset
+            The memory limit is ``2 devices + m_offset`` forward activations of the setting, as in `memory`.
+        objective
+            The objective of the instance.
+        placement
+            Name of the placement, which gets its usual number of stages per device.
+
+        Raises
+        ------
+        InputError
+            If the placement has more than two stages of a route per device.
         """
         whole = 2 // Placement(placement, self.devices).stages_per_device
         f, b, w = (
@@ -76,7 +107,8 @@ class Setting:
     def with_times(self, factor: int = 1, **entries: Any) -> Instance:
         """Return an instance whose stages take `factor` times as long as in the setting.
 
-        `entries` are further arguments of `Instance.uniform`.
+        `entries` are further arguments of `Instance.uniform`. Among them, `comm` replaces the setting's
+        communication time.
         """
         return Instance.uniform(
             devices=self.devices,

@@ -17,10 +17,22 @@ _PER_CENT = 100
 class Realistic:
     """One entry of ``realistic.toml``: the costs of an instance on the V placement.
 
-    `forward`, `backward` and `weight` are the times of an ordinary stage, in ticks of 10 microseconds;
-    `first` and `last` are the times of the first and of the last stage in per cent of these. A message takes
-    `comm` ticks within a node of `node_size` devices, and `node_comm` ticks between nodes. `activations` is
-    the memory limit as a number of activations of one stage, one number or one per device.
+    Parameters
+    ----------
+    name
+        Name of the entry.
+    devices, microbatches
+        Numbers of devices and microbatches.
+    forward, backward, weight
+        Durations of F, B and W of an ordinary stage, in ticks of 10 microseconds.
+    first, last
+        Durations of the first and of the last stage, in per cent of those of an ordinary stage.
+    comm, node_comm
+        Ticks of a message within a node, and of a message between nodes.
+    node_size
+        Number of devices in a node.
+    activations
+        Memory limit as a number of forward activations of one stage: one number, or one per device.
     """
 
     name: str

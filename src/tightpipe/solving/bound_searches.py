@@ -16,7 +16,11 @@ BoundSearch = Callable[[Instance, int, Budget, int, Progress], Bound]
 
 
 def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
-    """Return the searches, each with the share (0 to 1) of the then remaining time that it may use."""
+    """Return the searches in sequence, each with its share, 0 to 1, of the time left when it begins.
+
+    A search takes an instance, the cost of a known schedule in ticks, a budget, the best bound so far in
+    ticks, and a function to call with each better bound. The search returns the best bound that it proves.
+    """
     from tightpipe.solver.bounds.searches.energetic import energetic_bound
     from tightpipe.solver.bounds.searches.fluid import fluid_bound
     from tightpipe.solver.bounds.searches.prefixes import prefix_bound

@@ -53,12 +53,23 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     """Yield the bounds of an instance: first those by formula, then each better one that a search finds.
 
     The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
-    that the exact models cover.
+    that the exact models cover, and only where a heuristic finds a schedule.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    allowance
+        The limits of the searches; with a time limit of 0, only the formulas are used.
+    progress
+        Function that the searches call with a log entry for each better bound.
 
     Raises
     ------
     InfeasibleError
         If the instance has no schedule at all.
+    ContradictionError
+        If a bound is found to be above the cost of the best heuristic schedule.
     """
     reason = instance.infeasibility()
     if reason is not None:

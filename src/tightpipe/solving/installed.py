@@ -1,14 +1,14 @@
-"""Heuristics from outside: installed packages declare them as entry points, or names locate them.
+"""Heuristics that are not tightpipe's own come from installed packages, or from modules of the user.
 
-A package's pyproject.toml lists them by name::
+A package declares its heuristics as entry points. Its pyproject.toml lists them by name::
 
     [project.entry-points."tightpipe.heuristics"]
     breadth-first = "my_package:breadth_first_order"
 
-The object behind a name is a function ``Instance -> Order`` or a `tightpipe.heuristics.Heuristic`. Such
-packages are imported only when all heuristics are needed, for a list or as warm starts, or when a method has
-a name that is not one of tightpipe's own. If a heuristic cannot be loaded, a warning says so, and it alone is
-left out.
+The object behind a name is a function ``Instance -> Order`` or a `tightpipe.heuristics.Heuristic`. Loading
+a heuristic imports its package. This happens when all heuristics are needed, for a list or as warm starts,
+and when a method is asked for by a name that is not one of tightpipe's own. If a heuristic cannot be loaded,
+a warning says so, and only this heuristic is left out.
 
 The name ``my_file:my_function`` needs no package: it names a function in a module that can be imported or
 that lies in the working directory.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "tightpipe.heuristics"
-"""The group of the entry points."""
+"""The group of entry points under which packages declare heuristics."""
 
 SEARCHES = ("best", "block", "cpsat", "improve", "milp")
 """Names of the methods that are not heuristics. No heuristic may have one of these names."""
@@ -135,7 +135,10 @@ def _explained(make: _Make, name: str) -> _Make:
 
 
 def _said(error: BaseException) -> str:
-    """Return an error's text in one line, with the place where it was raised if it is not tightpipe's own."""
+    """Return an error's text in one line.
+
+    Unless the error is an `InputError`, the line also has its class, and the file and line that raised it.
+    """
     text = " ".join(str(error).split())
     if isinstance(error, InputError):
         return text

@@ -1,4 +1,4 @@
-"""All methods by name; no other file knows both the heuristics and the solvers."""
+"""All methods by name: each runs a heuristic or a solver, and returns a `Result`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 class Method:
     """A heuristic or a solver, as listed by ``tightpipe methods``.
 
-    Solvers take long to import. So `load` imports the code only when it is to run, and a list of methods
-    imports none.
+    `placements` has the names of the placements that the method can schedule. `memory` says in words which
+    memory limits the method respects, and `source` names the paper or the algorithm.
+
+    Solvers take long to import. So `load` imports a method's code only when the method is to run, and returns
+    the function that runs the method. A list of methods imports no solver.
     """
 
     name: str
@@ -119,7 +122,11 @@ def _run_solver(
     warm_start: WarmStart,
     progress: Progress,
 ) -> Result:
-    """Run a solver from a warm start, which is found within the same budget."""
+    """Run a solver from the cheapest of the requested starts, which are found within the same budget.
+
+    If Ctrl-C comes before the solver returns a result, the solver runs again, from the cheapest start found
+    until then and without any time left. The reason of the result then names the signal.
+    """
     begin = time.perf_counter()
     reason = instance.infeasibility()
     if reason is not None:
@@ -239,4 +246,7 @@ _VARIANTS: dict[str, Method] = {
     "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
     "milp:cbc": replace(METHODS["milp"], name="milp:cbc", load=partial(_load_milp, "cbc")),
 }
-"""Other formulations and backends of methods, for comparisons; `find_method` knows them, no list does."""
+"""Other formulations and backends of methods, for comparisons.
+
+`find_method` finds them by name, but lists of methods leave them out.
+"""

@@ -40,12 +40,12 @@ class Judged:
     schedule
         A validated schedule.
     cost
-        Its cost without noise, in ticks.
+        Cost of the schedule without noise, in ticks.
     searched
-        Figures of its costs in the samples by which orders were chosen. They are too favourable to the chosen
-        order, which was fitted to these samples.
+        Figures of the schedule's costs in the samples by which orders were chosen. These figures are too
+        favourable to the chosen order, which was fitted to these samples.
     fresh
-        Figures of its costs in 1,000 samples that played no part in the choice of a schedule.
+        Figures of the schedule's costs in 1,000 samples that played no part in the choice of a schedule.
     """
 
     schedule: Schedule
@@ -63,15 +63,16 @@ class RobustResult:
     measure
         The measure that was minimised.
     robust
-        The schedule found.
+        The schedule found, with its costs.
     plain
         The schedule of least cost without noise that the same solve has found, for comparison.
     bound
-        A proven lower bound of the cost without noise, in ticks. Nothing is proven about costs under noise.
+        A proven lower bound of the cost without noise, in ticks, or None where nothing is proven. Nothing is
+        ever proven about costs under noise.
     samples
-        Number of samples that were searched.
+        Number of samples in which the search measured schedules.
     seconds
-        Wall seconds.
+        Wall time of the solve.
     reason
         If a signal ended the search early, `interrupted` or `terminated`; else empty.
     """

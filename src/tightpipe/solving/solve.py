@@ -42,9 +42,9 @@ def solve(
         place of a name, a heuristic of your own may be given: a function that takes the instance and returns
         an `Order`. As with any other heuristic, the order gets the best start times and is validated.
     time_limit
-        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The time counts
-        from when the solver is loaded and its inner loops are compiled. Compiling takes minutes, once for
-        each user and version.
+        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The clock starts
+        once the solver is loaded and all inner loops are compiled. Compiling takes minutes, once for each
+        user and version.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed
@@ -127,7 +127,7 @@ def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
 
 
 def _refuse_contradictions(method: Method, backend: str | None, warm_start: WarmStart) -> None:
-    """Raise an InputError if an option is given that the method has no use for."""
+    """Raise an InputError if `backend` or `warm_start` is given and the method has no use for it."""
     if backend is not None and method.name != "milp":
         raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
     given = isinstance(warm_start, Schedule) or warm_start not in ("best", None)

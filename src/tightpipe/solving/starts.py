@@ -39,9 +39,9 @@ def _fitting(instance: Instance) -> dict[str, Heuristic]:
 
 
 def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
-    """Return a heuristic's schedule.
+    """Return a heuristic's schedule; None if the heuristic finds no schedule.
 
-    Return None if the heuristic finds no schedule, or if it is not tightpipe's own and fails.
+    A heuristic that is not tightpipe's own may fail with an error. The result is then None as well.
     """
     try:
         return schedule_of(instance, heuristic)

@@ -1,4 +1,4 @@
-"""The data that the figures of studies draw, made of the rows of a sweep."""
+"""The rows of a sweep become the data that the figures of studies draw."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def uneven_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def memory_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method at each memory limit, in multiples of p activations of a stage.
+    """Return a point per row: the bubble rate of the row's method at the row's memory limit.
+
+    The limits are in multiples of p activations of a stage, p being the number of devices.
 
     Raises
     ------
     InputError
-        If a limit is neither a multiple of p nor the smallest.
+        If the experiment writes a limit neither as a multiple of p, such as ``2p``, nor as ``smallest``.
     """
     return _frontier(rows, _memory_factor, looser=operator.ge, apart="comm")
 
@@ -45,12 +47,12 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """Return the points of `memory_points`, and say of each whether its schedule is proven optimal.
 
     The bound that proves this may come from another method or from a looser limit. A panel of the figure
-    shows problems of one size, in devices and microbatches.
+    shows one problem of one size, in devices and microbatches, with one communication time.
 
     Raises
     ------
     InputError
-        If a limit is neither a multiple of p nor the smallest.
+        As in `memory_points`.
     """
     return [
         {
@@ -63,18 +65,23 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the bubble rate of each method at each communication time, a multiple of the forward time.
+    """Return a point per row: the bubble rate of the row's method at the row's communication time.
+
+    The communication times are in multiples of the mean duration of F.
 
     Raises
     ------
     InputError
-        If a communication time is not a multiple of the forward time.
+        If the experiment does not write a time as a multiple of F's duration, such as ``0.25f``.
     """
     return _frontier(rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le, apart="memory")
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the gap of each solve over time, from its first schedule to its end."""
+    """Return the gap of each solve over time: a point for each entry of its trace, and one at its end.
+
+    Entries before the first schedule are left out, and so is the end of a solve without a gap.
+    """
     return [
         {
             "panel": _problem(row, rows),

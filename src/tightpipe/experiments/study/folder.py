@@ -24,12 +24,12 @@ _PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")
 
 
 def write_rows(rows: Sequence[Row], folder: Path) -> None:
-    """Write the rows as CSV."""
+    """Write the rows into a folder as ``rows.csv``."""
     write_text(folder / ROWS, _frame(rows).to_csv(index=False, lineterminator="\n"))
 
 
 def write_parquet(rows: Sequence[Row], folder: Path) -> None:
-    """Write the rows as Parquet.
+    """Write the rows into a folder as ``rows.parquet``.
 
     Raises
     ------
@@ -45,7 +45,11 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
-    """Write a copy of the experiment file, and a description of machine, engine and versions."""
+    """Write the experiment of a sweep and a description of the machine into a folder.
+
+    ``experiment.toml`` is a copy of the experiment file. ``environment.json`` describes the machine and names
+    the engine and the versions of packages.
+    """
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -1,4 +1,4 @@
-"""The rows of a study as a table in Markdown and LaTeX, with the methods side by side."""
+"""The rows of a study become a table in Markdown and LaTeX, in which methods stand side by side."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def _alignment(head: Sequence[str]) -> list[str]:
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines of the table: one line per combination of axis values, for all methods."""
+    """Return head and lines of the table, with a line for each combination of the axes' values in the rows.
+
+    A line shows all methods. An axis with only one value is left out, unless it is ``problem``.
+    """
     axes = [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:

@@ -34,7 +34,15 @@ UNCHANGED = Change(OWN, lambda instance: instance)
 
 
 def parse_devices(value: Any) -> Change:
-    """Read a number of devices; only an instance whose stages are alike can be changed to it."""
+    """Return the change to a number of devices; ``own`` changes nothing.
+
+    Only an instance whose stages are alike can be changed to another number.
+
+    Raises
+    ------
+    InputError
+        If the value is neither a whole number of at least 1 nor ``own``.
+    """
     if value == OWN:
         return UNCHANGED
     count = check_int("devices", value, 1)
@@ -42,7 +50,15 @@ def parse_devices(value: Any) -> Change:
 
 
 def parse_microbatches(value: Any) -> Change:
-    """Read a number of microbatches, or a multiple of the number of devices such as ``3p``."""
+    """Return the change to a number of microbatches; ``own`` changes nothing.
+
+    The value is a number, or a multiple of the number of devices such as ``3p``, which is rounded down.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
+    """
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):
@@ -53,7 +69,16 @@ def parse_microbatches(value: Any) -> Change:
 
 
 def parse_uneven(value: Any) -> Change:
-    """Read ``{first = 0.5, last = 1.5}``: factors of all durations of the first and the last stage."""
+    """Return the change that multiplies all durations of the first and of the last stage.
+
+    The value is a table with the factors, such as ``{first = 0.5, last = 1.5}``; a factor that is left out
+    is 1. Products are rounded to whole ticks, at least 1.
+
+    Raises
+    ------
+    InputError
+        If the table has other keys, or a factor is not above 0 or is above 100.
+    """
     check_keys(value, (), ("first", "last"))
     for key, factor in value.items():
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 100:
@@ -63,9 +88,15 @@ def parse_uneven(value: Any) -> Change:
 
 
 def parse_comm(value: Any) -> Change:
-    """Read a communication time: ticks, ``0.25f``, ``2x`` or ``own``.
+    """Return the change to a communication time.
 
-    ``0.25f`` is 0.25 times the mean duration of F, and ``2x`` is twice the instance's own times.
+    The value is a number of ticks, ``0.25f`` (0.25 times the mean duration of F), ``2x`` (twice the
+    instance's own times) or ``own``, which changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -78,11 +109,17 @@ def parse_comm(value: Any) -> Change:
 
 
 def parse_memory(value: Any) -> Change:
-    """Read a memory limit: in the instance's unit, ``2p``, ``0.5x``, ``smallest``, ``none`` or ``own``.
+    """Return the change to a memory limit of each device.
 
-    ``2p`` is 2 p forward activations of one stage, p being the number of devices; `limits_of_activations`
-    converts them to the instance's unit. ``0.5x`` is half the instance's own limit, ``smallest`` the smallest
-    limit at which there is a schedule.
+    The value is a number in the instance's unit of memory, or one of the following texts. ``2p`` is 2 p
+    forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
+    the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
+    which there is a schedule. ``none`` takes the limit away, and ``own`` changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -100,7 +137,10 @@ def parse_memory(value: Any) -> Change:
 
 
 def memory_of_activations(label: str, factor: Fraction) -> Change:
-    """Return the change to a limit of `factor` times p forward activations, rounded down to whole ones."""
+    """Return the change to a limit in forward activations of one stage, with the label `label`.
+
+    The limit is `factor` times the number of devices, rounded down to a whole number of activations.
+    """
 
     def limited(instance: Instance) -> Instance:
         activations = math.floor(factor * instance.devices)
@@ -110,7 +150,16 @@ def memory_of_activations(label: str, factor: Fraction) -> Change:
 
 
 def parse_objective(value: Any) -> Change:
-    """Read an objective: ``device_span``, ``makespan``, or ``own`` (device_span for a setting)."""
+    """Return the change to an objective.
+
+    The value is ``device_span``, ``makespan``, or ``own``, which changes nothing and is ``device_span`` for a
+    published setting.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
+    """
     if value == OWN:
         return UNCHANGED
     if value not in list(Objective):

@@ -26,9 +26,9 @@ class Executor:
     Parameters
     ----------
     submit
-        Starts the solve of a task's payload and returns its future.
+        Function that starts the solve of a task's payload, and returns the future of the outcome.
     solves_at_once
-        Returns how many solves the executor can run at once at the moment; a cluster may grow and shrink.
+        Function that returns how many solves can run at once at the moment; a cluster may grow and shrink.
     """
 
     submit: Callable[[str], Future[Outcome]]
@@ -36,7 +36,10 @@ class Executor:
 
 
 ExecutorContext = Callable[[Limits], AbstractContextManager[Executor]]
-"""A function that starts an executor whose solves have these limits, and ends it with the `with` block."""
+"""A function that takes the limits of all solves and returns a context manager.
+
+The context manager starts an executor when its `with` block begins, and ends the executor with the block.
+"""
 
 
 def local_executor(at_once: int | None) -> ExecutorContext:

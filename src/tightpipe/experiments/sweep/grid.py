@@ -60,7 +60,11 @@ def _combine(experiment: Experiment) -> Iterator[Task]:
 
 
 def _placement(problem: Problem, method: Method) -> str:
-    """Return the problem's placement; if it has none, the V, or the first one of a method without the V."""
+    """Return the name of the placement in which a method solves a problem.
+
+    An instance file states its placement. A published setting gets the placement ``v`` or, if the method does
+    not schedule ``v``, the method's first placement.
+    """
     if problem.placement is None:
         return "v" if "v" in method.placements else method.placements[0]
     if problem.placement not in method.placements:

@@ -38,7 +38,7 @@ class Limits:
     Parameters
     ----------
     seconds
-        Wall seconds.
+        Wall seconds that the solve may take.
     memory
         GiB of resident memory of the process and its children together. None is nine tenths of the machine's
         memory times the share of the cores that `threads` threads occupy.
@@ -61,7 +61,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a task ended: values of its row by column, compressed schedule, and processor seconds."""
+    """How a task ended.
+
+    Parameters
+    ----------
+    values
+        The values of the task's row that are known only after the solve, by column.
+    schedule
+        The schedule as `schedule_bytes.pack` returns it; None if there is none.
+    cpu_seconds
+        Processor seconds that the solve took; None if the task failed.
+    """
 
     values: dict[str, Value]
     schedule: bytes | None = None
@@ -122,7 +132,9 @@ def idle_processes() -> Iterator[Idle]:
 def run_guarded(
     payload: str, limits: Limits, stop: threading.Event | None = None, idle: Idle | None = None
 ) -> Outcome:
-    """Run a task's payload in another process, and return its outcome, also if it crashes or is killed.
+    """Run a task's payload in another process, and return the outcome of the task.
+
+    If the process crashes or is killed, the outcome says so.
 
     Parameters
     ----------
@@ -131,7 +143,7 @@ def run_guarded(
     limits
         The limits at which the process is killed.
     stop
-        Setting it kills the process.
+        Event that another thread sets to have the process killed; None if no thread does so.
     idle
         The list from which a waiting process is taken, and in which the process is kept after a heuristic.
         None for a new process that ends with the solve.
@@ -162,7 +174,10 @@ def run_guarded(
 
 @contextmanager
 def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_Process]:
-    """Yield an idle or a new process, and then keep it in `idle` if it is ready for a solve, else end it."""
+    """Yield an idle or a new process, and then keep the process in `idle` or end it.
+
+    The process is kept if it waits for another task and holds less than half of the memory limit.
+    """
     process = _waiting(idle) or _started()
     home: Idle | None = None
     try:

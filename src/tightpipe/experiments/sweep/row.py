@@ -64,7 +64,10 @@ COLUMNS = tuple(field.name for field in fields(Row))
 """Names of the columns, in order."""
 
 _RENAMED = {"tightpipe_version": "engine"}
-"""New names of columns, by the name in earlier versions. A value of ``tightpipe_version`` has no commit."""
+"""New names of columns, by the name in earlier versions.
+
+A value from the column ``tightpipe_version`` is a version without a commit.
+"""
 
 _HINTS = get_type_hints(Row)
 

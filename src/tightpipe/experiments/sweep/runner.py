@@ -20,9 +20,10 @@ _BEAT = 0.5  # seconds between two looks at the store
 _BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
-"""A function that is called with a task and None when the task is claimed, and with its outcome when it ends.
+"""A function that is called when a task is claimed and when it ends.
 
-The third argument is how many solves the executor can run at once.
+The first argument is the task. The second one is None when the task is claimed, and the task's outcome
+when the task ends. The third one is how many solves the executor can run at once.
 """
 
 

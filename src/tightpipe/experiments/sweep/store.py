@@ -1,4 +1,4 @@
-"""A store keeps the solves of one experiment in a file that survives kill -9, power loss and several writers.
+"""A store keeps the solves of one experiment in a file that survives kill -9, power loss and many writers.
 
 The file is an SQLite database: SQLite is embedded and lets several processes write to one file (DuckDB lets
 one), and with a write-ahead log that is synchronised at every commit, a crash of the process or of the
@@ -90,7 +90,11 @@ class Store:
         self._connection.close()
 
     def enrol(self, tasks: Sequence[Task]) -> None:
-        """Make these tasks the grid of the store; results of other tasks are kept, but no longer shown."""
+        """Make `tasks` the grid of the store, in their sequence.
+
+        A task that the store already has keeps its state and its result. The results of tasks that are not in
+        the new grid are kept too, but no longer shown.
+        """
         known = ", ".join(COLUMNS)
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         with self._writing() as connection:
@@ -140,7 +144,19 @@ class Store:
             )
 
     def finish(self, key: str, owner: str, values: Mapping[str, Value], schedule: bytes | None) -> bool:
-        """Write a solve's result unless `owner` has lost its claim, and return whether it was written."""
+        """Write a solve's result unless `owner` has lost its claim, and return whether it was written.
+
+        Parameters
+        ----------
+        key
+            The key of the solve's row.
+        owner
+            The owner that claimed the solve.
+        values
+            The values that the row gets, by column.
+        schedule
+            The compressed schedule; None if the solve has no schedule.
+        """
         cells = ", ".join(f"{name} = ?" for name in values)
         with self._writing() as connection:
             written = connection.execute(

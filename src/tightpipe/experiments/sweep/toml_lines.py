@@ -1,4 +1,7 @@
-"""The lines of keys and values in a TOML text, which the standard library's reader does not report."""
+"""This module finds the lines of keys and values in a TOML text.
+
+The TOML reader of the standard library does not report these lines.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Passes that reorder task lists and programs so that communication overlaps with computation."""
+"""Passes that reorder task lists and programs so that communication overlaps with computation.
+
+Here, a task is a computation, the start of a communication, or a wait for its end, on one device.
+"""
 
 from .adjacent_swaps import raise_comms_within_memory, sink_waits_within_memory
 from .composition import DEFAULT_PASSES, PASSES, PassReport, run_passes

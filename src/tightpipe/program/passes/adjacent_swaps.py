@@ -55,7 +55,11 @@ class _Line:
             self.before.append(self.before[-1] + _takes(task) - self._frees(task))
 
     def swap(self, position: int) -> bool:
-        """Swap the task at `position` with the next one if that is allowed; return whether it is allowed."""
+        """Swap the task at `position` with the next task if that is allowed; return whether it was.
+
+        A swap is allowed if the next task does not need the first one, no common peer or link fixes the
+        sequence of the two, and the peak memory stays within the budget.
+        """
         first, second = self.tasks[position : position + 2]
         if first.name in second.inputs or _keep_their_order(first, second):
             return False

@@ -46,7 +46,7 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
 
 
 def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
-    """Return the program with the nodes of each device in the sequence of its tasks."""
+    """Return the program with the nodes of each device in the sequence of its task list in `orders`."""
     devices = []
     for device, tasks in enumerate(orders):
         steps = device_steps(program.instance, device, program.devices[device], fuse=False)

@@ -9,9 +9,11 @@ from .timeline import peak_memory, timeline
 
 
 def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> str:
-    """Return one line per task, with a bar for each communication that is running beside it.
+    """Return one line of text per task, with a bar for each communication that runs beside the task.
 
-    The last line counts the communications that start while another one is running, if there are any.
+    The line after the tasks has the total and the exposed time in ticks, and the peak memory. If
+    communications start while another one is running, a last line has their number. `estimate` gives the
+    ticks of a computation or transfer.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from .tasks import Estimator, Task, TaskKind, Tasks, given_duration
 
 
 def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
-    """Return the tasks with each start as an input of the next, so that no pass changes their sequence."""
+    """Return the tasks with each start as an input of the next start, which fixes the sequence of starts."""
     order: list[Task] = []
     last: str | None = None
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Tasks: the overlap passes reorder a list of tasks, which a device runs from first to last."""
+"""The tasks that the overlap passes reorder: computations, starts of communications, and waits."""
 
 from __future__ import annotations
 

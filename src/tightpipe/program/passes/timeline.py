@@ -1,4 +1,4 @@
-"""How long a list of tasks takes, how much of this time the device stands still, and the peak memory."""
+"""Functions for the duration, the exposed time and the peak memory of a list of tasks on one device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .tasks import Estimator, Task, TaskKind, given_duration
 
 
 class Timeline(NamedTuple):
-    """When the device has run a list of tasks, and how long it stands still at waits, in ticks."""
+    """The tick at which a device has run its tasks, and the ticks for which it stands still at waits."""
 
     end: int
     exposed: int  #: time for which the device stands still at waits
 
 
 def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
-    """Return when a device ends if it runs the tasks from first to last, and its exposed time.
+    """Return the tick at which a device ends that begins the tasks at tick 0, and the exposed time.
 
     The exposed time is how long the device stands still at tasks that wait for a transfer. Transfers run
     beside the computations. Computations take the same time in every order, so an order with less exposed
