@@ -28,7 +28,9 @@ from tightpipe.solver.milp.process import OUT_OF_TIME, ModelFiles, run_process
 from tightpipe.solver.milp.supervisor import Supervisor
 from tightpipe.solver.queues import queues_of
 
-SLEEP = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)"]
+SLEEP = ["sleep", "60"]
+TALK = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)"]
+"""May be interrupted only once it has begun: SIGINT ends a Python that is still starting with exit status 1."""
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_a_process_that_takes_too_much_memory_is_asked_to_stop(model: MilpModel)
 
 
 def test_ctrl_c_stops_the_process_and_what_it_wrote_is_read_once_more(model: MilpModel) -> None:
-    run = Run(model, SLEEP, UNLIMITED, interrupt_at="begun\n")
+    run = Run(model, TALK, UNLIMITED, interrupt_at="begun\n")
     assert (run.code, run.stopped) == (-SIGINT, INTERRUPTED)
     assert run.seen.count("begun\n") == 2
 
