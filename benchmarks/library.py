@@ -27,6 +27,7 @@ from tightpipe.core.files import read_text, write_text
 from tightpipe.core.instance_file import read_json
 from tightpipe.core.result import Proof, Status
 from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
+from tightpipe.experiments.sweep.row import Row
 from tightpipe.experiments.sweep.schedule_bytes import unpack
 from tightpipe.experiments.sweep.store import open_store
 from tightpipe.library import Claim, Library, Record, State, submit
@@ -121,8 +122,8 @@ def enter(library: Library, id: str, result: Result) -> None:
             library.put(replace(record, bound=claim, certified=False))
 
 
-def enter_studies(library: Library) -> None:
-    """Enter the schedules and bounds of the studies under results/ where they are better."""
+def studied(library: Library) -> Iterator[tuple[str, Result]]:
+    """Yield what the studies under results/ have found for instances of the library, with their identifiers."""
     ids = {record.instance: record.id for record in library.records()}
     for path in sorted(RESULTS.glob("*/store.sqlite")):
         with open_store(path) as store:
@@ -130,12 +131,21 @@ def enter_studies(library: Library) -> None:
                 packed = store.schedule(row.key) if row.cost is not None else None
                 schedule = None if packed is None else unpack(packed)
                 if schedule is not None and schedule.instance in ids:
-                    result = Result(
-                        *(schedule.instance, row.method, Status.FEASIBLE, schedule, row.bound),
-                        seconds=row.seconds or 0.0,
-                        proof=None if row.proof is None else Proof(row.proof),
-                    )
-                    enter(library, ids[schedule.instance], result)
+                    yield ids[schedule.instance], _result(row, schedule)
+
+
+def _result(row: Row, schedule: Schedule) -> Result:
+    return Result(
+        *(schedule.instance, row.method, Status.FEASIBLE, schedule, row.bound),
+        seconds=row.seconds or 0.0,
+        proof=None if row.proof is None else Proof(row.proof),
+    )
+
+
+def enter_studies(library: Library) -> None:
+    """Enter the schedules and bounds of the studies under results/ where they are better."""
+    for id, result in studied(library):
+        enter(library, id, result)
 
 
 def _submit(library: Library, id: str, content: object, seconds: float) -> None:

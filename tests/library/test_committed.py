@@ -76,6 +76,16 @@ def test_the_script_enters_what_studies_have_found(tmp_path: Path) -> None:
     assert (found.cost.value, found.bound.value, found.cost.method) == (OPTIMUM, OPTIMUM, "best")
 
 
+def test_no_study_knows_more_than_the_library(library: Library) -> None:
+    found = list(script()["studied"](library))
+    assert found
+    for id, result in found:
+        record = library.record(id)
+        assert record.cost is not None
+        assert record.cost.value <= result.cost, id
+        assert record.bound.value >= (result.bound or 0), id
+
+
 def test_the_script_hands_on_schedules_to_more_memory_and_bounds_to_less(tmp_path: Path) -> None:
     new = Library(tmp_path)
     assert INSTANCE.memory is not None

@@ -29,7 +29,7 @@ class Row:
     memory: str  #: as the experiment writes it, e.g. ``2p``
     memory_limit: int | None  #: largest limit of a device; None if no device has one
     method: str
-    costs: str  #: ``true``, or ``median`` where the method saw the stages' median costs
+    costs: str  #: ``true``, or ``median`` where it saw those of `settings.with_median_costs`
     warm_start: str | None  #: None for methods that take none
     time_limit: float | None  #: seconds; None for methods that do not search
     seed: int
