@@ -102,9 +102,15 @@ def begin(library: Library, entry: Entry) -> None:
     bound = best_bound(entry.instance)
     claim = _claim(bound.value, bound.proof, bound.seconds)
     library.put(Record(entry.id, entry.family, entry.source, entry.instance, None, claim))
+    enter_heuristics(library, entry.id)
+
+
+def enter_heuristics(library: Library, id: str) -> None:
+    """Enter the schedules of all heuristics for the instance's placement where they are better."""
+    instance = library.record(id).instance
     for method in all_methods().values():
-        if method.kind == "heuristic" and entry.instance.placement.name in method.placements:
-            enter(library, entry.id, solve(entry.instance, method.name))
+        if method.kind == "heuristic" and instance.placement.name in method.placements:
+            enter(library, id, solve(instance, method.name))
 
 
 def enter(library: Library, id: str, result: Result) -> None:
@@ -123,7 +129,7 @@ def enter(library: Library, id: str, result: Result) -> None:
 
 
 def studied(library: Library) -> Iterator[tuple[str, Result]]:
-    """Yield what the studies under results/ have found for instances of the library, with their identifiers."""
+    """Yield what the studies under results/ have found, with the identifiers of the library's instances."""
     ids = {record.instance: record.id for record in library.records()}
     for path in sorted(RESULTS.glob("*/store.sqlite")):
         with open_store(path) as store:
@@ -163,10 +169,13 @@ def is_left(record: Record, seconds: float) -> bool:
 
 
 def search(library: Library, id: str, seconds: float, workers: int) -> Record:
-    """Run `best` if no known schedule costs as little as the bound, and search for a missing certificate.
+    """Run all heuristics and `best` as long as no known schedule costs as little as the bound.
 
-    Each of the two searches takes at most `seconds`. Return the new record.
+    Then search for a certificate if the bound has none. `best` and this search take at most `seconds` each.
+    Return the new record.
     """
+    if library.record(id).state is State.OPEN:
+        enter_heuristics(library, id)  # there may be new ones
     record = library.record(id)
     if record.state is State.OPEN:
         start = _schedule(library, record) or "best"
@@ -252,18 +261,23 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each search [20]")
     parser.add_argument("--workers", type=int, default=1, help="threads [1]")
     parser.add_argument("--family", help="only instances of this family")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="search only on these instances [on all]")
     arguments = parser.parse_args()
+    all_entries = entries()
+    for id in set(arguments.ids) - {entry.id for entry in all_entries}:
+        parser.error(f"ID = {id!r}: the library has no such instance")
     LIBRARY.mkdir(exist_ok=True)
     library = Library(LIBRARY)
     known = {record.id for record in library.records()}
-    for entry in entries():
+    for entry in all_entries:
         if entry.id not in known and arguments.family in (None, entry.family):
             begin(library, entry)
             print(f"{entry.id}: entered", file=sys.stderr, flush=True)
     enter_studies(library)
     share(library)
     for record in sorted(library.records(), key=_size):
-        if is_left(record, arguments.time_limit) and arguments.family in (None, record.family):
+        asked = arguments.family in (None, record.family) and record.id in (arguments.ids or {record.id})
+        if asked and is_left(record, arguments.time_limit):
             record = search(library, record.id, arguments.time_limit, arguments.workers)
             print(f"{record.id}: {record.state}, gap {record.gap}", file=sys.stderr, flush=True)
     share(library)

@@ -7,9 +7,9 @@ variables that GitHub's workflows set:
 
     GITHUB_REPOSITORY=owner/name GITHUB_REF_NAME=v1.2.0 python tools/release_copy.py build/release
 
-The exit status is 2, with one line on stderr and no new folder, where the argument is missing or names a folder
-that exists, an environment variable is missing, the tag is not that of the version, the CHANGELOG has no such
-version, or a link leads nowhere.
+The exit status is 2, with one line on stderr and no new folder, where the argument is missing or names a
+folder that exists, an environment variable is missing, the tag is not that of the version, the CHANGELOG has
+no such version, or a link leads nowhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`tightpipe realistic` runs five methods on each instance of the realistic suite.
 
 The suite consists of instances with recomputation, slow last stages, slow links or scarce memory. The first
-of the methods is `greedy-v` with the median of the costs of all stages in place of each stage's own costs; its
-order is then timed with the true costs.
+of the methods is `greedy-v` with the median of the costs of all stages in place of each stage's own costs;
+its order is then timed with the true costs.
 """
 
 from __future__ import annotations
