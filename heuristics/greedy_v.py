@@ -24,17 +24,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.graph import NO_LIMIT
 from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
 from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
+from .stage_costs import stage_costs
 
-_FBW = [OpKind.F, OpKind.B, OpKind.W]
-_NO_LIMIT = 2**62
 _MOST_LIMITS = 2000  # the most limits that are tried in the search for the smallest one that works
 _UNIT = np.array([[2], [-1], [-1]])  # memory deltas of F, B and W for an instance that has none
 _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
@@ -123,12 +122,12 @@ def _attempt(problem: _Problem, policy: Policy, spare: Ints) -> Attempt | None:
 
 
 def _problem(instance: Instance, limits: Ints) -> _Problem:
-    p, numbers = instance.devices, arrays_of(instance)
+    p, costs = instance.devices, stage_costs(instance)
     stages, devices = np.zeros(2 * p, STAGE), np.zeros(p, DEVICE)
-    stages["home"] = numbers.device[0]
-    stages["duration"] = numbers.duration[_FBW].T
+    stages["home"] = costs.device
+    stages["duration"] = costs.duration.T
     stages["delta"] = _deltas(instance).T
-    stages["lag"] = numbers.lag[_FBW, 0].T
+    stages["lag"] = costs.lag.T
     per_stage = instance.microbatches * stages["duration"].sum(axis=1)
     work = per_stage[:p] + per_stage[p:][::-1]
     devices["upper"] = 2 * p - 1 - np.arange(p)
@@ -141,7 +140,7 @@ def _deltas(instance: Instance) -> Ints:
     """Return the memory deltas of F, B and W, shape (3, 2p)."""
     if instance.memory is None:
         return np.repeat(_UNIT, instance.stages, axis=1)
-    return np.asarray(arrays_of(instance).delta[_FBW])
+    return stage_costs(instance).delta
 
 
 def _limits_to_try(instance: Instance) -> Iterator[Ints]:
@@ -151,9 +150,9 @@ def _limits_to_try(instance: Instance) -> Iterator[Ints]:
     """
     p = instance.devices
     if instance.memory_limit(0) is not None:
-        yield arrays_of(instance).limit
+        yield stage_costs(instance).limit
         return
-    yield np.full(p, _NO_LIMIT)
+    yield np.full(p, NO_LIMIT)
     forward = _deltas(instance)[0]
     pair = forward[:p] + forward[p:][::-1]
     for quarters in (4, 5, 6):
@@ -162,7 +161,7 @@ def _limits_to_try(instance: Instance) -> Iterator[Ints]:
 
 def _reason(instance: Instance) -> str:
     """Return a message that the greedy has no schedule at this limit, and at which limits it has one."""
-    limits = arrays_of(instance).limit
+    limits = stage_costs(instance).limit
     said = f"greedy-v has no schedule at the memory limit {_shown(limits)}"
     enough = _enough_memory(instance, limits)
     if enough is None:
@@ -193,7 +192,7 @@ def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
     are this divisor apart. The result is None if there are more than `_MOST_LIMITS` limits to try, or if the
     limits differ between devices.
     """
-    unit = int(np.gcd.reduce(arrays_of(instance).delta, axis=None))
+    unit = int(np.gcd.reduce(stage_costs(instance).delta, axis=None))
     least = max(instance.smallest_limit(d) for d in range(instance.devices))
     candidates = range(least, int(enough.max()) + 1, unit)
     if len(set(enough.tolist())) > 1 or len(candidates) > _MOST_LIMITS:
@@ -208,7 +207,7 @@ def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
     The scale is found by bisection: the greedy works at the returned limits and fails at slightly smaller
     ones. It may work again at still smaller ones, which `_smallest_limit` looks for.
     """
-    forward, p = arrays_of(instance).delta[OpKind.F], instance.devices
+    forward, p = stage_costs(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
     largest = int(limits.max())
 

@@ -27,7 +27,7 @@ STAGE = np.dtype(
         ("home", np.int64),  # its device
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
-        ("lag", *_PER_KIND),  # communication from the predecessor, see tightpipe.core.instance_arrays
+        ("lag", *_PER_KIND),  # communication from the predecessor
         ("count", *_PER_KIND),  # number of operations placed so far; the next one has this microbatch
     ]
 )

@@ -7,15 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.instance_arrays import arrays_of
-from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
 from .list_state_kernel import DEVICE, STAGE
-
-_FBW = [OpKind.F, OpKind.B, OpKind.W]
-_NO_LIMIT = 2**62
+from .stage_costs import stage_costs
 
 
 class ListProblem(NamedTuple):
@@ -46,15 +42,13 @@ class Run(NamedTuple):
 
 def list_problem(instance: Instance) -> ListProblem:
     """Return an instance as records, in the state before any operation starts."""
-    numbers, p, routes = arrays_of(instance), instance.devices, len(instance.placement.routes)
+    p, routes = instance.devices, len(instance.placement.routes)
     stages, devices = np.zeros(routes * instance.stages, STAGE), np.zeros(p, DEVICE)
-    stages["home"] = numbers.device.ravel()
-    stages["number"] = np.tile(np.arange(instance.stages), routes)
-    stages["route"] = np.repeat(np.arange(routes), instance.stages)
-    stages["duration"] = np.tile(numbers.duration[_FBW].T, (routes, 1))
-    stages["delta"] = np.tile(numbers.delta[_FBW].T, (routes, 1))
-    stages["lag"] = numbers.lag[_FBW].transpose(1, 2, 0).reshape(-1, len(_FBW))
-    devices["limit"] = np.where(numbers.limit < 0, _NO_LIMIT, numbers.limit)
+    for route, mine in enumerate(np.split(stages, routes)):
+        costs = stage_costs(instance, route)
+        mine["home"], mine["number"], mine["route"] = costs.device, np.arange(instance.stages), route
+        mine["duration"], mine["delta"], mine["lag"] = costs.duration.T, costs.delta.T, costs.lag.T
+        devices["limit"] = costs.limit
     by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
     return ListProblem(stages, devices, by_home.reshape(p, -1))
 

@@ -30,7 +30,7 @@ STAGE = np.dtype(
         ("route", np.int64),
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
-        ("lag", *_PER_KIND),  # communication from the predecessor, see tightpipe.core.instance_arrays
+        ("lag", *_PER_KIND),  # communication from the predecessor
         ("count", *_PER_KIND),  # number of operations started
         ("ready", np.int64, (2,)),  # when the next F and B may start, `NEVER` until that is known
     ]
@@ -38,7 +38,7 @@ STAGE = np.dtype(
 """A stage of a route: its costs (times in ticks), and how far the run has come there."""
 DEVICE = np.dtype(
     [
-        ("limit", np.int64),  # 2**62 if the device has none
+        ("limit", np.int64),  # `NO_LIMIT` if the device has none
         ("wake", np.int64),  # when the device next decides what to start
         ("first", np.int64),  # start of its first operation, 0 before
         ("end", np.int64),  # end of its last operation

@@ -17,13 +17,13 @@ import numpy as np
 
 from tightpipe.core.errors import InfeasibleError, NoScheduleError
 from tightpipe.core.instance import Instance
-from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
 from .family import within_limits
-from .modulo_kernel import Route, placed_within_limits
+from .modulo_kernel import placed_within_limits
+from .stage_costs import StageCosts, stage_costs
 
 _FBW = [OpKind.F, OpKind.B, OpKind.W]
 _FIRST_STEP = 0.01  # share by which the second period tried is longer than the first; doubles each time
@@ -47,20 +47,12 @@ def modulo_order(instance: Instance) -> Order:
         raise InfeasibleError(reason)
     if len(instance.placement.routes) > 1:
         raise NoScheduleError("modulo is for placements on which all microbatches take one route")
-    route = route_of(instance)
+    route = stage_costs(instance)
     period, start = _shortest(route)
     return within_limits(instance, "modulo", _unrolled(instance, route, period, start))
 
 
-def route_of(instance: Instance) -> Route:
-    """Return the stages of an instance as arrays; its placement must have only one route."""
-    arrays = arrays_of(instance)
-    return Route(
-        arrays.duration[_FBW], arrays.delta[_FBW], arrays.lag[_FBW, 0], arrays.device[0], arrays.limit
-    )
-
-
-def _shortest(route: Route) -> tuple[int, Ints]:
+def _shortest(route: StageCosts) -> tuple[int, Ints]:
     """Return the shortest period found, and one microbatch's starts with this period, all in ticks.
 
     The starts have the shape (3, stages), for F, B and W.
@@ -90,7 +82,7 @@ def _shortest(route: Route) -> tuple[int, Ints]:
     return period, start
 
 
-def _unrolled(instance: Instance, route: Route, period: int, start: Ints) -> Order:
+def _unrolled(instance: Instance, route: StageCosts, period: int, start: Ints) -> Order:
     """Return the order in which microbatch m runs `m * period` ticks later than microbatch 0.
 
     `start` has the starts of microbatch 0, in ticks and of shape (3, stages), for F, B and W.

@@ -9,41 +9,20 @@ any period, and `TICKS`, the duration.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled_with_arrays
+
+from .stage_costs import StageCosts
 
 START, TICKS = range(2)
 _F, _B, _W = range(3)
 _NEVER = -1
 
 
-class Route(NamedTuple):
-    """The stages of a route, in arrays as in `InstanceArrays`.
-
-    Parameters
-    ----------
-    duration, delta, lag
-        Duration in ticks, memory delta, and communication time in ticks before the operation, of F, B and W
-        at each stage, shape (3, stages).
-    device
-        Device of each stage.
-    limit
-        Memory limit of each device, -1 where it has none.
-    """
-
-    duration: Ints
-    delta: Ints
-    lag: Ints
-    device: Ints
-    limit: Ints
-
-
 @compiled_with_arrays
-def placed_within_limits(route: Route, period: int) -> Ints:
+def placed_within_limits(route: StageCosts, period: int) -> Ints:
     """Return starts in ticks of one microbatch's operations that can repeat after each period.
 
     The F's are placed along the route, then the B's back along it, and then every W after its B, each as
@@ -85,7 +64,7 @@ def _step(i: int, stages: int) -> tuple[int, int]:
 
 
 @compiled_with_arrays
-def _still_to_come(route: Route, i: int, device: int) -> Ints:
+def _still_to_come(route: StageCosts, i: int, device: int) -> Ints:
     """Return the durations of a device's operations that are placed after number `i`, the longest first."""
     stages = len(route.device)
     ticks = np.zeros(3 * stages, np.int64)
@@ -155,7 +134,7 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 
 
 @compiled_with_arrays
-def _keeps_within_limits(route: Route, period: int, start: Ints) -> bool:
+def _keeps_within_limits(route: StageCosts, period: int, start: Ints) -> bool:
     """Return whether no device ever holds more than its limit when the starts repeat after every period.
 
     The memory of a device is largest when an F starts, so the memory is computed at the start of each F of
@@ -177,6 +156,6 @@ def _keeps_within_limits(route: Route, period: int, start: Ints) -> bool:
                 for kind in range(3):
                     since = start[kind, stage] + (0 if kind == _F else route.duration[kind, stage])
                     held += route.delta[kind, stage] * ((now - since) // period + 1)
-        if held > limit >= 0:
+        if held > limit:
             return False
     return True

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance
-from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 
 from .family import check_placement, within_limits
+from .stage_costs import stage_costs
 from .v_beat_filled import filled_moves
 from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times, numbered
 
@@ -83,11 +83,9 @@ def _all_moves(p: int, n: int, times: Times) -> Sequence[Iterable[Move]]:
 
 
 def _mean_times(instance: Instance) -> Times:
-    numbers, hops = arrays_of(instance), max(1, instance.stages - 2)
-    f, b, w = (
-        int(numbers.duration[kind].sum()) // instance.stages for kind in (OpKind.F, OpKind.B, OpKind.W)
-    )
-    return Times(f, b, w, int(numbers.lag[OpKind.F, 0].sum()) // hops)
+    costs, hops = stage_costs(instance), max(1, instance.stages - 2)
+    f, b, w = (int(ticks) // instance.stages for ticks in costs.duration.sum(axis=1))
+    return Times(f, b, w, int(costs.lag[OpKind.F].sum()) // hops)
 
 
 def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:

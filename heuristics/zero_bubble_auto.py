@@ -12,7 +12,6 @@ from itertools import product
 import numpy as np
 
 from tightpipe.core.instance import Instance
-from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
@@ -20,10 +19,10 @@ from tightpipe.core.simulate import simulate
 from tightpipe.kernels.arrays import Ints
 
 from .family import check_placement
+from .stage_costs import stage_costs
 from .zero_bubble_auto_kernel import Problem, Variant, run_variant
 
 _SPLIT = (OpKind.F, OpKind.B, OpKind.W)
-_NO_LIMIT = 2**62
 
 
 def zb_auto_order(instance: Instance) -> Order:
@@ -43,21 +42,21 @@ def zb_auto_order(instance: Instance) -> Order:
 
 def _problem(instance: Instance) -> Problem:
     """Return the instance in arrays, with the consecutive stages of each device added up to one stage."""
-    numbers = arrays_of(instance)
+    costs = stage_costs(instance)
     work = np.array([instance.work(d) for d in range(instance.devices)])
     return Problem(
-        duration=_per_device(instance, numbers.duration),
-        delta=_per_device(instance, numbers.delta),
-        lag=_per_device(instance, numbers.lag[:, 0]),
-        limit=np.where(numbers.limit < 0, _NO_LIMIT, numbers.limit),
+        duration=_per_device(instance, costs.duration),
+        delta=_per_device(instance, costs.delta),
+        lag=_per_device(instance, costs.lag),
+        limit=costs.limit,
         handicap=work.max() - work,
         microbatches=instance.microbatches,
     )
 
 
 def _per_device(instance: Instance, numbers: Ints) -> Ints:
-    """Return the F, B and W rows of an array (4, stages), summed over each device's stages: (3, devices)."""
-    return np.asarray(numbers[list(_SPLIT)].reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
+    """Return an array of shape (3, stages), summed over each device's stages: (3, devices)."""
+    return np.asarray(numbers.reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
 
 
 def _order(instance: Instance, kinds: Ints) -> Order:

@@ -13,12 +13,11 @@ from functools import partial
 import numpy as np
 
 from tightpipe.core.budget import Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.instance_arrays import arrays_of
+from tightpipe.core.graph_arrays import deltas_of
 from tightpipe.core.interruption import reason_of
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.simulate import simulate
-from tightpipe.kernels.arrays import Floats, Ints
+from tightpipe.kernels.arrays import Floats
 from tightpipe.noise.distribution import QUANTILE
 from tightpipe.noise.order_run import OrderRun, flat, sample_state
 from tightpipe.noise.times import BLOCK, Times
@@ -141,7 +140,7 @@ class _Walker:
     def __init__(self, search: _Search, random: GeneratorState) -> None:
         run, graph = search.run_of_start, search.graph
         self.search, self.random = search, random
-        delta = _deltas(search.start.instance, search.start.order)
+        delta = deltas_of(search.start.instance, search.start.order)
         costs = np.empty(len(search.sample.durations) * BLOCK)
         words, releases = ([values.copy() for _ in range(3)] for values in (run.word, run.release))
         self.walk = Walk(
@@ -184,7 +183,3 @@ def _sample(run: OrderRun, blocks: Sequence[Times], weights: Floats) -> Sample:
         stall=np.stack([times.stall for times in blocks]),
         weights=weights,
     )
-
-
-def _deltas(instance: Instance, order: Order) -> Ints:
-    return arrays_of(instance).delta[order.operations[:, 0], order.operations[:, 1]]

@@ -8,8 +8,9 @@ from small_instances import small_instance
 
 from tightpipe import Instance, Memory, NoScheduleError, solve, validate
 from tightpipe.core.simulate import simulate
-from tightpipe.heuristics.modulo import modulo_order, route_of
+from tightpipe.heuristics.modulo import modulo_order
 from tightpipe.heuristics.modulo_kernel import placed_within_limits
+from tightpipe.heuristics.stage_costs import stage_costs
 from tightpipe.settings import load_realistic
 
 
@@ -66,7 +67,7 @@ def test_a_place_is_free_in_every_period() -> None:
         placement="linear",
         memory=Memory(1, -1, 0, 1),
     )
-    route = route_of(instance)
+    route = stage_costs(instance)
     start = placed_within_limits(route, 15)
     assert start.tolist() == [[0], [5], [12]]
     assert placed_within_limits(route, 14).shape == (0, 1)

@@ -9,7 +9,7 @@ from ..kernels.arrays import Ints
 from .errors import InputError
 from .instance import Instance, Objective
 from .schedule import Order, Schedule
-from .simulate import simulate
+from .simulate import Simulation
 
 _NO_PATH = -(2**60)
 
@@ -35,13 +35,14 @@ def retime(instance: Instance, order: Order) -> Schedule:
     loops, where the edge from d to e has the weight D[d, e]. The least integer T is thus the largest mean
     weight of a cycle, rounded up (Karp 1978).
     """
-    earliest = simulate(instance, order)
+    simulation = Simulation(instance, order)
+    earliest = simulation.run(np.zeros(instance.devices, np.int64))
     if not np.diff(order.offsets).all():
         raise InputError("the order has a device that runs nothing")
     if instance.objective is Objective.MAKESPAN:
         return earliest
-    least = _begin_distances(instance, order, earliest)
-    return simulate(instance, order, _least_potential(least, earliest.start[order.offsets[:-1]]))
+    least = _begin_distances(simulation, earliest)
+    return simulation.run(_least_potential(least, earliest.start[order.offsets[:-1]]))
 
 
 def begin_distances(instance: Instance, order: Order) -> Ints:
@@ -65,22 +66,23 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
     DeadlockError, InputError
         As in `simulate`.
     """
-    return _begin_distances(instance, order, simulate(instance, order))
+    simulation = Simulation(instance, order)
+    return _begin_distances(simulation, simulation.run(np.zeros(instance.devices, np.int64)))
 
 
-def _begin_distances(instance: Instance, order: Order, earliest: Schedule) -> Ints:
-    to_first, to_last = _longest_paths(instance, order, earliest)
+def _begin_distances(simulation: Simulation, earliest: Schedule) -> Ints:
+    to_first, to_last = _longest_paths(simulation, earliest)
     least = np.maximum(to_first, to_last - _largest_cycle_mean(to_last))
     np.fill_diagonal(least, 0)
     return least
 
 
-def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tuple[Ints, Ints]:
+def _longest_paths(simulation: Simulation, earliest: Schedule) -> tuple[Ints, Ints]:
     """Return the longest paths from the first start of each device to all first starts and to all last ends.
 
     Both matrices have the shape (devices, devices) and hold ticks, or `_NO_PATH`.
     """
-    p = instance.devices
+    order, p = earliest.order, earliest.order.devices
     horizon = int(earliest.end.max()) + 1
     to_first = np.full((p, p), _NO_PATH, np.int64)
     to_last = np.full((p, p), _NO_PATH, np.int64)
@@ -91,7 +93,7 @@ def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tupl
         # `horizon` on is then the length of the longest such path.
         delayed = np.zeros(p, np.int64)
         delayed[device] = horizon
-        late = simulate(instance, order, delayed)
+        late = simulation.run(delayed)
         follows = late.start[firsts] >= horizon
         to_first[device, follows] = late.start[firsts][follows] - horizon
         follows = late.end[lasts] > horizon

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..kernels.arrays import Ints
 from .errors import DeadlockError, InputError
+from .graph_arrays import GraphArrays, arrays_of, deltas_of
 from .instance import Instance
-from .instance_arrays import arrays_of
 from .integers import plain
 from .operation import Operation, OpKind
 from .schedule import Order, Schedule
-from .simulate_kernel import earliest_times
+from .simulate_kernel import earliest_times, new_run
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 
@@ -47,17 +47,47 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
         have, an operation twice, or a slot whose two operations cannot run together; or if `release` is not
         one integer per device.
     """
-    numbers = arrays_of(instance)
     earliest = _release_times(release, instance.devices)
-    _check_operations(instance, order)
-    start, end, done = earliest_times(
-        *(order.operations, order.offsets, order.pairs),
-        *(numbers.duration, numbers.lag, numbers.peer, numbers.route, numbers.overlapped),
-        *(instance.costs.link_occupancy, earliest),
-    )
-    if done < len(order):
-        raise DeadlockError(_describe_deadlock(instance, order, start))
-    return Schedule(instance, order, start, end)
+    return Simulation(instance, order).run(earliest)
+
+
+class Simulation:
+    """An order that is ready to run several times, with different releases.
+
+    Parameters
+    ----------
+    instance, order
+        As in `simulate`.
+
+    Raises
+    ------
+    InputError
+        As in `simulate`.
+    """
+
+    def __init__(self, instance: Instance, order: Order) -> None:
+        _check_devices_and_pairs(instance, order)
+        self._instance, self._order, self._graph = instance, order, arrays_of(instance)
+        self._run = new_run(self._graph, order)
+
+    def run(self, release: Ints) -> Schedule:
+        """Return the schedule with the smallest start times.
+
+        Parameters
+        ----------
+        release
+            Earliest start of each device's first operation, in ticks, shape (p,).
+
+        Raises
+        ------
+        DeadlockError
+            If operations wait for each other; the message names them.
+        """
+        order, times = self._order, self._run
+        done = earliest_times(self._graph, order.offsets, order.pairs, release, times)
+        if done < len(order):
+            raise DeadlockError(_describe_deadlock(self._instance, order, times.start))
+        return Schedule(self._instance, order, times.start, times.end)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
@@ -67,7 +97,7 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
     from its start on, and a B or W frees memory at its end, so the largest entry of a device is its peak. The
     memory depends only on the order, not on the times.
     """
-    delta = arrays_of(instance).delta[order.operations[:, 0], order.operations[:, 1]]
+    delta = deltas_of(instance, order)
     during = np.empty(len(order), np.int64)
     for device in range(order.devices):
         rows = order.rows(device)
@@ -86,19 +116,9 @@ def _release_times(release: ArrayLike | None, devices: int) -> Ints:
     return times.astype(np.int64)
 
 
-def _check_operations(instance: Instance, order: Order) -> None:
+def _check_devices_and_pairs(instance: Instance, order: Order) -> None:
     if order.devices != instance.devices:
         raise InputError(f"the order has {order.devices} devices, the instance {instance.devices}")
-    kind, stage, microbatch = order.operations.T
-    known = (kind >= 0) & (kind <= _BW) & (stage >= 0) & (stage < instance.stages)
-    known &= (microbatch >= 0) & (microbatch < instance.microbatches)
-    if not known.all():
-        raise InputError("the instance has no such operation", value=order.operations[~known][0].tolist())
-    ids = (kind * instance.stages + stage) * instance.microbatches + microbatch
-    counts = np.bincount(ids, minlength=4 * instance.stages * instance.microbatches)
-    if counts.max(initial=0) > 1:
-        twice = order.operations[np.flatnonzero(counts[ids] > 1)[0]]
-        raise InputError("the order has this operation twice", value=str(_operation(twice)))
     if order.pairs.any():
         _check_pairs(order)
 
@@ -121,8 +141,8 @@ def _operation(row: NDArray[np.int64]) -> Operation:
 def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
     """Return a sentence that says which operations wait for each other in a circle.
 
-    The search goes from a blocked operation to the one that blocks it, until an operation repeats. If it
-    meets an operation that no device runs, the sentence names that operation instead.
+    The search goes from a blocked operation to one that blocks it, until an operation repeats. If it meets an
+    operation that no device runs, the sentence names that operation instead.
     """
     rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
     first = {i for i in order.offsets.tolist() if i < len(order)}
@@ -133,7 +153,7 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
         if here not in first and start[here - 1] < 0:
             here -= 1  # the device is blocked before this operation, by the one of the row above
             continue
-        row, before = next(_waits(instance, order, start, rows, here))
+        row, before = next(_waits(arrays_of(instance), order, start, rows, here))
         if before not in rows:
             lacking = Operation(OpKind(before[0]), *before[1:])
             return f"{_operation(order.operations[row])} waits for {lacking}, which no device runs"
@@ -145,29 +165,27 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
 
 
 def _waits(
-    instance: Instance, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
+    arrays: GraphArrays, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Yield each blocked row of the slot that begins at row `head`, with the operation that blocks it."""
+    """Yield each blocked row of the slot that begins at row `head`, with an operation that blocks it."""
     for row in range(head, head + int(order.pairs[head]) + 1):
-        before = _predecessor(instance, order.operations[row], rows)
-        if before is not None and (before not in rows or start[rows[before]] < 0):
-            yield row, before
+        for before in _predecessors(arrays, order.operations[row].tolist(), rows):
+            if before not in rows or start[rows[before]] < 0:
+                yield row, before
 
 
-def _predecessor(
-    instance: Instance, row: NDArray[np.int64], rows: dict[Any, int]
-) -> tuple[int, int, int] | None:
-    """Return kind, stage and microbatch of the operation that the operation `row` waits for.
+def _predecessors(
+    arrays: GraphArrays, row: list[int], rows: dict[Any, int]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield kind, stage and microbatch of each operation that the operation `row` waits for.
 
-    `row` is a row of ``Order.operations``, and `rows` has the row number of each operation in the order. The
-    result is None for an F of the first stage.
+    `row` is a row of ``Order.operations``, and `rows` has the row number of each operation in the order. A B
+    that is fused in the order is named by its BW.
     """
-    kind, stage, m = (int(v) for v in row)
-    if kind == _F:
-        return (_F, stage - 1, m) if stage else None
-    if kind == _W:
-        return (_B, stage, m)
-    if stage == instance.stages - 1:
-        return (_F, stage, m)
-    fused = (_BW, stage + 1, m)
-    return fused if fused in rows else (_B, stage + 1, m)
+    kind, stage, m = row
+    node = arrays.nodes[arrays.node[_B if kind == _BW else kind, arrays.mb_class[m], stage]]
+    for edge in arrays.edges[node["begin"] : node["end"]]:
+        before = arrays.nodes[edge["before"]]
+        fused = (_BW, int(before["stage"]), m)
+        is_fused = before["kind"] == _B and kind != _W and fused in rows
+        yield fused if is_fused else (int(before["kind"]), int(before["stage"]), m)

@@ -2,36 +2,120 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..kernels.arrays import Ints
-from ..kernels.compiled import compiled_with_arrays
+from ..kernels.compiled import compiled, compiled_inline
+from .errors import InputError
+from .graph_arrays import GraphArrays
 from .operation import OpKind
+from .schedule import Order
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
 ABSENT = -1
 """Start and end of an operation that cannot run, as in a deadlock."""
 
 
-@compiled_with_arrays
-def _predecessor_end(kind: int, stage: int, m: int, end: Ints, sent: Ints) -> int:
-    """Return the tick at which the result that an operation needs leaves its predecessor's device.
+class Run(NamedTuple):
+    """An order as items, and the times that a run of the simulator finds.
 
-    Without a message, this is the end of the predecessor. The result is -1 if the predecessor has not run
-    yet, and 0 if the operation has no predecessor. `end` and `sent` hold the end of each operation and the
-    departure of its message, both of shape (4, stages, microbatches).
+    The order has M operations, the graph N items and p devices. Times are in ticks.
     """
-    if kind == _F:
-        return 0 if stage == 0 else int(sent[_F, stage - 1, m])
-    if kind == _W:
-        return int(end[_B, stage, m])
-    if stage == end.shape[1] - 1:
-        return int(end[_F, stage, m])
-    # The next stage runs either B or BW for this microbatch; the end of the other one stays ABSENT.
-    return int(max(sent[_B, stage + 1, m], sent[_BW, stage + 1, m]))
+
+    node: Ints  # (M,) node of each operation: of a BW, the node of its B
+    item: Ints  # (M,) item of each operation
+    ticks: Ints  # (M,) ticks that it takes: of both operations of a pair, those of the pair
+    start: Ints  # (M,) start, or `ABSENT`
+    end: Ints  # (M,) end, or `ABSENT`
+    ended: Ints  # (N,) end of each item, or `ABSENT`
+    sent: Ints  # (N,) when the item's message leaves, or `ABSENT`
+    last: Ints  # (p, p) when the last message left, for each link
+    head: Ints  # (p,) next operation of each device
+    free: Ints  # (p,) when each device is free
 
 
-@compiled_with_arrays
+def new_run(graph: GraphArrays, order: Order) -> Run:
+    """Return a run of an order before any operation has started.
+
+    Raises
+    ------
+    InputError
+        If the graph does not have an operation of the order, or if the order has an operation twice.
+    """
+    size, items, p = len(order), len(graph.items), len(graph.devices)
+    run = Run(
+        *(np.empty(size, np.int64) for _ in range(5)),
+        *(np.empty(items, np.int64) for _ in range(2)),
+        *(np.empty(shape, np.int64) for shape in ((p, p), p, p)),
+    )
+    wrong = _name_items(graph, order.operations, run)
+    if wrong >= 0:
+        row = order.operations[wrong]
+        if run.item[wrong] == ABSENT:
+            raise InputError("the instance has no such operation", value=row.tolist())
+        raise InputError("the order has this operation twice", value=str(order.operation_at(wrong)))
+    if order.pairs.any():
+        _set_pairs(graph, order.operations, order.offsets, order.pairs, run)
+    return run
+
+
+@compiled
+def _name_items(graph: GraphArrays, operations: Ints, run: Run) -> int:
+    """Set the items of a run, and the ticks that its operations take.
+
+    Return -1, or the first row whose operation the graph does not have or the order has twice. In the first
+    case the item of this row is `ABSENT`.
+    """
+    seen = run.ended  # 1 once a row has named the item itself, 2 once a BW has, 3 once both have
+    seen[:] = 0
+    stages = graph.node.shape[2]
+    for i in range(len(operations)):
+        kind, stage, m = operations[i, 0], operations[i, 1], operations[i, 2]
+        run.item[i] = ABSENT
+        known = _F <= kind <= _BW and 0 <= stage < stages and 0 <= m < len(graph.rank)
+        run.node[i] = graph.node[_B if kind == _BW else kind, graph.mb_class[m], stage] if known else ABSENT
+        if run.node[i] < 0:
+            return i
+        node = graph.nodes[run.node[i]]
+        run.item[i] = node.first + graph.rank[m]
+        run.ticks[i] = node.fused if kind == _BW else node.duration
+        bit = 2 if kind == _BW else 1
+        if seen[run.item[i]] & bit:
+            return i
+        seen[run.item[i]] |= bit
+    return -1
+
+
+@compiled
+def _set_pairs(graph: GraphArrays, operations: Ints, offsets: Ints, joined: Ints, run: Run) -> None:
+    """Set the ticks of the operations that run in pairs."""
+    for device in range(len(offsets) - 1):
+        for i in range(offsets[device], offsets[device + 1]):
+            if joined[i]:
+                paired = graph.devices[device].paired
+                if paired < 0 or operations[i + 1, 0] != _BW:
+                    paired = run.ticks[i] + run.ticks[i + 1]
+                run.ticks[i] = run.ticks[i + 1] = paired
+
+
+@compiled_inline
+def _arrival(graph: GraphArrays, operation: int, run: Run) -> int:
+    """Return the tick at which all that an operation waits for has arrived, -1 if some of it has not run."""
+    node, item = graph.nodes[run.node[operation]], run.item[operation]
+    arrival = 0
+    for e in range(node.begin, node.end):
+        edge = graph.edges[e]
+        before = graph.nodes[edge.before].first + item - node.first
+        left = run.sent[before] if edge.message else run.ended[before]
+        if left < 0:
+            return ABSENT
+        arrival = max(arrival, left + edge.lag)
+    return int(arrival)
+
+
+@compiled_inline
 def departure(end: int, receiver: int, last: Ints, occupancy: int) -> int:
     """Return when a message to `receiver` leaves, in ticks: at `end`, or later if the link is still busy.
 
@@ -44,68 +128,57 @@ def departure(end: int, receiver: int, last: Ints, occupancy: int) -> int:
     return int(last[receiver])
 
 
-@compiled_with_arrays
-def earliest_times(
-    operations: Ints,
-    offsets: Ints,
-    joined: Ints,
-    duration: Ints,
-    lags: Ints,
-    peers: Ints,
-    route: Ints,
-    overlapped: Ints,
-    occupancy: int,
-    release: Ints,
-) -> tuple[Ints, Ints, int]:
-    """Return the earliest start and end of each operation in ticks, and how many operations can run.
+@compiled
+def earliest_times(graph: GraphArrays, offsets: Ints, joined: Ints, release: Ints, run: Run) -> int:
+    """Compute the earliest start and end of each operation, and return how many operations can run.
 
     The loop visits the devices one after another, again and again. Each device runs its operations in
     sequence until the next one waits for an operation that has not run yet. The loop ends when no device can
     go on. Operations that have not run by then never can, because of a deadlock or a missing operation; their
     start and end are `ABSENT`.
 
-    `release` holds the earliest start of each device, and `occupancy` is the link occupancy, both in ticks.
-    The other arrays are those of `Order` and `InstanceArrays`.
+    Parameters
+    ----------
+    graph
+        The graph of the instance.
+    offsets, joined
+        As in `Order`.
+    release
+        Earliest start of each device in ticks, shape (p,).
+    run
+        The run of the order, which receives the times; those of an earlier call do not matter.
     """
-    devices = len(offsets) - 1
-    ends = np.full((4, duration.shape[1], len(route)), ABSENT, np.int64)
-    sent = ends.copy()
-    last = np.full((devices, devices), -occupancy, np.int64)  # tick at which the last message left, by link
-    start = np.full(len(operations), ABSENT, np.int64)
-    end = np.full(len(operations), ABSENT, np.int64)
-    head = offsets[:-1].copy()
-    free = release.copy()
+    for times in (run.start, run.end, run.ended, run.sent):
+        times[:] = ABSENT
+    run.last[:] = -graph.occupancy
+    for device in range(len(release)):
+        run.head[device], run.free[device] = offsets[device], release[device]
     done, before = 0, -1
     while done > before:
         before = done
-        for device in range(devices):
-            while head[device] < offsets[device + 1]:
-                i = head[device]
-                kind, stage, m = operations[i, 0], operations[i, 1], operations[i, 2]
-                ready = _predecessor_end(kind, stage, m, ends, sent)
-                if ready < 0:
-                    break
-                begin = max(free[device], ready + lags[kind, route[m], stage])
-                until = begin + duration[kind, stage]
-                count = 1
-                if joined[i]:
-                    other, its_stage, its_m = operations[i + 1, 0], operations[i + 1, 1], operations[i + 1, 2]
-                    ready = _predecessor_end(other, its_stage, its_m, ends, sent)
-                    if ready < 0:
-                        break
-                    begin = max(begin, ready + lags[other, route[its_m], its_stage])
-                    together = overlapped[device]
-                    if together < 0 or other != _BW:
-                        together = duration[kind, stage] + duration[other, its_stage]
-                    until = begin + together
-                    count = 2
-                for j in range(i, i + count):
-                    kind, stage, m = operations[j, 0], operations[j, 1], operations[j, 2]
-                    start[j], end[j] = begin, until
-                    ends[kind, stage, m] = until
-                    receiver = peers[kind, route[m], stage]
-                    sent[kind, stage, m] = departure(until, receiver, last[device], occupancy)
-                free[device] = until
-                head[device] += count
-                done += count
-    return start, end, done
+        for device in range(len(release)):
+            done += _go_on(graph, offsets, joined, device, run)
+    return done
+
+
+@compiled_inline
+def _go_on(graph: GraphArrays, offsets: Ints, joined: Ints, device: int, run: Run) -> int:
+    """Run the operations of a device until one waits, and return how many have run."""
+    i, free = run.head[device], run.free[device]
+    while i < offsets[device + 1]:
+        begin, count = free, 1 + joined[i]
+        for j in range(i, i + count):
+            ready = _arrival(graph, j, run)
+            begin = ABSENT if ready < 0 or begin < 0 else max(begin, ready)
+        if begin < 0:
+            break
+        free = begin + run.ticks[i]
+        for j in range(i, i + count):
+            item = run.item[j]
+            run.start[j], run.end[j], run.ended[item] = begin, free, free
+            receiver = graph.nodes[run.node[j]].receiver
+            run.sent[item] = departure(free, receiver, run.last[device], graph.occupancy)
+        i += count
+    ran = i - run.head[device]
+    run.head[device], run.free[device] = i, free
+    return int(ran)

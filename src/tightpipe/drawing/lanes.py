@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..core.instance_arrays import arrays_of
+from ..core.graph_arrays import arrays_of
 from ..core.operation import OpKind
 from ..core.placement import Placement, Route
 from ..core.schedule import Schedule
@@ -30,7 +30,7 @@ def lanes(schedule: Schedule) -> Ints:
     instance = schedule.instance
     chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
     _, stage, microbatch = schedule.order.operations.T
-    route = arrays_of(instance).route[microbatch]
+    route = arrays_of(instance).mb_class[microbatch]
     lane: Ints = route * instance.placement.stages_per_device + chunk[route, stage]
     return lane
 

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ..core.instance_arrays import arrays_of
+from ..core.graph_arrays import deltas_of
 from ..core.schedule import Schedule
 from ..core.simulate import memory_trace
 from . import palette, style
@@ -31,9 +31,8 @@ def memory_steps(schedule: Schedule) -> Iterator[Steps]:
     memory, and one for its end, at which B and W free memory. Of two operations that run together, the F has
     both entries at its start, so that the times ascend.
     """
-    kind, stage, _ = schedule.order.operations.T
     during = memory_trace(schedule.instance, schedule.order)
-    after = during + np.minimum(arrays_of(schedule.instance).delta[kind, stage], 0)
+    after = during + np.minimum(deltas_of(schedule.instance, schedule.order), 0)
     changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # F of a pair frees nothing
     all_times = np.stack([schedule.start, changes], axis=1)
     all_levels = np.stack([during, after], axis=1)

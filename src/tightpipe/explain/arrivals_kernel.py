@@ -8,9 +8,6 @@ from ..core.simulate_kernel import departure
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled_with_arrays
 
-NOTHING = -1
-"""Stands in place of a row, the index of an operation in the order, where there is no operation."""
-
 
 @compiled_with_arrays
 def departures(end: Ints, offsets: Ints, receiver: Ints, occupancy: int) -> Ints:

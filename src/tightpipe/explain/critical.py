@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.inputs import NOTHING
 from ..core.instance import Objective
 from ..core.metrics import charged_windows, cost
 from ..core.operation import Operation
 from ..core.schedule import Schedule
 from .arrivals import Arrivals
-from .arrivals_kernel import NOTHING
 
 
 class Link(StrEnum):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.instance_arrays import arrays_of
+from ..core.graph_arrays import arrays_of, deltas_of
 from ..core.schedule import Schedule
 from ..core.simulate import memory_trace
 from ..kernels.arrays import Ints
@@ -48,14 +48,13 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
         When the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
     """
     instance, order = schedule.instance, schedule.order
-    numbers = arrays_of(instance)
     device = np.searchsorted(order.offsets, heads, side="right") - 1
     iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
-    kind, stage, microbatch = order.operations.T
+    microbatch = order.operations[:, 2]
     found = search_gaps(
-        *(heads, opens, order.offsets[device + 1], numbers.limit[device]),
+        *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
         *(schedule.start, schedule.end, order.pairs, inputs.arrived),
-        *(numbers.delta[kind, stage], memory_trace(instance, order), iteration[microbatch]),
+        *(deltas_of(instance, order), memory_trace(instance, order), iteration[microbatch]),
         instance.flush,
     )
     return Fillers(*found)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..core.inputs import NOTHING
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled_with_arrays
-from .arrivals_kernel import NOTHING
 
 
 @compiled_with_arrays
@@ -27,7 +27,7 @@ def search_gaps(
     """Return the arrays of `Fillers`, in the same sequence.
 
     For each gap, `heads` holds the row after it, `opens` its begin, `stops` the end of its device's rows, and
-    `limits` the memory limit (-1 for none). For each row of the order, `start` and `end` hold its times,
+    `limits` the memory limit. For each row of the order, `start` and `end` hold its times,
     `joined` whether it runs together with the next row, `arrived` when its input arrives, `delta` its memory
     delta, `during` the memory of its device while it runs, and `iteration` its iteration. Times are in ticks.
     Rows that run together with another one are left out, and with `flush` also the rows of later iterations.
@@ -42,7 +42,7 @@ def search_gaps(
                 break
             ready = max(opens[g], arrived[j])
             if ready < closes and joined[j] == 0 and joined[j - 1] == 0:
-                if delta[j] > 0 and limits[g] >= 0 and peak + delta[j] > limits[g]:
+                if delta[j] > 0 and peak + delta[j] > limits[g]:
                     if ready < blocked_from[g]:
                         blocked[g], blocked_from[g] = j, ready
                         frees[g] = _last_above(during, head, j, limits[g] - delta[j])

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.inputs import NOTHING
 from ..core.metrics import charged_windows
 from ..core.operation import Operation
 from ..core.schedule import Order, Schedule
 from .arrivals import Arrivals
-from .arrivals_kernel import NOTHING
 from .fillers import Fillers, fillers
 from .phases import Phase, borders, phase
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.instance_arrays import arrays_of
 from ..core.operation import Operation, OpKind
 from ..core.schedule import Order, Schedule
 from ..drawing.palette import TRACE_NAMES
@@ -86,7 +85,7 @@ def _memory(schedule: Schedule) -> Iterator[Event]:
         return
     changes: list[dict[int, int]] = [{0: 0} for _ in range(schedule.order.devices)]
     for _, device, op, start, end in _rows(schedule):
-        delta = int(arrays_of(schedule.instance).delta[op.kind, op.stage])
+        delta = schedule.instance.memory_delta(op.kind, op.stage)
         at = start if delta > 0 else end
         changes[device][at] = changes[device].get(at, 0) + delta
     for device, deltas in enumerate(changes):

@@ -37,8 +37,10 @@ _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
     "core/operation.py",
+    "core/graph.py",
+    "core/graph_arrays.py",
     "planning/model_arrays.py",
-)  # loops also depend on compiler options, the numbers of kinds of operations, and a constant of plans
+)  # loops also depend on compiler options, the numbers of kinds of operations, the graph, a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
 _KEPT = 3  # number of folders that are kept, because several versions may be in use side by side
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.graph_arrays import arrays_of, nodes_of, ticks_of
+from ..core.inputs import NOTHING, Inputs, inputs_of
 from ..core.instance import Instance
-from ..core.instance_arrays import InstanceArrays, arrays_of
 from ..core.operation import OpKind
 from ..core.schedule import Order
 from ..kernels.arrays import Floats, Ints
@@ -42,46 +43,41 @@ class OrderGraph(NamedTuple):
 
 def order_graph_of(instance: Instance, order: Order) -> OrderGraph:
     """Return the graph of an order that has each operation of the instance once."""
-    numbers = arrays_of(instance)
-    kind, stage, microbatch = order.operations.T
-    route, p = numbers.route[microbatch], instance.devices
+    p = instance.devices
     device = np.repeat(np.arange(p), np.diff(order.offsets))
-    peer = numbers.peer[kind, route, stage]
-    lag = numbers.lag[kind, route, stage]
+    inputs = inputs_of(instance, order)
     busy = instance.costs.link_occupancy > 0
-    scale, planned = _durations(numbers, order, device)
+    part, planned = _parts(instance, order), ticks_of(instance, order).astype(np.float64)
     return OrderGraph(
         offsets=order.offsets,
         home=device,
         joined=order.pairs,
-        part=_parts(instance, order),
-        scale=scale,
+        part=part,
+        scale=planned / _apart(instance, order),
         planned=planned,
-        source=_sources(instance, order),
-        message=_messages(instance, order, device),
-        lag=lag.astype(np.float64),
-        link=np.where(busy & (peer >= 0), device * p + peer, -1),
+        source=np.where(inputs.source == NOTHING, len(order), inputs.source),
+        message=_messages(instance, order, inputs),
+        lag=inputs.lag.astype(np.float64),
+        link=np.where(busy & (inputs.receiver >= 0), device * p + inputs.receiver, -1),
         links=p * p,
         occupancy=instance.costs.link_occupancy,
     )
 
 
-def _durations(numbers: InstanceArrays, order: Order, device: Ints) -> tuple[Floats, Floats]:
-    """Return `scale` and `planned` of the graph: each row's factor and its ticks without noise.
+def _apart(instance: Instance, order: Order) -> Floats:
+    """Return the sum of planned durations that each operation's random duration is compared with, in ticks.
 
-    The factor of a pair is its planned ticks over the sum of the planned durations of its two operations. So
-    under noise a pair takes its planned ticks times the ratio of its random to its planned durations.
+    It is the sum over both operations of a pair, and over the B and the W of a BW. So under noise a pair or a
+    BW takes its planned ticks times the ratio of its random to its planned durations.
     """
-    kind, stage, _ = order.operations.T
-    apart = numbers.duration[kind, stage].astype(np.float64)
-    planned, scale = apart.copy(), np.ones(len(order))
+    graph, node = arrays_of(instance), nodes_of(instance, order)
+    apart = graph.nodes["duration"][node].astype(np.float64)
+    (fused,) = np.nonzero(order.operations[:, 0] == _BW)
+    there = graph.nodes[node[fused]]
+    apart[fused] += graph.nodes["duration"][graph.node[_W, there["mb_class"], there["stage"]]]
     first = np.flatnonzero(order.pairs)
-    both = apart[first] + apart[first + 1]
-    given = numbers.overlapped[device[first]]
-    together = np.where((given >= 0) & (kind[first + 1] == _BW), given, both)
-    planned[first] = planned[first + 1] = together
-    scale[first] = scale[first + 1] = together / both
-    return scale, planned
+    apart[first] = apart[first + 1] = apart[first] + apart[first + 1]
+    return apart
 
 
 def _parts(instance: Instance, order: Order) -> Ints:
@@ -96,34 +92,12 @@ def _parts(instance: Instance, order: Order) -> Ints:
     return np.ascontiguousarray(np.stack([first, second], axis=1))
 
 
-def _messages(instance: Instance, order: Order, device: Ints) -> Ints:
+def _messages(instance: Instance, order: Order, inputs: Inputs) -> Ints:
     """Return the row of the flattened lags of `Times` that has the message which each operation waits for.
 
     It is the last row, the row of zeros, for an operation that waits for no message.
     """
     kind, stage, microbatch = order.operations.T
     size = instance.stages * instance.microbatches
-    numbers = arrays_of(instance)
-    devices = numbers.device[numbers.route[microbatch]]
-    rows = np.arange(len(order))
-    before = devices[rows, np.maximum(stage - 1, 0)]
-    behind = devices[rows, np.minimum(stage + 1, instance.stages - 1)]
-    crosses = np.where(kind == _F, before, behind) != device
     row = np.where(kind == _F, 0, size) + stage * instance.microbatches + microbatch
-    return np.where(crosses & (kind != _W), row, 2 * size)
-
-
-def _sources(instance: Instance, order: Order) -> Ints:
-    """Return the row of the operation whose result each operation needs, or N where it needs no result."""
-    kind, stage, microbatch = order.operations.T
-    none = len(order)
-    rows = np.full(
-        (len(OpKind), instance.stages + 2, instance.microbatches), none
-    )  # a stage more on both sides
-    rows[kind, stage + 1, microbatch] = np.arange(none)
-    forward, backward, _, fused = rows
-    behind = np.minimum(backward, fused)[stage + 2, microbatch]  # only one of the two is in the order
-    own = forward[stage + 1, microbatch]
-    of_backward = np.where(stage == instance.stages - 1, own, behind)
-    of_forward, of_weight = forward[stage, microbatch], backward[stage + 1, microbatch]
-    return np.select([kind == _F, kind == _W], [of_forward, of_weight], of_backward)
+    return np.where(inputs.message, row, 2 * size)

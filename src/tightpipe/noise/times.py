@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ..core.graph_arrays import arrays_of, input_of
 from ..core.instance import Instance
-from ..core.instance_arrays import InstanceArrays, arrays_of
 from ..core.operation import OpKind
 from ..kernels.arrays import Bools, Floats
 
@@ -41,18 +41,22 @@ class NoiseModel(Protocol):
 
 def planned_times(instance: Instance) -> Times:
     """Return times without noise for a block of samples."""
-    numbers = arrays_of(instance)
+    graph = arrays_of(instance)
     shape = len(OpKind) - 1, instance.stages, instance.microbatches, BLOCK
-    duration, lag = np.empty(shape), np.empty((2, *shape[1:]))
-    duration[:] = numbers.duration[: shape[0], :, None, None]
-    lag[:] = numbers.lag[:2, numbers.route].transpose(0, 2, 1)[..., None]
-    return Times(duration, lag, np.zeros((instance.devices, BLOCK)), np.zeros((instance.devices, BLOCK)))
+    nodes = graph.nodes[graph.node[:, graph.mb_class]].transpose(0, 2, 1)
+    waits, edges = input_of(graph, nodes[: OpKind.W])
+    duration, lags = np.empty(shape), np.empty((2, *shape[1:]))
+    duration[:], lags[:] = nodes["duration"][..., None], np.where(waits, edges["lag"], 0)[..., None]
+    return Times(duration, lags, np.zeros((instance.devices, BLOCK)), np.zeros((instance.devices, BLOCK)))
 
 
 def devices_of(instance: Instance) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Return the device that runs each stage for each microbatch, shape (S, n)."""
-    numbers: InstanceArrays = arrays_of(instance)
-    return numbers.device[numbers.route].T
+    graph = arrays_of(instance)
+    devices: np.ndarray[tuple[int, int], np.dtype[np.int64]] = graph.nodes["device"][
+        graph.node[OpKind.F, graph.mb_class].T
+    ]
+    return devices
 
 
 def messages_on(instance: Instance, sender: int, receiver: int) -> Bools:

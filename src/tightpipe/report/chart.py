@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import metrics
-from ..core.instance_arrays import arrays_of
 from ..core.operation import Operation, OpKind
 from ..drawing.lanes import lane_count, lane_noun, lanes
 from ..explain import Explanation, Idle, Phase, Reason, arrivals, legs
@@ -50,7 +49,7 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
-    deltas = arrays_of(instance).delta
+    deltas = [[instance.memory_delta(k, s) for s in range(instance.stages)] for k in OpKind]
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -61,7 +60,7 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "offsets": schedule.order.offsets.tolist(),
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),
-        "delta": deltas.tolist() if instance.memory is not None else None,
+        "delta": deltas if instance.memory is not None else None,
         "limit": [instance.memory_limit(d) for d in range(instance.devices)],
     }
 

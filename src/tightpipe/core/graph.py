@@ -1,0 +1,169 @@
+"""A training step as a graph that repeats for every microbatch: what runs where, and what waits for what.
+
+All that searches, bounds and the simulator know about an instance comes from this graph. It is made by one
+function, so that a rule of the model is written once. (The validator and the proof checker read the instance
+themselves, because they are there to find errors in everything else.)
+
+A *node* stands for operations that are alike: those of one kind at one stage, for all microbatches of one
+class. Microbatches of one class take the same devices, times and memory; `bidirectional` has two classes,
+one for each direction, and every other placement has one. The k-th operation of a node belongs to the k-th
+microbatch of its class.
+
+An *edge* says that the k-th operation of a node starts at least some ticks after the end of the k-th
+operation of another node. An edge between two devices carries a message.
+
+*Joint operations* run as one, in a time of their own: a B with the W of its microbatch (a fused backward,
+BW), and an F with a B or BW of the same device (a pair).
+
+Some nodes may share a *queue*. Take any schedule, and let the k-th operation of each node belong to the k-th
+microbatch of its class. Every k-th operation then still has its k-th predecessors before it, and memory and
+times stay the same. So some cheapest schedule runs every node first in, first out. W's of one device that
+cost the same are alike whatever their stage and class: the l-th of them to run may take the l-th B of these
+stages. Their nodes share a queue, which is called a *pool* if it has several nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from .instance import Instance
+from .operation import OpKind
+
+NO_LIMIT = 2**62
+"""The memory limit of a device that has none, and larger than any sum of memory or of ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The operations of one kind at one stage, for the microbatches of one class.
+
+    Parameters
+    ----------
+    kind
+        F, B or W.
+    stage
+        The stage, numbered over the whole model.
+    mb_class
+        Number of the class of microbatches.
+    device
+        The device that runs them.
+    count
+        Their number, which is the number of microbatches of the class.
+    duration
+        Ticks that each of them takes.
+    delta
+        Memory that each of them adds; negative where it frees memory, at its end.
+    fused
+        Ticks that a B takes together with its W, as a BW; 0 at an F or a W.
+    """
+
+    kind: OpKind
+    stage: int
+    mb_class: int
+    device: int
+    count: int
+    duration: int
+    delta: int
+    fused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The k-th operation of `after` starts at least `lag` ticks after the end of the k-th of `before`."""
+
+    before: int
+    after: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepGraph:
+    """The graph of an instance.
+
+    Parameters
+    ----------
+    nodes
+        The nodes. Those of one device are neighbours: first its F's, then its B's, then its W's, each in the
+        sequence of classes and stages, but W's that cost the same are neighbours.
+    edges
+        For each class, those between F's and B's along the model; then those from each B to its W.
+    queues
+        The nodes of each queue: one node, or all W nodes of a device that cost the same. The nodes of a queue
+        are neighbours, and the queues are in the sequence of the nodes.
+    limits
+        Memory limit of each device, `NO_LIMIT` where there is none.
+    paired
+        Ticks of an F that runs together with a BW, for each device; None if they take their sum.
+    classes
+        The class of each microbatch.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    queues: tuple[tuple[int, ...], ...]
+    limits: tuple[int, ...]
+    paired: tuple[int | None, ...]
+    classes: tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def graph_of(instance: Instance) -> StepGraph:
+    """Return the graph of an instance."""
+    classes = tuple(map(instance.route, range(instance.microbatches)))
+    count = [classes.count(c) for c in range(len(instance.placement.routes))]
+    held: list[list[tuple[int, int]]] = [[] for _ in range(instance.devices)]
+    for mb_class, route in enumerate(instance.placement.routes):
+        for stage, device in enumerate(route):
+            held[device].append((mb_class, stage))
+    nodes, queues = _nodes_and_queues(instance, held, count)
+    index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(nodes)}
+    limits = (instance.memory_limit(device) for device in range(instance.devices))
+    return StepGraph(
+        nodes=tuple(nodes),
+        edges=tuple(_edges(instance, nodes, index)),
+        queues=tuple(queues),
+        limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
+        paired=tuple(map(instance.overlapped, range(instance.devices))),
+        classes=classes,
+    )
+
+
+def _nodes_and_queues(
+    instance: Instance, held: list[list[tuple[int, int]]], count: list[int]
+) -> tuple[list[Node], list[tuple[int, ...]]]:
+    """Return the nodes and the queues; `held` has class and stage of all that each device runs."""
+    nodes: list[Node] = []
+    queues: list[tuple[int, ...]] = []
+
+    def add(kind: OpKind, device: int, mb_class: int, stage: int) -> int:
+        fused = instance.duration(OpKind.BW, stage) if kind is OpKind.B else 0
+        costs = instance.duration(kind, stage), instance.memory_delta(kind, stage), fused
+        nodes.append(Node(kind, stage, mb_class, device, count[mb_class], *costs))
+        return len(nodes) - 1
+
+    for device, stages in enumerate(held):
+        for kind in (OpKind.F, OpKind.B):
+            queues += [(add(kind, device, *one),) for one in stages]
+        pools: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for mb_class, stage in stages:
+            costs = instance.duration(OpKind.W, stage), instance.memory_delta(OpKind.W, stage)
+            pools.setdefault(costs, []).append((mb_class, stage))
+        queues += [tuple(add(OpKind.W, device, *one) for one in pool) for pool in pools.values()]
+    return nodes, queues
+
+
+def _edges(
+    instance: Instance, nodes: list[Node], index: dict[tuple[OpKind, int, int], int]
+) -> Iterator[Edge]:
+    last = instance.stages - 1
+    for r, route in enumerate(instance.placement.routes):
+        for s, (here, there) in enumerate(pairwise(route)):
+            yield Edge(index[OpKind.F, r, s], index[OpKind.F, r, s + 1], instance.comm(here, there))
+            yield Edge(index[OpKind.B, r, s + 1], index[OpKind.B, r, s], instance.comm(there, here))
+        yield Edge(index[OpKind.F, r, last], index[OpKind.B, r, last], 0)
+    for v, node in enumerate(nodes):
+        if node.kind is OpKind.W:
+            yield Edge(index[OpKind.B, node.mb_class, node.stage], v, 0)

@@ -1,0 +1,323 @@
+"""The graph of a step as one record of arrays, which all compiled loops read.
+
+Items are operations. They are numbered from 0, node after node, and thus queue after queue, because the nodes
+of a queue are neighbours. In a node, the k-th item is the operation of the k-th microbatch of the class. In a
+pool, which is a queue of several W nodes, searches number the items by the sequence in which they run.
+
+Memory limits follow one convention: `NO_LIMIT` where there is none, which no sum of memory ever reaches. -1
+stands for no node, no queue, no item, no device, no link, no kind of credit. Times are in ticks.
+
+The elements of an array are records with named fields, which loops read as attributes. Numba passes an array
+to a loop faster than the many arrays that would hold one field each.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ..kernels.arrays import Bools, Ints, Records
+from .graph import NO_LIMIT, StepGraph, graph_of
+from .instance import Instance
+from .operation import OpKind
+from .schedule import Order
+
+__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "deltas_of", "input_of", "nodes_of", "ticks_of"]
+
+_NONE = -1
+
+
+def _record(*names: str) -> np.dtype[np.void]:
+    return np.dtype([(name, np.int64) for name in names])
+
+
+NODE = _record(
+    "kind",  # F, B or W
+    "stage",
+    "mb_class",
+    "device",
+    "queue",
+    "first",  # its first item
+    "count",  # number of its items
+    "duration",
+    "delta",  # memory that each item adds; negative where it frees memory at its end
+    "fused",  # ticks of a B with its W; 0 at an F or W
+    "receiver",  # device to which each item sends its result
+    "begin",  # the edges `begin` to `end` - 1 lead to the node
+    "end",
+)
+EDGE = _record(
+    "before",  # node
+    "after",  # node
+    "leader",  # queue of `before`
+    "follower",  # queue of `after`
+    "lag",  # ticks from an item's end to the start of the item that waits for it
+    "message",  # 1 if the edge leads to another device, else 0
+    "pooled",  # 1 if the follower is a pool, so that not the k-th item of a queue waits for the k-th
+    "number",  # its index in `StepGraph.edges`
+)
+QUEUE = np.dtype(
+    [
+        *((name, np.int64) for name in ("device", "local", "kind", "first", "count", "duration", "delta")),
+        ("begin", np.int64),  # the edges `begin` to `end` - 1 lead to the queue
+        ("end", np.int64),
+        ("pool", np.int64),  # 1 if it has several nodes, else 0
+        ("link", np.int64),  # link on which its messages may have to wait
+        ("receiver", np.int64),  # queue that these messages go to
+        ("travel", np.int64),  # ticks from when such a message leaves until it arrives
+        ("takes", np.int64),  # kind of credit that each item takes
+        ("gives", np.int64, (2,)),  # kinds of credit that each item gives
+    ]
+)
+"""A queue; `local` is its number among those of its device. Other names are as in `NODE`."""
+ITEM = _record(
+    "queue",
+    "node",
+    "home",  # its device
+    "source",  # item of another device that it waits for
+    "target",  # item of another device that waits for it
+    "lag",  # ticks from when the source's message leaves until the item may start
+    "link",  # link on which its message may have to wait
+)
+DEVICE = _record(
+    "limit",  # memory limit, or `NO_LIMIT`
+    "queue",  # its queues are queue, queue + 1, ...
+    "queues",  # number of its queues
+    "item",  # its items are item, item + 1, ...
+    "items",  # number of its items
+    "work",  # least ticks that its items take
+    "paired",  # ticks of an F that runs together with a BW; -1 for the sum of the two
+)
+
+
+class GraphArrays(NamedTuple):
+    """The graph of an instance, with V nodes, E edges, Q queues, N items, p devices and n microbatches.
+
+    A *link* leads from one device to another. Only links on which a message may have to wait have a number.
+
+    Precedences within a device can be kept by counting *credits*. An item of one queue gives a credit that an
+    item of another queue takes, and an item that takes a credit cannot run before one is there. W's take
+    credits that B's give, and the B of the last stage takes credits that the F of this stage gives. Where two
+    consecutive stages are on one device, the F of the later stage takes credits of the F of the earlier
+    stage, and the B of the earlier stage takes credits of the B of the later stage.
+    """
+
+    nodes: Records  # (V,) of NODE
+    edges: Records  # (E,) of EDGE, sorted by `after`
+    followers: Ints  # (E,) the edges sorted by `leader`, and then by `number`
+    leads: Ints  # (Q + 1,) the edges followers[leads[q]] to followers[leads[q + 1] - 1] leave queue q
+    queues: Records  # (Q,) of QUEUE
+    items: Records  # (N,) of ITEM
+    devices: Records  # (p,) of DEVICE
+    mb_class: Ints  # (n,) class of each microbatch
+    rank: Ints  # (n,) number of each microbatch in its class
+    node: Ints  # (3, classes, stages) node of each kind, class and stage, -1 if there is none
+    occupancy: int  # least ticks from one message on a link to the next
+    links: int  # number of links on which a message may have to wait
+    credits: int  # number of kinds of credit
+
+
+@lru_cache(maxsize=64)
+def arrays_of(instance: Instance) -> GraphArrays:
+    """Return the arrays of `instance`; they are read-only, because a cache shares them between callers."""
+    graph = graph_of(instance)
+    nodes, queues = _nodes(graph), _queues(graph)
+    first = np.cumsum([0, *nodes["count"]])
+    nodes["first"] = first[:-1]
+    queues["first"] = nodes["first"][[members[0] for members in graph.queues]]
+    for q, members in enumerate(graph.queues):
+        nodes["queue"][list(members)] = q
+    edges = _edges(graph, nodes, queues)
+    nodes["begin"], nodes["end"] = (np.searchsorted(edges["after"], np.arange(len(nodes)), s) for s in _SIDES)
+    queues["begin"], queues["end"] = (
+        np.searchsorted(edges["follower"], np.arange(len(queues)), s) for s in _SIDES
+    )
+    crossing = edges[edges["message"] == 1]
+    nodes["receiver"][crossing["before"]] = nodes["device"][crossing["after"]]
+    links = _set_links(graph, queues, crossing, instance.costs.link_occupancy)
+    followers = np.lexsort((edges["number"], edges["leader"]))
+    mb_class = np.array(graph.classes)
+    result = GraphArrays(
+        nodes=nodes,
+        edges=edges,
+        followers=followers,
+        leads=np.searchsorted(edges["leader"][followers], np.arange(len(queues) + 1)),
+        queues=queues,
+        items=_items(nodes, queues, crossing, int(first[-1])),
+        devices=_devices(instance, graph, queues),
+        mb_class=mb_class,
+        rank=_ranks(mb_class),
+        node=_node_table(instance, nodes),
+        occupancy=instance.costs.link_occupancy,
+        links=links,
+        credits=_set_credits(queues, edges),
+    )
+    for array in result:
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
+    return result
+
+
+_SIDES = "left", "right"
+
+
+def nodes_of(instance: Instance, order: Order) -> Ints:
+    """Return the node of each operation of an order, shape (N,); of a BW it is the node of the B."""
+    arrays = arrays_of(instance)
+    kind, stage, microbatch = order.operations.T
+    kind = np.where(kind == OpKind.BW, OpKind.B, kind)
+    return arrays.node[kind, arrays.mb_class[microbatch], stage]
+
+
+def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
+    """Return what the items of some nodes wait for.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    nodes
+        Records of `NODE`, in an array of any shape.
+
+    Returns
+    -------
+    waits
+        Whether the items of each node wait for those of another one.
+    edge
+        The first edge to each node, as records of `EDGE`; of no meaning where the items wait for nothing.
+    """
+    waits = nodes["begin"] < nodes["end"]
+    return waits, graph.edges[np.where(waits, nodes["begin"], 0)]
+
+
+def ticks_of(instance: Instance, order: Order) -> Ints:
+    """Return the ticks that each operation of an order takes, shape (N,).
+
+    Both operations of a pair have the ticks of the pair.
+    """
+    arrays, nodes = arrays_of(instance), nodes_of(instance, order)
+    fused = order.operations[:, 0] == OpKind.BW
+    ticks = np.where(fused, arrays.nodes["fused"][nodes], arrays.nodes["duration"][nodes])
+    first = np.flatnonzero(order.pairs)
+    paired = arrays.devices["paired"][arrays.nodes["device"][nodes[first]]]
+    together = np.where((paired >= 0) & fused[first + 1], paired, ticks[first] + ticks[first + 1])
+    ticks[first] = ticks[first + 1] = together
+    return np.asarray(ticks)
+
+
+def deltas_of(instance: Instance, order: Order) -> Ints:
+    """Return the memory that each operation of an order adds, shape (N,); negative where it frees memory."""
+    arrays, nodes = arrays_of(instance), nodes_of(instance, order)
+    delta = arrays.nodes["delta"][nodes]
+    (fused,) = np.nonzero(order.operations[:, 0] == OpKind.BW)
+    there = arrays.nodes[nodes[fused]]
+    delta[fused] += arrays.nodes["delta"][arrays.node[OpKind.W, there["mb_class"], there["stage"]]]
+    return np.asarray(delta)
+
+
+def _nodes(graph: StepGraph) -> Records:
+    nodes = np.zeros(len(graph.nodes), NODE)
+    for name in ("kind", "stage", "mb_class", "device", "count", "duration", "delta", "fused"):
+        nodes[name] = [getattr(node, name) for node in graph.nodes]
+    nodes["receiver"] = _NONE
+    return nodes
+
+
+def _queues(graph: StepGraph) -> Records:
+    queues = np.zeros(len(graph.queues), QUEUE)
+    members = [graph.nodes[nodes[0]] for nodes in graph.queues]
+    for name in ("device", "kind", "duration", "delta"):
+        queues[name] = [getattr(node, name) for node in members]
+    queues["count"] = [sum(graph.nodes[v].count for v in nodes) for nodes in graph.queues]
+    queues["pool"] = [len(nodes) > 1 for nodes in graph.queues]
+    queues["local"] = np.arange(len(queues)) - np.searchsorted(queues["device"], queues["device"])
+    for name in ("link", "receiver", "takes", "gives"):
+        queues[name] = _NONE
+    return queues
+
+
+def _edges(graph: StepGraph, nodes: Records, queues: Records) -> Records:
+    edges = np.zeros(len(graph.edges), EDGE)
+    for name in ("before", "after", "lag"):
+        edges[name] = [getattr(edge, name) for edge in graph.edges]
+    edges["leader"], edges["follower"] = nodes["queue"][edges["before"]], nodes["queue"][edges["after"]]
+    edges["message"] = nodes["device"][edges["before"]] != nodes["device"][edges["after"]]
+    edges["pooled"], edges["number"] = queues["pool"][edges["follower"]], np.arange(len(edges))
+    return edges[np.argsort(edges["after"], kind="stable")]
+
+
+def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: int) -> int:
+    """Set link, receiver and travel of each queue whose messages may wait, and return the number of links.
+
+    A link is left out if no operation that sends over it is shorter than the link occupancy. Such a link is
+    always free again before the next message.
+    """
+    found: dict[tuple[int, int], list[Records]] = {}
+    ends = queues["device"][crossing["leader"]], queues["device"][crossing["follower"]]
+    for sender, receiver, edge in zip(*ends, crossing, strict=True):
+        found.setdefault((int(sender), int(receiver)), []).append(edge)
+    # the sequence of the links is that in which the edges of the graph first use them
+    seen = [(graph.nodes[e.before].device, graph.nodes[e.after].device) for e in graph.edges]
+    number = 0
+    for link in dict.fromkeys(pair for pair in seen if pair in found):
+        senders = [edge["leader"] for edge in found[link]]
+        if queues["duration"][senders].min() < occupancy:
+            queues["link"][senders] = number
+            queues["receiver"][senders] = [edge["follower"] for edge in found[link]]
+            queues["travel"][senders] = [edge["lag"] for edge in found[link]]
+            number += 1
+    return number
+
+
+def _items(nodes: Records, queues: Records, crossing: Records, size: int) -> Records:
+    items = np.zeros(size, ITEM)
+    items["node"] = np.repeat(np.arange(len(nodes)), nodes["count"])
+    items["queue"] = nodes["queue"][items["node"]]
+    items["home"], items["link"] = queues["device"][items["queue"]], queues["link"][items["queue"]]
+    items["source"] = items["target"] = _NONE
+    for edge in crossing:
+        before, after = nodes[edge["before"]], nodes[edge["after"]]
+        senders = np.arange(before["first"], before["first"] + before["count"])
+        receivers = np.arange(after["first"], after["first"] + after["count"])
+        items["source"][receivers], items["target"][senders] = senders, receivers
+        items["lag"][receivers] = edge["lag"]
+    return items
+
+
+def _devices(instance: Instance, graph: StepGraph, queues: Records) -> Records:
+    devices, each = np.zeros(len(graph.limits), DEVICE), np.arange(len(graph.limits))
+    devices["limit"] = graph.limits
+    devices["queue"] = np.searchsorted(queues["device"], each)
+    devices["queues"] = np.searchsorted(queues["device"], each, "right") - devices["queue"]
+    devices["item"] = queues["first"][devices["queue"]]
+    devices["items"] = np.bincount(queues["device"], queues["count"], len(each))
+    devices["work"] = [instance.work(device) for device in each.tolist()]
+    devices["paired"] = [_NONE if ticks is None else ticks for ticks in graph.paired]
+    return devices
+
+
+def _set_credits(queues: Records, edges: Records) -> int:
+    """Set the kind of credit that each queue takes and the kinds that it gives; return how many there are."""
+    kinds = 0
+    for edge in edges[edges["message"] == 0]:
+        giver, taker = edge["leader"], edge["follower"]
+        if queues["takes"][taker] == _NONE:
+            queues["takes"][taker], kinds = kinds, kinds + 1
+        gives = queues["gives"][giver]
+        gives[int(gives[0] != _NONE)] = queues["takes"][taker]
+    return kinds
+
+
+def _ranks(mb_class: Ints) -> Ints:
+    rank = np.zeros(len(mb_class), np.int64)
+    for c in np.unique(mb_class):
+        rank[mb_class == c] = np.arange(np.count_nonzero(mb_class == c))
+    return rank
+
+
+def _node_table(instance: Instance, nodes: Records) -> Ints:
+    table = np.full((3, int(nodes["mb_class"].max()) + 1, instance.stages), _NONE)
+    table[nodes["kind"], nodes["mb_class"], nodes["stage"]] = np.arange(len(nodes))
+    return table
