@@ -32,9 +32,9 @@ class OpenOrders:
 
     def __init__(self, queues: Queues, windows: Windows) -> None:
         self.queues, self.windows = queues.queues, windows
-        self.first: list[int] = windows.arrays.first.tolist()
+        self.first: list[int] = windows.arrays.graph.first.tolist()
         self.on = [queues.on(d) for d in range(queues.instance.devices)]
-        self._local: list[int] = windows.arrays.local.tolist()
+        self._local: list[int] = windows.arrays.graph.queues["local"].tolist()
         self._before: list[list[int]] = windows.before.tolist()
         self._after: list[list[int]] = windows.after.tolist()
 

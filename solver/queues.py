@@ -1,12 +1,9 @@
 """First-in-first-out queues: the form in which an instance with identical microbatches is solved.
 
-Operations of one kind at one stage differ only by their microbatch, and microbatches of one route do not
-differ at all. Given any schedule, let the k-th operation of each (kind, stage, route) belong to the k-th
-microbatch of the route. Every k-th operation then still has its k-th predecessors before it, and memory and
-times stay the same. So there is an equally good schedule in which the operations of each kind, stage and
-route form a *queue*, which runs first in, first out. On each device a schedule interleaves the queues, and
-the sequence of queues from which the device takes its operations is its *word*. It is the device's order
-without the names of the microbatches.
+`tightpipe.core.graph` says why some cheapest schedule runs the operations of each kind, stage and class of
+microbatches in a *queue*, first in, first out, and when W's share a queue, a *pool*. On each device a
+schedule interleaves the queues, and the sequence of queues from which the device takes its operations is its
+*word*. It is the device's order without the names of the microbatches.
 
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
@@ -16,10 +13,6 @@ memory and its successors earlier.
 
 A busy link changes nothing. Messages leave in the sequence of the operations that made them, so relabelled
 messages leave when the original ones did.
-
-W's of one device with equal duration and equal memory are interchangeable too, whatever their stage: they
-share a queue, and the l-th of them takes the l-th B of those stages. A queue of W's of several stages is a
-*pool*.
 """
 
 from __future__ import annotations
@@ -27,13 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tightpipe.core.graph import graph_of
+from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order, Schedule
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
-_DIRECT = (OpKind.F, OpKind.B)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,65 +90,32 @@ class Queues:
         The k-th item of r starts at least `lag` ticks after the end of the k-th item of q. Pools are left
         out, because their rule is a sum over several queues.
         """
-        found = []
-        last = self.instance.stages - 1
-        for r, route in enumerate(self.instance.placement.routes):
-            for s in range(last):
-                there = self.instance.comm(route[s], route[s + 1])
-                back = self.instance.comm(route[s + 1], route[s])
-                found.append((self.index[OpKind.F, r, s], self.index[OpKind.F, r, s + 1], there))
-                found.append((self.index[OpKind.B, r, s + 1], self.index[OpKind.B, r, s], back))
-            found.append((self.index[OpKind.F, r, last], self.index[OpKind.B, r, last], 0))
-        for q, queue in enumerate(self.queues):
-            if queue.kind is OpKind.W and len(queue.members) == 1:
-                found.append((self.backwards_of(q)[0], q, 0))
-        return found
+        graph = graph_of(self.instance)
+        of = {v: q for q, nodes in enumerate(graph.queues) for v in nodes}
+        edges = ((of[edge.before], of[edge.after], edge.lag) for edge in graph.edges)
+        return [(q, r, lag) for q, r, lag in edges if len(self.queues[r].members) == 1]
 
     def links(self) -> list[list[tuple[int, int, int]]]:
-        """Return, for each directed link on which a message may have to wait, its triples of `precedences`.
-
-        A link is left out if no operation that sends over it is shorter than the link occupancy. Such a link
-        is always free again before the next message.
-        """
-        found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        for q, r, lag in self.precedences():
-            ends = self.queues[q].device, self.queues[r].device
-            if ends[0] != ends[1]:
-                found.setdefault(ends, []).append((q, r, lag))
-        busy = self.instance.costs.link_occupancy
-        return [link for link in found.values() if any(self.queues[q].duration < busy for q, _, _ in link)]
+        """Return, for each link on which a message may have to wait, its triples of `precedences`."""
+        arrays = arrays_of(self.instance)
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(arrays.links)]
+        for q, queue in enumerate(arrays.queues):
+            if queue["link"] >= 0:
+                found[queue["link"]].append((q, int(queue["receiver"]), int(queue["travel"])))
+        return found
 
 
 @lru_cache(maxsize=16)
 def queues_of(instance: Instance) -> Queues:
     """Return the queues of `instance`."""
-    count = instance.microbatches // len(instance.placement.routes)
-    found: list[Queue] = []
-    for device in range(instance.devices):
-        held = [
-            (r, s)
-            for r, route in enumerate(instance.placement.routes)
-            for s, d in enumerate(route)
-            if d == device
-        ]
-        for kind in _DIRECT:
-            for r, s in held:
-                cost = instance.duration(kind, s), instance.memory_delta(kind, s)
-                found.append(Queue(device, kind, ((r, s),), count, *cost))
-        found += _weight_queues(instance, device, held, count)
+    graph = graph_of(instance)
+    found = []
+    for nodes in graph.queues:
+        first, count = graph.nodes[nodes[0]], sum(graph.nodes[v].count for v in nodes)
+        members = tuple((graph.nodes[v].mb_class, graph.nodes[v].stage) for v in nodes)
+        found.append(Queue(first.device, first.kind, members, count, first.duration, first.delta))
     index = {(queue.kind, r, s): q for q, queue in enumerate(found) for r, s in queue.members}
     return Queues(instance, tuple(found), index)
-
-
-def _weight_queues(instance: Instance, device: int, held: list[Member], count: int) -> list[Queue]:
-    pools: dict[tuple[int, int], list[Member]] = {}
-    for r, s in held:
-        cost = instance.duration(OpKind.W, s), instance.memory_delta(OpKind.W, s)
-        pools.setdefault(cost, []).append((r, s))
-    return [
-        Queue(device, OpKind.W, tuple(members), count * len(members), *cost)
-        for cost, members in pools.items()
-    ]
 
 
 def words_of(queues: Queues, order: Order) -> list[Word]:

@@ -83,7 +83,7 @@ def _mirror(words: Words, mirror_graph: EventGraph, mirror: Words, low: int, hig
     for i in range(low, high + 1):
         mirror.item[last - i] = words.item[i]
         mirror.place[words.item[i]] = last - i
-    device = mirror_graph.home[words.item[low]]
+    device = mirror_graph.arrays.items[words.item[low]].home
     update(mirror_graph, mirror, device, last - high, last - low, words.end, np.inf)
 
 
@@ -102,12 +102,13 @@ def _move_begin(
     If the device's first operation starts later than the device may begin, the device is made to begin at
     that start, which cannot raise the cost.
     """
-    device = int(draw(random) * len(graph.limit))
+    device = int(draw(random) * len(graph.arrays.devices))
     first = graph.offsets[device]
     x, before = words.item[first], words.begin[device]
-    begin = words.end[x] - graph.duration[graph.queue[x]]
+    begin = words.end[x] - graph.arrays.queues[graph.arrays.queue[x]].duration
     if begin == before:
-        ticks = int(graph.duration[int(draw(random) * len(graph.duration))] * draw(random) ** 2)
+        queue = graph.arrays.queues[int(draw(random) * len(graph.arrays.queues))]
+        ticks = int(queue.duration * draw(random) ** 2)
         begin = max(0, begin + (ticks if draw(random) < 0.5 else -ticks))
     words.begin[device] = begin
     _, changes = update(graph, words, device, first, first, mirror.end, np.inf)
@@ -116,7 +117,7 @@ def _move_begin(
         undo(words, changes)
         words.begin[device] = before
         return cost
-    other = len(graph.limit) - 1 - device
+    other = len(graph.arrays.devices) - 1 - device
     mirror.begin[other] += before - begin
     first = mirror_graph.offsets[other]
     update(mirror_graph, mirror, other, first, first, words.end, np.inf)
@@ -138,7 +139,7 @@ def _move_item(
     j = destination(graph, random, i)
     if i == j:
         return cost
-    device, low, high = graph.home[words.item[i]], min(i, j), max(i, j)
+    device, low, high = graph.arrays.items[words.item[i]].home, min(i, j), max(i, j)
     _shift(words, i, j)
     if _allowed(graph, words, device, high):
         _relabel(graph, words, low, high)
@@ -196,16 +197,16 @@ def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
     credit, memory = words.credit, 0
     credit[:] = 0
     for i in range(graph.offsets[device], last + 1):
-        q = graph.queue[words.item[i]]
-        taken = graph.takes[q]
+        q = graph.arrays.queue[words.item[i]]
+        taken = graph.arrays.queues[q].takes
         if taken >= 0:
             if credit[taken] == 0:
                 return False
             credit[taken] -= 1
-        memory += graph.delta[q]
-        if graph.delta[q] > 0 and memory > graph.limit[device]:
+        memory += graph.arrays.queues[q].delta
+        if graph.arrays.queues[q].delta > 0 and memory > graph.arrays.devices[device].limit:
             return False
-        for given in graph.gives[q]:
+        for given in graph.arrays.queues[q].gives:
             if given >= 0:
                 credit[given] += 1
     return True
@@ -221,7 +222,7 @@ def _relabel(graph: EventGraph, words: Words, low: int, high: int) -> None:
         x, free = words.item[i], i
         for k in range(i - 1, low - 1, -1):
             y = words.item[k]
-            if graph.queue[y] == graph.queue[x]:
+            if graph.arrays.queue[y] == graph.arrays.queue[x]:
                 if y < x:
                     break
                 words.item[free] = y

@@ -103,7 +103,7 @@ def _open(graph: EventGraph, state: DispatchState) -> None:
     for zero in (state.done, state.credit, state.memory, state.free, state.idle, state.wake):
         zero[:] = 0
     state.sent[:] = _UNKNOWN
-    state.left[:] = -graph.occupancy
+    state.left[:] = -graph.arrays.occupancy
     for device in range(len(state.place)):
         state.place[device] = graph.offsets[device]
 
@@ -120,7 +120,7 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
     begin, late = max(0.0, 1.0 - thirds), max(0.0, thirds - 2.0)
     middle = 1.0 - begin - late
     along = device / max(1, len(state.wake) - 1)
-    full = state.memory[device] / max(1, graph.limit[device])
+    full = state.memory[device] / max(1, graph.arrays.devices[device].limit)
     best, score, start, earliest = -1, -np.inf, 0, _NEVER
     for q in range(state.offsets[device], state.offsets[device + 1]):
         ready = _ready(graph, state, device, q, here, length)
@@ -146,7 +146,7 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
     for a credit, for memory or for a flush. `here` is the device's position in its word, from 0, and `length`
     the length of that word.
     """
-    k, taken, delta = state.done[q], graph.takes[q], graph.delta[q]
+    k, taken, delta = state.done[q], graph.arrays.queues[q].takes, graph.arrays.queues[q].delta
     if k == state.size[q]:
         return _NEVER
     # An iteration that is flushed ends before the next one begins. The first comparison spares other
@@ -155,15 +155,15 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
         return _NEVER
     if taken >= 0 and state.credit[taken] == 0:
         return _NEVER
-    if delta > 0 and state.memory[device] + delta > graph.limit[device] - state.reserve[q]:
+    if delta > 0 and state.memory[device] + delta > graph.arrays.devices[device].limit - state.reserve[q]:
         return _NEVER
     x = state.first[q] + k
-    source = graph.source[x]
+    source = graph.arrays.items[x].source
     if source < 0:
         return int(state.free[device])
     if state.sent[source] == _UNKNOWN:
         return _NEVER
-    return int(max(state.free[device], state.sent[source] + graph.lag[x]))
+    return int(max(state.free[device], state.sent[source] + graph.arrays.items[x].lag))
 
 
 @compiled
@@ -176,18 +176,18 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
     state.done[q] += 1
     state.item[state.place[device]] = x
     state.place[device] += 1
-    state.sent[x] = state.free[device] = state.wake[device] = start + graph.duration[q]
-    link = graph.link[x]
+    state.sent[x] = state.free[device] = state.wake[device] = start + graph.arrays.queues[q].duration
+    link = graph.arrays.items[x].link
     if link >= 0:
-        state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.occupancy)
-    state.memory[device] += graph.delta[q]
-    if graph.takes[q] >= 0:
-        state.credit[graph.takes[q]] -= 1
-    for given in graph.gives[q]:
+        state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.arrays.occupancy)
+    state.memory[device] += graph.arrays.queues[q].delta
+    if graph.arrays.queues[q].takes >= 0:
+        state.credit[graph.arrays.queues[q].takes] -= 1
+    for given in graph.arrays.queues[q].gives:
         if given >= 0:
             state.credit[given] += 1
-    after = graph.target[x]
+    after = graph.arrays.items[x].target
     if after >= 0:
-        other = graph.home[after]
-        arrival = max(state.free[other], state.sent[x] + graph.lag[after])
+        other = graph.arrays.items[after].home
+        arrival = max(state.free[other], state.sent[x] + graph.arrays.items[after].lag)
         state.wake[other] = min(state.wake[other], arrival)

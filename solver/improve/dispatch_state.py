@@ -43,7 +43,7 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
     def ints(size: int) -> Ints:
         return np.zeros(size, np.int64)
 
-    p, items = queues.instance.devices, len(graph.queue)
+    p, items = queues.instance.devices, len(graph.arrays.queue)
     count = np.array([queue.count for queue in queues.queues])
     home = np.array([queue.device for queue in queues.queues])
     work = np.array([queue.count * queue.duration for queue in queues.queues])
@@ -54,10 +54,10 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
         reserve=_reserves(queues),
         work=np.bincount(home, work, p).astype(np.int64),
         done=ints(len(count)),
-        credit=ints(graph.credits),
+        credit=ints(graph.arrays.credits),
         **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
         sent=ints(items),
-        left=ints(graph.links),
+        left=ints(graph.arrays.links),
         item=ints(items),
     )
 

@@ -237,12 +237,12 @@ class _Task:
 
 def _task(instance: Instance) -> _Task:
     queues = queues_of(instance)
-    return _Task(queues, event_graph_of(queues), 0, lambda found: found)
+    return _Task(queues, event_graph_of(queues.instance), 0, lambda found: found)
 
 
 def _folded_task(folded: Fold) -> _Task:
     queues = queues_of(folded.schedule.instance)
-    graph = with_fixed(event_graph_of(queues), folded.first, folded.end)
+    graph = with_fixed(event_graph_of(queues.instance), folded.first, folded.end)
     return _Task(queues, graph, folded.saved, lambda found: folded.unfold(found.order))
 
 
@@ -253,15 +253,15 @@ class _Search:
         self.incumbent, self.side = incumbent, side
         self.seeds = _seeds(side.whole.seed, side.whole.threads)
         self.task = _task(instance)
-        items = len(self.task.graph.queue)
-        self.unit = float(self.task.graph.duration[self.task.graph.queue].mean())
+        items = len(self.task.graph.arrays.queue)
+        self.unit = float(self.task.graph.arrays.queues["duration"][self.task.graph.arrays.queue].mean())
         self.meter = _Meter(side, _MOVES_PER_ITEM * items / _batch(items))
 
     def find_rule(self, pool: ThreadPoolExecutor) -> Turns:
         """Search for a dispatching rule, and offer the schedules of the best rules to the incumbent."""
         task = self.task
         tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self._seeds_of_rules()]
-        runs, best = max(1, _batch(len(task.graph.queue)) // _RUN_PER_MOVE), np.inf
+        runs, best = max(1, _batch(len(task.graph.arrays.queue)) // _RUN_PER_MOVE), np.inf
         generation, waiting = 0, tuners
         while (spent := self.meter.spent) < _RULES:
             if not waiting:
@@ -285,7 +285,7 @@ class _Search:
         There is at least one rule for each thread. With fewer than `_POPULATION` threads there are up to
         `_POPULATION` rules, if each of them still gets about `_RUNS` runs.
         """
-        items, threads = len(self.task.graph.queue), self.side.whole.threads
+        items, threads = len(self.task.graph.arrays.queue), self.side.whole.threads
         moves = _PACE * threads * self.side.left / items * _RUN_PER_MOVE
         if not self.meter.timed:
             moves = _MOVES_PER_ITEM * items
@@ -313,7 +313,7 @@ class _Search:
             The share of the remaining search that this annealing may take.
         """
         walkers = [_Walker(task.graph, seed) for seed in self.seeds]
-        items = len(task.graph.queue)
+        items = len(task.graph.arrays.queue)
         best, since, warmth, moves = cost(start), self.meter.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:

@@ -26,7 +26,7 @@ from ..incumbent import Incumbent
 from ..queues import Queues, queues_of, starts_of
 from ..start import in_queue_order
 from ..two_sides import Side, Turns
-from ..windows.queue_arrays import arrays_of
+from ..windows.horizon_arrays import under_horizon
 from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import items_of
@@ -93,16 +93,17 @@ def _choose(
 def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
     """Return windows for costs below that of the schedule, in which only free items change places."""
     horizon = cost(schedule) - 1
-    arrays = arrays_of(queues, horizon)
+    arrays = under_horizon(queues.instance, horizon)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
+    first = arrays.graph.first
     place = np.argsort(items_of(queues, schedule.order))  # positions rise along each queue
     for q, queue in enumerate(queues.queues):
-        mine = slice(arrays.first[q], arrays.first[q + 1])
+        mine = slice(first[q], first[q + 1])
         for other in queues.on(queue.device):
             if other != q:
-                theirs = slice(arrays.first[other], arrays.first[other + 1])
+                theirs = slice(first[other], first[other + 1])
                 least, most = _ranks(place[mine], free[mine], place[theirs], free[theirs])
-                k = arrays.local[other]
+                k = arrays.graph.queues["local"][other]
                 windows.before[mine, k] = np.maximum(windows.before[mine, k], least)
                 windows.after[mine, k] = np.minimum(windows.after[mine, k], most)
     return replace(windows, feasible=bool(np.all(arrays.idle >= 0)) and settle(arrays, windows.state, budget))

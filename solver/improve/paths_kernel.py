@@ -45,7 +45,7 @@ def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
         words.begin[device] = begin[device]
     words.sent[:] = _UNKNOWN
     words.end[:] = _UNKNOWN
-    for device in range(len(graph.limit)):
+    for device in range(len(graph.arrays.devices)):
         first, last = graph.offsets[device], graph.offsets[device + 1] - 1
         update(graph, words, device, first, last, words.end, np.inf)
 
@@ -114,13 +114,13 @@ def update(
     settled = 2 * _UNKNOWN  # end of the changed positions; no path leads to them from a later start
     while busy and possible:
         busy, progress = False, False
-        for d in range(len(graph.limit)):
+        for d in range(len(graph.arrays.devices)):
             i, stop = words.head[d], graph.offsets[d + 1]
             while i < stop and (words.changed[d] or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
-                source = graph.source[x]
+                source = graph.arrays.items[x].source
                 if source >= 0:
-                    there, at = graph.home[source], words.place[source]
+                    there, at = graph.arrays.items[source].home, words.place[source]
                     if at >= words.head[there]:
                         busy = True
                         if at > words.wanted[there]:
@@ -133,19 +133,19 @@ def update(
                         words.dirty[x] = False
                         words.pending[d] -= 1
                     differs = _recompute(graph, words, d, i, changes)
-                    words.changed[d] = differs or (words.changed[d] and graph.links > 0)
+                    words.changed[d] = differs or (words.changed[d] and graph.arrays.links > 0)
                     if d == device and i == high:
                         settled = words.end[x]
                     if differs:
                         changes += 1
-                        start = words.end[x] - graph.duration[graph.queue[x]]
+                        start = words.end[x] - graph.arrays.queues[graph.arrays.queue[x]].duration
                         if start >= settled and not moved and start + rest[x] > enough:
                             possible = False
                             break
-                        after = graph.target[x]
+                        after = graph.arrays.items[x].target
                         if after >= 0 and not words.dirty[after]:
                             words.dirty[after] = True
-                            words.pending[graph.home[after]] += 1
+                            words.pending[graph.arrays.items[after].home] += 1
                             words.marked[marks] = after
                             marks += 1
                 i += 1
@@ -153,7 +153,7 @@ def update(
                 progress = True
             if not possible:
                 break
-        for d in range(len(graph.limit)):
+        for d in range(len(graph.arrays.devices)):
             if words.head[d] < graph.offsets[d + 1] and words.pending[d] > 0:
                 busy = True
         possible = possible and (progress or not busy)
@@ -171,7 +171,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     since = -_UNKNOWN
     if low > graph.offsets[device]:
         since = words.end[words.item[low - 1]]
-    for d in range(len(graph.limit)):
+    for d in range(len(graph.arrays.devices)):
         words.pending[d], words.wanted[d], words.changed[d] = 0, -1, False
         a, b = graph.offsets[d], graph.offsets[d + 1]
         while a < b:
@@ -192,14 +192,14 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     """
     x = words.item[i]
     start = words.begin[device] if i == graph.offsets[device] else words.end[words.item[i - 1]]
-    source = graph.source[x]
+    source = graph.arrays.items[x].source
     if source >= 0:
-        start = max(start, words.sent[source] + graph.lag[x])
-    end = start + graph.duration[graph.queue[x]]
+        start = max(start, words.sent[source] + graph.arrays.items[x].lag)
+    end = start + graph.arrays.queues[graph.arrays.queue[x]].duration
     differs = bool(end != words.end[x])
     words.end_before[k] = words.end[x]
     words.end[x] = end
-    if graph.links > 0 and _send(graph, words, device, i, k):
+    if graph.arrays.links > 0 and _send(graph, words, device, i, k):
         differs = True
     if differs:
         words.undo[k] = x
@@ -213,12 +213,13 @@ def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     The old time is kept as change number `k`.
     """
     x = words.item[i]
-    last = i - 1 if graph.link[x] >= 0 else -1
-    while last >= graph.offsets[device] and graph.link[words.item[last]] != graph.link[x]:
+    last = i - 1 if graph.arrays.items[x].link >= 0 else -1
+    items = graph.arrays.items
+    while last >= graph.offsets[device] and items[words.item[last]].link != items[x].link:
         last -= 1
     sent = words.end[x]
     if last >= graph.offsets[device]:
-        sent = max(sent, words.sent[words.item[last]] + graph.occupancy)
+        sent = max(sent, words.sent[words.item[last]] + graph.arrays.occupancy)
     words.sent_before[k] = words.sent[x]
     words.sent[x] = sent
     return bool(sent != words.sent_before[k])
@@ -237,7 +238,7 @@ def undo(words: Words, changes: int) -> None:
 def cost_of(graph: EventGraph, words: Words) -> int:
     """Return the cost in ticks: the largest time of a device from when it may begin to its last end."""
     largest = 0
-    for device in range(len(graph.limit)):
+    for device in range(len(graph.arrays.devices)):
         last = words.item[graph.offsets[device + 1] - 1]
         largest = max(largest, words.end[last] - words.begin[device])
     return int(largest)

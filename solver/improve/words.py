@@ -42,17 +42,23 @@ class Words(NamedTuple):
 
 def words_for(graph: EventGraph) -> Words:
     """Return empty arrays for the words of an instance, which `load` fills."""
-    items, devices = len(graph.queue), len(graph.limit)
+    items, devices = len(graph.arrays.queue), len(graph.arrays.devices)
 
     def ints(*shape: int) -> Ints:
         return np.zeros(shape, np.int64)
 
     end, end_before = ints(items), ints(items)
-    sent, sent_before = (ints(items), ints(items)) if graph.links else (end, end_before)
+    sent, sent_before = (ints(items), ints(items)) if graph.arrays.links else (end, end_before)
     return Words(
         *(ints(items), ints(items), ints(devices), end, sent, ints(items)),
         *(ints(items), end_before, sent_before, np.zeros(items, np.bool_), ints(items)),
-        *(ints(devices), ints(devices), ints(devices), np.zeros(devices, np.bool_), ints(graph.credits)),
+        *(
+            ints(devices),
+            ints(devices),
+            ints(devices),
+            np.zeros(devices, np.bool_),
+            ints(graph.arrays.credits),
+        ),
     )
 
 
@@ -70,5 +76,5 @@ def items_of(queues: Queues, order: Order) -> Ints:
 
 def order_of_items(queues: Queues, graph: EventGraph, item: Ints) -> Order:
     """Return the order that words stand for, given the item at each position."""
-    word, offsets = graph.queue[item].tolist(), graph.offsets
+    word, offsets = graph.arrays.queue[item].tolist(), graph.offsets
     return order_of(queues, [word[offsets[d] : offsets[d + 1]] for d in range(len(offsets) - 1)])

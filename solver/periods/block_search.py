@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import inf
 
 from tightpipe.core.budget import Budget
+from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
@@ -14,7 +15,6 @@ from ..block import Block, Shape, unrolled
 from ..cpsat.race import SECONDS_OF_EFFORT
 from ..incumbent import Incumbent
 from ..modelled import is_modelled
-from ..queues import queues_of
 from ..two_sides import Side, Turns
 from .period_search import PeriodSearch
 from .steady import steady_block
@@ -81,7 +81,7 @@ def out_of_reach(instance: Instance) -> str:
     """Return why blocks of an instance are not searched for, the empty string if they are."""
     if not is_modelled(instance):
         return "repeating blocks have neither operations that overlap nor flushes between iterations"
-    if queues_of(instance).links():
+    if arrays_of(instance).links:
         return "repeating blocks do not model links that make messages wait"
     if not _fitting(instance):
         return f"too few microbatches for a period: repeating blocks need {_FEWEST_PERIODS} of each route"

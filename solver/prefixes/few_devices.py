@@ -17,8 +17,6 @@ from tightpipe.kernels.arrays import Bools, Ints
 from ..queues import Queue, Queues
 from ..windows import Windows
 
-_NO_LIMIT = 2**62
-
 
 class FewDevices(NamedTuple):
     """The F's and B's of a few devices along the path of a microbatch, and the W's of each device.
@@ -62,14 +60,13 @@ def few_devices(queues: Queues, windows: Windows, devices: Sequence[int]) -> Few
     problem leaves out that operations of other devices wait for each other, and that messages wait for a
     link. If the W's of a device differ, all count as the shortest one, and as freeing the most memory.
     """
-    instance, first = queues.instance, windows.arrays.first
+    instance, first = queues.instance, windows.arrays.graph.first
     path = path_of(queues)
     kept = [i for i, q in enumerate(path) if queues.queues[q].device in devices]
     place = {device: i for i, device in enumerate(devices)}
     own = [queues.queues[path[i]] for i in kept]
     on = [[i for i, queue in enumerate(own) if queue.device == d] for d in devices]
     weights = [_weights(queues, d) for d in devices]
-    limits = [instance.memory_limit(d) for d in devices]
     span = slice(0, instance.microbatches)
     return FewDevices(
         device=np.array([place[queue.device] for queue in own]),
@@ -82,7 +79,7 @@ def few_devices(queues: Queues, windows: Windows, devices: Sequence[int]) -> Few
         on=np.array([row + [-1] * (max(map(len, on)) - len(row)) for row in on]),
         weight=np.array([min(queue.duration for queue in row) for row in weights]),
         freed=np.array([max(-queue.delta for queue in row) for row in weights]),
-        limit=np.array([_NO_LIMIT if limit is None else limit for limit in limits]),
+        limit=windows.arrays.graph.devices["limit"][list(devices)],
         begin=windows.frames[1][list(devices)].copy(),
         horizon=windows.horizon,
     )

@@ -250,6 +250,6 @@ def _allowed(graph: OrderGraph, events: EventGraph, walk: Walk, low: int, high: 
     for k in range(graph.offsets[device], high + 1):
         delta = walk.delta[walk.word[k]]
         memory += delta
-        if delta > 0 and memory > events.limit[device]:
+        if delta > 0 and memory > events.arrays.devices[device].limit:
             return False
     return True

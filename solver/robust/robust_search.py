@@ -25,7 +25,6 @@ from tightpipe.noise.times import BLOCK, Times
 from ..improve.draws_kernel import GeneratorState
 from ..improve.event_graph import event_graph_of
 from ..improve.generator import generator
-from ..queues import queues_of
 from ..start import in_queue_order
 from .robust_kernel import Sample, Walk, value_of, walk_robustly
 
@@ -98,7 +97,7 @@ class _Search:
         self.start, self.budget = start, budget
         self.run_of_start = OrderRun(start)
         self.graph = self.run_of_start.graph
-        self.events = event_graph_of(queues_of(start.instance))
+        self.events = event_graph_of(start.instance)
         self.sample = _sample(self.run_of_start, blocks, weights)
         self.walkers = [self._walker(seed) for seed in range(budget.threads)]
         self.unit = float(self.graph.planned.mean())

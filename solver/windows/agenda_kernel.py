@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tightpipe.kernels.compiled import compiled_inline
 
-from .queue_arrays import QueueArrays
+from .horizon_arrays import HorizonArrays
 from .window_state_kernel import HEAD, LENGTH, WindowState
 
 
@@ -51,66 +51,70 @@ def clear(state: WindowState) -> None:
 
 
 @compiled_inline
-def push_next(arrays: QueueArrays, state: WindowState, item: int) -> None:
+def push_next(arrays: HorizonArrays, state: WindowState, item: int) -> None:
     """Put the next item of the item's queue on the agenda, if there is one."""
-    if item + 1 < arrays.first[arrays.queue[item] + 1]:
+    graph = arrays.graph
+    if item + 1 < graph.first[graph.queue[item] + 1]:
         push(state, item + 1)
 
 
 @compiled_inline
-def push_previous(arrays: QueueArrays, state: WindowState, item: int) -> None:
+def push_previous(arrays: HorizonArrays, state: WindowState, item: int) -> None:
     """Put the previous item of the item's queue on the agenda, if there is one."""
-    if item > arrays.first[arrays.queue[item]]:
+    graph = arrays.graph
+    if item > graph.first[graph.queue[item]]:
         push(state, item - 1)
 
 
 @compiled_inline
-def push_device(arrays: QueueArrays, state: WindowState, device: int) -> None:
+def push_device(arrays: HorizonArrays, state: WindowState, device: int) -> None:
     """Put every item of the device on the agenda."""
-    for k in range(arrays.held[device]):
-        queue = arrays.on[device, k]
-        for item in range(arrays.first[queue], arrays.first[queue + 1]):
+    graph = arrays.graph
+    for k in range(graph.devices[device].queues):
+        queue = graph.devices[device].queue + k
+        for item in range(graph.first[queue], graph.first[queue + 1]):
             push(state, item)
 
 
 @compiled_inline
-def push_later(arrays: QueueArrays, state: WindowState, item: int) -> None:
+def push_later(arrays: HorizonArrays, state: WindowState, item: int) -> None:
     """Put on the agenda the items that a larger least start of this item can affect.
 
     These are the item itself, the next item of its queue, the items that wait for it, and, of each other
     queue of the device, the first item that surely follows it.
     """
-    queue = arrays.queue[item]
-    device, rank = arrays.device[queue], item - arrays.first[queue]
+    graph = arrays.graph
+    queue = graph.queue[item]
+    device, rank = graph.queues[queue].device, item - graph.first[queue]
     push(state, item)
     push_next(arrays, state, item)
-    for e in range(arrays.followers.shape[1]):
-        follower = arrays.followers[queue, e, 0]
-        if follower >= 0:
-            push(state, arrays.first[follower] + rank)
-    for k in range(arrays.held[device]):
-        other = arrays.on[device, k]
-        nearest = arrays.first[other] + state.after[item, k]
-        if other != queue and nearest < arrays.first[other + 1]:
+    for e in range(graph.leads[queue], graph.leads[queue + 1]):
+        edge = graph.edges[graph.followers[e]]
+        if not edge.pooled:
+            push(state, graph.first[edge.follower] + rank)
+    for k in range(graph.devices[device].queues):
+        other = graph.devices[device].queue + k
+        nearest = graph.first[other] + state.after[item, k]
+        if other != queue and nearest < graph.first[other + 1]:
             push(state, nearest)
 
 
 @compiled_inline
-def push_earlier(arrays: QueueArrays, state: WindowState, item: int) -> None:
+def push_earlier(arrays: HorizonArrays, state: WindowState, item: int) -> None:
     """Put on the agenda the items that a smaller largest start of this item can affect.
 
     These are the item itself, the previous item of its queue, the items that it waits for, and, of each other
     queue of the device, the last item that surely precedes it.
     """
-    queue = arrays.queue[item]
-    device, rank = arrays.device[queue], item - arrays.first[queue]
+    graph = arrays.graph
+    queue = graph.queue[item]
+    device, rank = graph.queues[queue].device, item - graph.first[queue]
     push(state, item)
     push_previous(arrays, state, item)
-    for e in range(arrays.leaders.shape[1]):
-        leader = arrays.leaders[queue, e, 0]
-        if leader >= 0:
-            push(state, arrays.first[leader] + rank)
-    for k in range(arrays.held[device]):
-        other = arrays.on[device, k]
+    if not graph.queues[queue].pool:
+        for e in range(graph.queues[queue].begin, graph.queues[queue].end):
+            push(state, graph.first[graph.edges[e].leader] + rank)
+    for k in range(graph.devices[device].queues):
+        other = graph.devices[device].queue + k
         if other != queue and state.before[item, k] > 0:
-            push(state, arrays.first[other] + state.before[item, k] - 1)
+            push(state, graph.first[other] + state.before[item, k] - 1)

@@ -11,16 +11,17 @@ from __future__ import annotations
 from tightpipe.kernels.compiled import compiled_inline
 
 from .agenda_kernel import push, push_next, push_previous
-from .queue_arrays import QueueArrays
+from .horizon_arrays import HorizonArrays
 from .window_state_kernel import WindowState, lower_after, raise_before
 
 
 @compiled_inline
-def put_before(arrays: QueueArrays, state: WindowState, item: int, k: int, count: int) -> None:
+def put_before(arrays: HorizonArrays, state: WindowState, item: int, k: int, count: int) -> None:
     """Decide that the first `count` items of the device's k-th queue precede the item."""
-    queue = arrays.queue[item]
-    rank, own = item - arrays.first[queue], arrays.local[queue]
-    first = arrays.first[arrays.on[arrays.device[queue], k]]
+    graph = arrays.graph
+    queue = graph.queue[item]
+    rank, own = item - graph.first[queue], graph.queues[queue].local
+    first = graph.first[graph.devices[graph.queues[queue].device].queue + k]
     raise_before(state, item, k, count)
     other = first + count - 1
     while other >= first and state.after[other, own] > rank:
@@ -31,14 +32,15 @@ def put_before(arrays: QueueArrays, state: WindowState, item: int, k: int, count
 
 
 @compiled_inline
-def put_after(arrays: QueueArrays, state: WindowState, item: int, k: int, count: int) -> None:
+def put_after(arrays: HorizonArrays, state: WindowState, item: int, k: int, count: int) -> None:
     """Decide that the items of the device's k-th queue from rank `count` on follow the item."""
-    queue = arrays.queue[item]
-    rank, own = item - arrays.first[queue], arrays.local[queue]
-    there = arrays.on[arrays.device[queue], k]
+    graph = arrays.graph
+    queue = graph.queue[item]
+    rank, own = item - graph.first[queue], graph.queues[queue].local
+    there = graph.devices[graph.queues[queue].device].queue + k
     lower_after(state, item, k, count)
-    other = arrays.first[there] + count
-    while other < arrays.first[there + 1] and state.before[other, own] <= rank:
+    other = graph.first[there] + count
+    while other < graph.first[there + 1] and state.before[other, own] <= rank:
         raise_before(state, other, own, rank + 1)
         push(state, other)
         other += 1
@@ -46,7 +48,7 @@ def put_after(arrays: QueueArrays, state: WindowState, item: int, k: int, count:
 
 
 @compiled_inline
-def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
+def suppose(arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
     """Suppose that all open items of the device's k-th queue precede the item, or that all follow it.
 
     An item of that queue is open here if the windows do not decide whether it precedes or follows `item`.
@@ -70,7 +72,7 @@ def suppose(arrays: QueueArrays, state: WindowState, item: int, k: int, follows:
 
 
 @compiled_inline
-def exclude(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
+def exclude(arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
     """Decide the opposite of what `suppose` supposed, once that has led to a contradiction.
 
     If not all open items of the k-th queue follow the item, then the first of them precedes it; if not all of

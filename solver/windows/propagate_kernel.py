@@ -11,14 +11,14 @@ from __future__ import annotations
 from tightpipe.kernels.compiled import compiled, compiled_inline
 
 from .agenda_kernel import pop
+from .horizon_arrays import HorizonArrays
 from .orders_kernel import narrow_orders
-from .queue_arrays import QueueArrays
 from .times_kernel import narrow_times
 from .window_state_kernel import LENGTH, RECORDED, RECORDING, STEPS, WindowState
 
 
 @compiled
-def propagate(arrays: QueueArrays, state: WindowState, steps: int) -> bool:
+def propagate(arrays: HorizonArrays, state: WindowState, steps: int) -> bool:
     """Apply the rules to at most `steps` items of the agenda; return False on a contradiction.
 
     The work also ends, without a contradiction, when the trail has no room for the changes of one more item.

@@ -17,8 +17,8 @@ from tightpipe.kernels.compiled import compiled
 
 from .agenda_kernel import clear
 from .decide_kernel import exclude, suppose
+from .horizon_arrays import HorizonArrays
 from .propagate_kernel import propagate
-from .queue_arrays import QueueArrays
 from .window_state_kernel import LENGTH, RECORDING, WindowState, undo
 
 _ALL = 2**60
@@ -26,7 +26,7 @@ _ALL = 2**60
 
 @compiled
 def shave(
-    arrays: QueueArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools, exhausted: Bools
+    arrays: HorizonArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools, exhausted: Bools
 ) -> bool:
     """Shave the open orders of some items.
 
@@ -51,15 +51,16 @@ def shave(
     bool
         False on a contradiction, when no schedule lies in the windows.
     """
+    graph = arrays.graph
     changed = False
     for item in items:
         fruitful[item] = False
         if exhausted[item] and not changed:
             continue
         exhausted[item] = True
-        queue = arrays.queue[item]
-        for k in range(arrays.held[arrays.device[queue]]):
-            if k == arrays.local[queue]:
+        queue = graph.queue[item]
+        for k in range(graph.devices[graph.queues[queue].device].queues):
+            if k == graph.queues[queue].local:
                 continue
             for follows in (True, False):
                 found, ended = _shave_side(arrays, state, item, k, follows, steps)
@@ -74,7 +75,7 @@ def shave(
 
 @compiled
 def _shave_side(
-    arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int
+    arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int
 ) -> tuple[int, bool]:
     """Shave the open orders of an item and the device's k-th queue until a supposition is not refuted.
 

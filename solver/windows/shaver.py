@@ -48,7 +48,7 @@ class Shaver:
         self.windows, self.threads = windows, threads
         self.feasible = windows.feasible
         self.steps = _FIRST_STEPS
-        self._fruitful = np.ones(len(windows.arrays.queue), np.bool_)
+        self._fruitful = np.ones(len(windows.arrays.graph.queue), np.bool_)
         self.exhausted = ~self._fruitful
         self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 

@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.graph_arrays import beside
 from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.kernels.compiled import compiled_inline
 
-from .queue_arrays import QueueArrays
+from .horizon_arrays import HorizonArrays
 
 # Positions in WindowState.counter:
 RECORDING, RECORDED = 0, 1  # 1 while changes are recorded on the trail, and the number of its entries
@@ -48,7 +49,7 @@ class WindowState(NamedTuple):
     counter: Ints  # (5,) the counters whose positions are named above
 
 
-def open_state(arrays: QueueArrays, horizon: int) -> WindowState:
+def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
     """Return the windows before any rule is applied.
 
     They decide the sequence of the items of each queue, and of the operations of one microbatch where one
@@ -63,12 +64,12 @@ def open_state(arrays: QueueArrays, horizon: int) -> WindowState:
     horizon
         The length of every frame, in ticks.
     """
-    devices = len(arrays.on)
+    graph, devices = arrays.graph, len(arrays.graph.devices)
     frames = np.full(devices, horizon if arrays.anchor >= 0 else 0)
     if arrays.anchor >= 0:
         frames[arrays.anchor] = 0
-    early = -frames[arrays.device[arrays.queue]]
-    late = frames[arrays.device[arrays.queue]] + horizon - arrays.duration[arrays.queue]
+    early = -frames[graph.items["home"]]
+    late = frames[graph.items["home"]] + horizon - graph.queues["duration"][graph.queue]
     before, after = _first_orders(arrays)
     value = np.concatenate([early, before.ravel(), -frames, late, after.ravel(), frames])
     return _state_of(value, *before.shape)
@@ -86,16 +87,17 @@ def meet(state: WindowState, other: WindowState) -> None:
     np.minimum(mine[half:], theirs[half:], out=mine[half:])
 
 
-def _first_orders(arrays: QueueArrays) -> tuple[Ints, Ints]:
+def _first_orders(arrays: HorizonArrays) -> tuple[Ints, Ints]:
     """Return the `before` and `after` that follow from queues and precedences alone, shape (N, M) each."""
-    mine, on_device = arrays.queue[:, None], arrays.on[arrays.device[arrays.queue]]
+    graph = arrays.graph
+    mine, on_device = graph.queue[:, None], beside(graph)
     exists = on_device >= 0
-    items = np.arange(len(mine))
-    rank = items - arrays.first[arrays.queue]
+    items, local = np.arange(len(mine)), graph.queues["local"][graph.queue]
+    rank = items - graph.first[graph.queue]
     before = np.zeros(on_device.shape, np.int64)
-    after = np.where(exists, np.diff(arrays.first)[on_device], 0)
-    before[items, arrays.local[arrays.queue]] = rank
-    after[items, arrays.local[arrays.queue]] = rank + 1
+    after = np.where(exists, np.diff(graph.first)[on_device], 0)
+    before[items, local] = rank
+    after[items, local] = rank + 1
     ranks = np.broadcast_to(rank[:, None], before.shape)
     leads, follows = arrays.precedes[on_device, mine] & exists, arrays.precedes[mine, on_device] & exists
     before[leads], after[follows] = ranks[leads] + 1, ranks[follows]

@@ -20,12 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tightpipe.core.budget import UNLIMITED, Budget
+from tightpipe.core.graph_arrays import beside
 from tightpipe.kernels.arrays import Ints
 
 from ..queues import Queues
 from .agenda_kernel import clear, push_all
+from .horizon_arrays import HorizonArrays, under_horizon
 from .propagate_kernel import propagate
-from .queue_arrays import QueueArrays, arrays_of
 from .window_state_kernel import LENGTH, WindowState, copy_of, meet, open_state
 
 _SLICE = 20_000  # items whose rules are applied between two looks at the time
@@ -48,7 +49,7 @@ class Windows:
     """
 
     horizon: int
-    arrays: QueueArrays
+    arrays: HorizonArrays
     feasible: bool
     state: WindowState
 
@@ -77,7 +78,7 @@ class Windows:
 
         Both arrays have the shape (items,).
         """
-        device = self.arrays.device[self.arrays.queue]
+        device = self.arrays.graph.items["home"]
         early, late = (frame[device] for frame in self.frames)
         least, most = self.work_before()
         idle = self.arrays.idle[device]
@@ -85,10 +86,10 @@ class Windows:
 
     def work_before(self) -> tuple[Ints, Ints]:
         """Return the least and the most ticks that the device works before each item, shape (items,) each."""
-        queue = self.arrays.queue
-        on_device = self.arrays.on[self.arrays.device[queue]]
-        duration = np.where(on_device >= 0, self.arrays.duration[on_device], 0)
-        own = self.arrays.duration[queue]
+        graph = self.arrays.graph
+        on_device, ticks = beside(graph), graph.queues["duration"]
+        duration = np.where(on_device >= 0, ticks[on_device], 0)
+        own = ticks[graph.queue]
         return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
 
     def origin(self, start: Sequence[int]) -> int:
@@ -98,7 +99,7 @@ class Windows:
         """
         if not self.floating:
             return min(start)
-        on_anchor = self.arrays.device[self.arrays.queue] == self.arrays.anchor
+        on_anchor = self.arrays.graph.items["home"] == self.arrays.anchor
         return int(np.asarray(start)[on_anchor].min())
 
     @property
@@ -122,7 +123,7 @@ class Windows:
     @property
     def undecided(self) -> int:
         """Number of pairs of items whose order the windows leave open."""
-        return int((self.after - self.before).sum() - len(self.arrays.queue)) // 2
+        return int((self.after - self.before).sum() - len(self.arrays.graph.queue)) // 2
 
 
 def windows_of(
@@ -143,7 +144,7 @@ def windows_of(
         of the work. A frame lies in the longer frame that starts at the same time, so what holds under the
         longer horizon holds under the shorter one.
     """
-    arrays = arrays_of(queues, horizon)
+    arrays = under_horizon(queues.instance, horizon)
     state = open_state(arrays, horizon)
     if wider is not None:
         meet(state, wider.state)
@@ -176,7 +177,7 @@ def windows_where(
     return replace(part, feasible=settle(part.arrays, part.state, budget))
 
 
-def settle(arrays: QueueArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
+def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
     """Apply all rules to all items until nothing more follows or time is up; return False on a contradiction.
 
     A contradiction means that no schedule lies in the windows.

@@ -8,8 +8,9 @@ import numpy as np
 from cases import uniform
 
 from tightpipe import Instance
+from tightpipe.core.graph import NO_LIMIT
 from tightpipe.core.operation import OpKind
-from tightpipe.solver.improve.event_graph import NO_LIMIT, EventGraph, event_graph_of, mirrored, with_fixed
+from tightpipe.solver.improve.event_graph import EventGraph, event_graph_of, mirrored, with_fixed
 from tightpipe.solver.queues import queues_of
 
 F, B, W = OpKind.F, OpKind.B, OpKind.W
@@ -20,26 +21,33 @@ def linear(microbatches: int = 2, **entries: Any) -> Instance:
 
 
 def graph_of(instance: Instance) -> EventGraph:
-    return event_graph_of(queues_of(instance))
+    return event_graph_of(instance)
 
 
 def test_arcs_join_items_of_different_devices() -> None:
     graph = graph_of(linear())  # items: F0 0-1, B0 2-3, W0 4-5, F1 6-7, B1 8-9, W1 10-11
-    arcs = {(int(graph.source[i]), int(i)): int(graph.lag[i]) for i in np.flatnonzero(graph.source >= 0)}
+    arcs = {
+        (int(graph.arrays.items["source"][i]), int(i)): int(graph.arrays.items["lag"][i])
+        for i in np.flatnonzero(graph.arrays.items["source"] >= 0)
+    }
     assert arcs == {(0, 6): 1, (1, 7): 1, (8, 2): 1, (9, 3): 1}
-    assert {(int(i), int(graph.target[i])) for i in np.flatnonzero(graph.target >= 0)} == set(arcs)
+    assert {
+        (int(i), int(graph.arrays.items["target"][i]))
+        for i in np.flatnonzero(graph.arrays.items["target"] >= 0)
+    } == set(arcs)
 
 
 def test_credits_stand_for_what_a_device_waits_for_on_its_own() -> None:
     queues = queues_of(
         uniform(2, 2, (3, 4, 2))
     )  # a V: the device of the last stage holds the one before, too
-    graph, index = event_graph_of(queues), queues.index
+    graph, index = event_graph_of(queues.instance), queues.index
     kinds = {
         (giver, taker)
         for giver in range(len(queues.queues))
         for taker in range(len(queues.queues))
-        if graph.takes[taker] >= 0 and graph.takes[taker] in graph.gives[giver]
+        if graph.arrays.queues["takes"][taker] >= 0
+        and graph.arrays.queues["takes"][taker] in graph.arrays.queues["gives"][giver]
     }
     assert kinds == {
         (index[F, 0, 1], index[F, 0, 2]),  # the V turns on device 1
@@ -47,7 +55,7 @@ def test_credits_stand_for_what_a_device_waits_for_on_its_own() -> None:
         (index[F, 0, 3], index[B, 0, 3]),  # the last stage
         *((index[B, 0, s], index[W, 0, s]) for s in range(4)),
     }
-    assert graph.credits == 5  # both B's of a device fill one pool of W's
+    assert graph.arrays.credits == 5  # both B's of a device fill one pool of W's
 
 
 def test_spans_follow_the_objective() -> None:
@@ -58,15 +66,18 @@ def test_spans_follow_the_objective() -> None:
 def test_mirrored_words_are_read_from_their_ends() -> None:
     graph = graph_of(linear())
     other = mirrored(graph)
-    arcs = {(int(other.source[i]), int(i)): int(other.lag[i]) for i in np.flatnonzero(other.source >= 0)}
+    arcs = {
+        (int(other.arrays.items["source"][i]), int(i)): int(other.arrays.items["lag"][i])
+        for i in np.flatnonzero(other.arrays.items["source"] >= 0)
+    }
     assert arcs == {(6, 0): 1, (7, 1): 1, (2, 8): 1, (3, 9): 1}
-    assert (other.home == 1 - graph.home).all()
-    assert (mirrored(other).lag == graph.lag).all()
+    assert (other.arrays.items["home"] == 1 - graph.arrays.items["home"]).all()
+    assert (mirrored(other).arrays.items["lag"] == graph.arrays.items["lag"]).all()
     assert (mirrored(other).offsets == graph.offsets).all()
 
 
 def test_no_limit_is_larger_than_any_memory() -> None:
-    assert graph_of(linear()).limit.tolist() == [NO_LIMIT, NO_LIMIT]
+    assert graph_of(linear()).arrays.devices["limit"].tolist() == [NO_LIMIT, NO_LIMIT]
 
 
 def test_no_item_leaves_an_iteration_that_is_flushed() -> None:
@@ -89,5 +100,5 @@ def test_a_fixed_range_stays_and_parts_what_is_before_from_what_is_behind() -> N
 
 def test_only_messages_that_may_wait_have_a_link() -> None:
     graph = graph_of(linear(link_occupancy=4))  # F takes 3 ticks, B 4
-    assert (graph.links, graph.occupancy) == (1, 4)
-    assert np.flatnonzero(graph.link >= 0).tolist() == [0, 1]
+    assert (graph.arrays.links, graph.arrays.occupancy) == (1, 4)
+    assert np.flatnonzero(graph.arrays.items["link"] >= 0).tolist() == [0, 1]

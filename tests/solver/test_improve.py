@@ -47,7 +47,7 @@ def serial(instance: Instance) -> Any:
 @given(instances(most_occupancy=20))
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
-    graph = event_graph_of(queues)
+    graph = event_graph_of(queues.instance)
     words, again = words_for(graph), words_for(graph)
     other = mirrored(graph)
     mirror, fresh = words_for(other), words_for(other)
@@ -76,7 +76,7 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     instance: Instance, seed: int
 ) -> None:
     queues = queues_of(instance)
-    graph = event_graph_of(queues)
+    graph = event_graph_of(queues.instance)
     state = dispatch_state_for(queues, graph)
     weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
     says = dispatch(graph, state, weights, np.inf)
@@ -94,7 +94,7 @@ def test_a_rule_leaves_memory_to_the_oldest_microbatch(devices: int) -> None:
     free = v_instance(devices, 2 * devices, (10, 15, 7, 1), plain_memory(4 * devices))
     for limit in range(max(free.smallest_limit(d) for d in range(devices)), 4 * devices + 1):
         queues = queues_of(v_instance(devices, 2 * devices, (10, 15, 7, 1), plain_memory(limit)))
-        graph = event_graph_of(queues)
+        graph = event_graph_of(queues.instance)
         for seed in range(20):
             weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
             assert dispatch(graph, dispatch_state_for(queues, graph), weights, np.inf) < np.inf
@@ -103,7 +103,7 @@ def test_a_rule_leaves_memory_to_the_oldest_microbatch(devices: int) -> None:
 def test_tuning_keeps_the_best_rule() -> None:
     instance = v_instance(8, 16, (10, 20, 9, 1), table_memory(8))
     queues = queues_of(instance)
-    graph = event_graph_of(queues)
+    graph = event_graph_of(queues.instance)
     state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
     first = dispatch(graph, state, weights[0], np.inf)
@@ -114,7 +114,7 @@ def test_tuning_keeps_the_best_rule() -> None:
 def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
     instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
     queues = queues_of(instance)
-    tuners = [solve_module._Tuner(queues, event_graph_of(queues), 10.0, seed) for seed in range(8)]
+    tuners = [solve_module._Tuner(queues, event_graph_of(queues.instance), 10.0, seed) for seed in range(8)]
     for cost_now, tuner in zip((5.0, 3.0, 9.0, 7.0, 8.0, 6.0, 4.0, 2.0), tuners, strict=True):
         tuner.cost = cost_now
         tuner.weights[0] = cost_now

@@ -27,7 +27,7 @@ def linear(microbatches: int, **entries: Any) -> Instance:
 def loaded(instance: Instance) -> tuple[EventGraph, Words, Ints]:
     """Graph, words and items of microbatch after microbatch."""
     queues = queues_of(instance)
-    graph = event_graph_of(queues)
+    graph = event_graph_of(queues.instance)
     words, item = words_for(graph), items_of(queues, serial_order(instance))
     load(graph, words, item, at_once(instance))
     return graph, words, item
@@ -52,7 +52,7 @@ def test_items_end_when_the_simulator_says(placement: str, occupancy: int, objec
         *(2, 4, (3, 4, 2)), comm=1, placement=placement, objective=objective, link_occupancy=occupancy
     )
     queues = queues_of(instance)
-    graph = event_graph_of(queues)
+    graph = event_graph_of(queues.instance)
     words = words_for(graph)
     for seed in range(5):
         order = order_of(queues, words_of(queues, random_order(instance, seed)))
@@ -66,7 +66,7 @@ def test_items_end_when_the_simulator_says(placement: str, occupancy: int, objec
 def test_the_cost_is_the_least_where_devices_begin_as_in_the_best_schedule() -> None:
     instance = linear(3)
     queues, best = queues_of(instance), retime(instance, serial_order(instance))
-    graph = event_graph_of(queues)
+    graph = event_graph_of(queues.instance)
     words = words_for(graph)
     load(graph, words, items_of(queues, best.order), best.start[best.order.offsets[:-1]])
     assert cost_of(graph, words) == cost(best)
@@ -76,7 +76,7 @@ def test_the_cost_is_the_least_where_devices_begin_as_in_the_best_schedule() -> 
 @given(instances(), st.integers(0, 999))
 def test_a_change_is_given_up_exactly_if_it_costs_more_than_enough(instance: Instance, seed: int) -> None:
     queues, random = queues_of(instance), np.random.default_rng(seed)
-    graph, item = event_graph_of(queues), items_of(queues, serial_order(instance))
+    graph, item = event_graph_of(queues.instance), items_of(queues, serial_order(instance))
     words, again, begin = words_for(graph), words_for(graph), random.integers(0, 20, instance.devices)
     other = mirrored(graph)
     mirror = words_for(other)
@@ -85,8 +85,8 @@ def test_a_change_is_given_up_exactly_if_it_costs_more_than_enough(instance: Ins
         load_mirror(graph, words, other, mirror)
         zero = words.begin[0] + mirror.begin[-1]  # the rest is counted from here
         i = int(random.integers(len(item) - 1))
-        device = graph.home[item[i]]
-        if device != graph.home[item[i + 1]]:
+        device = graph.arrays.items["home"][item[i]]
+        if device != graph.arrays.items["home"][item[i + 1]]:
             continue
         swap(words, i)
         possible, changes = update(graph, words, device, i, i + 1, mirror.end, np.inf)
@@ -123,7 +123,7 @@ def test_the_rest_of_the_schedule_is_the_time_that_the_mirrored_words_take() -> 
     other = mirrored(graph)
     mirror = words_for(other)
     load_mirror(graph, words, other, mirror)
-    ticks = graph.duration[graph.queue]
+    ticks = graph.arrays.queues["duration"][graph.arrays.queue]
     through = words.end - ticks + mirror.end - (words.begin[0] + mirror.begin[-1])
     assert through.max() == cost_of(graph, words)
     first = words.item[graph.offsets[0]]
@@ -152,4 +152,4 @@ def test_a_change_reaches_all_that_follows_and_nothing_else() -> None:
     assert possible
     assert (words.end == again.end).all()
     assert {int(x) for x in words.undo[:changes]} == set(np.flatnonzero(words.end != end))
-    assert queues_of(linear(2)).queues[graph.queue[item[3]]].kind is OpKind.F
+    assert queues_of(linear(2)).queues[graph.arrays.queue[item[3]]].kind is OpKind.F

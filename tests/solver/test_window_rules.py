@@ -14,10 +14,10 @@ from tightpipe import Instance, Objective, OpKind
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows.agenda_kernel import clear, push, push_earlier, push_later
 from tightpipe.solver.windows.decide_kernel import exclude, put_after, put_before, suppose
+from tightpipe.solver.windows.horizon_arrays import under_horizon
 from tightpipe.solver.windows.links_kernel import due, leaves_by, leaves_from
 from tightpipe.solver.windows.orders_kernel import narrow_orders
 from tightpipe.solver.windows.propagate_kernel import propagate
-from tightpipe.solver.windows.queue_arrays import arrays_of
 from tightpipe.solver.windows.times_kernel import narrow_times
 from tightpipe.solver.windows.window_state_kernel import RECORDING, WindowState, open_state, undo
 
@@ -35,7 +35,7 @@ class Opened:
 
     def __init__(self, instance: Instance, horizon: int = WIDE) -> None:
         self.queues = queues_of(instance)
-        self.arrays = arrays_of(self.queues, horizon)
+        self.arrays = under_horizon(self.queues.instance, horizon)
         self.state = open_state(self.arrays, horizon)
 
     def queue(self, name: str) -> int:
@@ -44,10 +44,10 @@ class Opened:
 
     def item(self, name: str) -> int:
         queue, rank = name.split(".")
-        return int(self.arrays.first[self.queue(queue)]) + int(rank)
+        return int(self.arrays.graph.first[self.queue(queue)]) + int(rank)
 
     def local(self, name: str) -> int:
-        return int(self.arrays.local[self.queue(name)])
+        return int(self.arrays.graph.queues["local"][self.queue(name)])
 
     def before(self, name: str, queue: str) -> int:
         """How many elements of the queue surely precede the item."""

@@ -29,7 +29,7 @@ from tightpipe.settings import load_settings
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
-from tightpipe.solver.windows.queue_arrays import arrays_of
+from tightpipe.solver.windows.horizon_arrays import under_horizon
 from tightpipe.solver.windows.window_state_kernel import STEPS, copy_of, open_state
 
 
@@ -239,7 +239,7 @@ def test_a_decision_ends_what_is_known_of_other_items() -> None:
 
 def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:
     queues = queues_of(v_instance(3, 4, (10, 12, 8, 1), table_memory(3)))
-    arrays = arrays_of(queues, 500)
+    arrays = under_horizon(queues.instance, 500)
     windows = Windows(500, arrays, True, open_state(arrays, 500))
     down, up, back = (queues.index[key] for key in ((OpKind.F, 0, 0), (OpKind.F, 0, 5), (OpKind.B, 0, 0)))
     items = [slice(arrays.first[q], arrays.first[q + 1]) for q in (down, up, back)]
@@ -261,7 +261,11 @@ def test_first_elements_open_their_devices() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), table_memory(3))
     windows = windows_of(queues_of(instance), instance.work(0) + 40)
     first = queues_of(instance).index[OpKind.F, 0, 0]
-    assert windows.earliest[windows.arrays.first[first]] == windows.latest[windows.arrays.first[first]] == 0
+    assert (
+        windows.earliest[windows.arrays.graph.first[first]]
+        == windows.latest[windows.arrays.graph.first[first]]
+        == 0
+    )
 
 
 def test_messages_that_wait_for_each_other_arrive_later() -> None:
@@ -272,7 +276,7 @@ def test_messages_that_wait_for_each_other_arrive_later() -> None:
     queues, horizon = queues_of(busy), 200
     arrives, sends = queues.index[OpKind.F, 0, 1], queues.index[OpKind.F, 0, 0]
     begun, windows = (windows_of(queues_of(instance), horizon) for instance in (free, busy))
-    first = windows.arrays.first
+    first = windows.arrays.graph.first
     assert begun.earliest[first[arrives] : first[arrives + 1]].tolist() == [3, 5, 7, 9]
     assert windows.earliest[first[arrives] : first[arrives + 1]].tolist() == [3, 13, 23, 33]
     last = first[sends + 1] - 1

@@ -67,7 +67,7 @@ def test_times_count_from_the_first_start_that_shares_the_frame_of_the_anchor(
 
 def shaved_item_by_item(found: Windows, known: bool) -> tuple[bool, set[bool], set[bool]]:
     """What a sweep returns, and what it notes, of items about which everything or nothing is known before."""
-    items = np.arange(len(found.arrays.queue))
+    items = np.arange(len(found.arrays.graph.queue))
     fruitful, exhausted = np.ones(len(items), np.bool_), np.full(len(items), known)
     stands = shave(found.arrays, found.state, items, STEPS, fruitful, exhausted)
     return stands, set(fruitful.tolist()), set(exhausted.tolist())
@@ -102,8 +102,8 @@ def test_an_order_of_which_one_side_is_refuted_is_decided() -> None:
 def test_a_few_items_are_shaved_and_others_left_as_they_are() -> None:
     found = windows(41, NARROW)
     fruitful, exhausted = (
-        np.ones(len(found.arrays.queue), np.bool_),
-        np.zeros(len(found.arrays.queue), np.bool_),
+        np.ones(len(found.arrays.graph.queue), np.bool_),
+        np.zeros(len(found.arrays.graph.queue), np.bool_),
     )
     assert shave(found.arrays, found.state, np.array([0]), STEPS, fruitful, exhausted)
     assert fruitful.tolist() == [False, *[True] * (len(fruitful) - 1)]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.graph import graph_of
 from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled
@@ -13,7 +14,6 @@ from tightpipe.kernels.compiled import compiled
 from ...queues import Queues
 from ...windows import Windows
 
-_NO_LIMIT = 2**61
 _NEVER = 2**61  # more than any work or time
 _KINDS = OpKind.F, OpKind.B, OpKind.W
 _F, _B, _W = (int(kind) for kind in _KINDS)
@@ -30,7 +30,7 @@ class DeviceArrays(NamedTuple):
     shortest: Ints  # (3,) least duration of each kind
     longest: Ints  # (3,) largest duration of each kind
     least_delta: Ints  # (3,) least memory that an item of each kind adds
-    limit: int  # memory limit of the device, `_NO_LIMIT` for none
+    limit: int  # memory limit of the device, `NO_LIMIT` for none
 
 
 class Counts(NamedTuple):
@@ -93,7 +93,7 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     least memory delta among these queues, and with the least duration in least(t) and the largest one in
     most(t). So least(t) is never too large and most(t) never too small.
     """
-    mine, first = queues.on(device), windows.arrays.first
+    mine, first = queues.on(device), windows.arrays.graph.first
     items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
     earliest, latest = windows.earliest[items], windows.latest[items]
     arrays = _arrays_of(queues, device)
@@ -108,7 +108,6 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
 
 def _arrays_of(queues: Queues, device: int) -> DeviceArrays:
     mine = [queues.queues[q] for q in queues.on(device)]
-    limit = queues.instance.memory_limit(device)
     duration = [[queue.duration for queue in mine if queue.kind is kind] for kind in _KINDS]
     return DeviceArrays(
         np.array([int(queue.kind) for queue in mine]),
@@ -118,7 +117,7 @@ def _arrays_of(queues: Queues, device: int) -> DeviceArrays:
         np.array([min(kind) for kind in duration]),
         np.array([max(kind) for kind in duration]),
         np.array([min(queue.delta for queue in mine if queue.kind is kind) for kind in _KINDS]),
-        _NO_LIMIT if limit is None else limit,
+        graph_of(queues.instance).limits[device],
     )
 
 

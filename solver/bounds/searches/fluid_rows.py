@@ -76,7 +76,7 @@ class FluidRows:
         """
         arrays, windows = self.windows.arrays, self.windows
         for q in self.mine:
-            items = slice(int(arrays.first[q]), int(arrays.first[q + 1]))
+            items = slice(int(arrays.graph.first[q]), int(arrays.graph.first[q + 1]))
             duration = self.queues.queues[q].duration
             least = self._ticks_done(windows.latest[items], duration)
             most = self._ticks_done(windows.earliest[items], duration)

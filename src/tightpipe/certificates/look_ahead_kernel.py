@@ -13,8 +13,8 @@ from tightpipe.kernels.compiled import compiled
 
 from ..solver.windows.agenda_kernel import clear
 from ..solver.windows.decide_kernel import suppose
+from ..solver.windows.horizon_arrays import HorizonArrays
 from ..solver.windows.propagate_kernel import propagate
-from ..solver.windows.queue_arrays import QueueArrays
 from ..solver.windows.window_state_kernel import RECORDED, RECORDING, WindowState, undo
 
 REFUTED = -1
@@ -22,7 +22,7 @@ NOT_OPEN = -2
 
 
 @compiled
-def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
+def fails(arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
     """Return whether a supposition leads to a contradiction; the state stays as it was.
 
     The parameters are those of `left_under`.
@@ -31,7 +31,9 @@ def fails(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: b
 
 
 @compiled
-def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> int:
+def left_under(
+    arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int
+) -> int:
     """Return how many orders stay open under a supposition, or `REFUTED` if it leads to a contradiction.
 
     The result counts, for each item, the items of its device that neither surely precede nor surely follow
@@ -47,13 +49,14 @@ def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follo
     steps
         The number of items that the propagation may work on.
     """
+    graph = arrays.graph
     state.counter[RECORDING], state.counter[RECORDED] = 1, 0
     suppose(arrays, state, item, k, follows)
     left = REFUTED
     if propagate(arrays, state, steps):
         left = 0
         for i in range(len(state.agenda)):
-            for other in range(arrays.held[arrays.device[arrays.queue[i]]]):
+            for other in range(graph.devices[graph.queues[graph.queue[i]].device].queues):
                 left += state.after[i, other] - state.before[i, other]
     clear(state)
     undo(state)
@@ -61,7 +64,7 @@ def left_under(arrays: QueueArrays, state: WindowState, item: int, k: int, follo
 
 
 @compiled
-def look(arrays: QueueArrays, state: WindowState, steps: int, found: Ints) -> None:
+def look(arrays: HorizonArrays, state: WindowState, steps: int, found: Ints) -> None:
     """Write to `found` what `left_under` returns for every supposition.
 
     `found` has the shape (N, M, 2), for N items and at most M queues on a device. ``found[item, k, 1]`` is
@@ -69,10 +72,11 @@ def look(arrays: QueueArrays, state: WindowState, steps: int, found: Ints) -> No
     open follow it, and ``found[item, k, 0]`` for the supposition that they precede it. Both are `NOT_OPEN` if
     no such order is open.
     """
+    graph = arrays.graph
     for item in range(len(state.agenda)):
-        queue = arrays.queue[item]
+        queue = graph.queue[item]
         for k in range(found.shape[1]):
-            exists = k < arrays.held[arrays.device[queue]] and k != arrays.local[queue]
+            exists = k < graph.devices[graph.queues[queue].device].queues and k != graph.queues[queue].local
             is_open = exists and state.before[item, k] < state.after[item, k]
             for side in range(2):
                 found[item, k, side] = NOT_OPEN

@@ -20,8 +20,8 @@ from ..solver.queues import queues_of
 from ..solver.windows import Windows
 from ..solver.windows.agenda_kernel import push_all
 from ..solver.windows.decide_kernel import exclude, suppose
+from ..solver.windows.horizon_arrays import under_horizon
 from ..solver.windows.propagate_kernel import propagate
-from ..solver.windows.queue_arrays import arrays_of
 from ..solver.windows.window_state_kernel import (
     HEAD,
     LENGTH,
@@ -65,7 +65,7 @@ class Refuter:
         self.budget, self.target = budget, target
         self.queues, self.instance, self.problem = queues_of(instance), instance, problem
         self.anchor = instance.placement.routes[0][0]
-        self.arrays = arrays_of(self.queues, target)
+        self.arrays = under_horizon(self.queues.instance, target)
         self.state = open_state(self.arrays, target)
         self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
@@ -166,7 +166,8 @@ class Refuter:
     def _order(self, state: WindowState, side: Side) -> tuple[int, int]:
         """Return the items (a, b) for which the supposition `side` means that a precedes b."""
         item, k, follows = side
-        first = int(self.arrays.first[self.arrays.on[self.arrays.device[self.arrays.queue[item]], k]])
+        graph = self.arrays.graph
+        first = int(graph.first[graph.devices["queue"][graph.items["home"][item]] + k])
         if follows:
             return item, first + int(state.before[item, k])
         return first + int(state.after[item, k]) - 1, item

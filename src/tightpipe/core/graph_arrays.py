@@ -24,7 +24,7 @@ from .instance import Instance
 from .operation import OpKind
 from .schedule import Order
 
-__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "deltas_of", "input_of", "nodes_of", "ticks_of"]
+__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of", "ticks_of"]
 
 _NONE = -1
 
@@ -60,7 +60,7 @@ EDGE = _record(
 )
 QUEUE = np.dtype(
     [
-        *((name, np.int64) for name in ("device", "local", "kind", "first", "count", "duration", "delta")),
+        *((name, np.int64) for name in ("device", "local", "kind", "duration", "delta")),
         ("begin", np.int64),  # the edges `begin` to `end` - 1 lead to the queue
         ("end", np.int64),
         ("pool", np.int64),  # 1 if it has several nodes, else 0
@@ -73,8 +73,6 @@ QUEUE = np.dtype(
 )
 """A queue; `local` is its number among those of its device. Other names are as in `NODE`."""
 ITEM = _record(
-    "queue",
-    "node",
     "home",  # its device
     "source",  # item of another device that it waits for
     "target",  # item of another device that waits for it
@@ -109,6 +107,8 @@ class GraphArrays(NamedTuple):
     followers: Ints  # (E,) the edges sorted by `leader`, and then by `number`
     leads: Ints  # (Q + 1,) the edges followers[leads[q]] to followers[leads[q + 1] - 1] leave queue q
     queues: Records  # (Q,) of QUEUE
+    first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
+    queue: Ints  # (N,) queue of each item
     items: Records  # (N,) of ITEM
     devices: Records  # (p,) of DEVICE
     mb_class: Ints  # (n,) class of each microbatch
@@ -124,16 +124,16 @@ def arrays_of(instance: Instance) -> GraphArrays:
     """Return the arrays of `instance`; they are read-only, because a cache shares them between callers."""
     graph = graph_of(instance)
     nodes, queues = _nodes(graph), _queues(graph)
-    first = np.cumsum([0, *nodes["count"]])
-    nodes["first"] = first[:-1]
-    queues["first"] = nodes["first"][[members[0] for members in graph.queues]]
+    nodes["first"] = np.cumsum(nodes["count"]) - nodes["count"]
     for q, members in enumerate(graph.queues):
         nodes["queue"][list(members)] = q
+    count = np.bincount(nodes["queue"], nodes["count"], len(queues)).astype(np.int64)
+    queue = np.repeat(np.arange(len(queues)), count)
     edges = _edges(graph, nodes, queues)
-    nodes["begin"], nodes["end"] = (np.searchsorted(edges["after"], np.arange(len(nodes)), s) for s in _SIDES)
-    queues["begin"], queues["end"] = (
-        np.searchsorted(edges["follower"], np.arange(len(queues)), s) for s in _SIDES
-    )
+    for targets, after in ((nodes, "after"), (queues, "follower")):
+        each = np.arange(len(targets))
+        targets["begin"] = np.searchsorted(edges[after], each)
+        targets["end"] = np.searchsorted(edges[after], each, side="right")
     crossing = edges[edges["message"] == 1]
     nodes["receiver"][crossing["before"]] = nodes["device"][crossing["after"]]
     links = _set_links(graph, queues, crossing, instance.costs.link_occupancy)
@@ -145,8 +145,10 @@ def arrays_of(instance: Instance) -> GraphArrays:
         followers=followers,
         leads=np.searchsorted(edges["leader"][followers], np.arange(len(queues) + 1)),
         queues=queues,
-        items=_items(nodes, queues, crossing, int(first[-1])),
-        devices=_devices(instance, graph, queues),
+        first=np.cumsum([0, *count]),
+        queue=queue,
+        items=_items(nodes, queues, crossing, queue),
+        devices=_devices(instance, graph, queues, count),
         mb_class=mb_class,
         rank=_ranks(mb_class),
         node=_node_table(instance, nodes),
@@ -160,15 +162,12 @@ def arrays_of(instance: Instance) -> GraphArrays:
     return result
 
 
-_SIDES = "left", "right"
-
-
 def nodes_of(instance: Instance, order: Order) -> Ints:
     """Return the node of each operation of an order, shape (N,); of a BW it is the node of the B."""
     arrays = arrays_of(instance)
     kind, stage, microbatch = order.operations.T
     kind = np.where(kind == OpKind.BW, OpKind.B, kind)
-    return arrays.node[kind, arrays.mb_class[microbatch], stage]
+    return np.asarray(arrays.node[kind, arrays.mb_class[microbatch], stage])
 
 
 def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
@@ -190,6 +189,16 @@ def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
     """
     waits = nodes["begin"] < nodes["end"]
     return waits, graph.edges[np.where(waits, nodes["begin"], 0)]
+
+
+def beside(graph: GraphArrays) -> Ints:
+    """Return the queues of each item's device, shape (N, M), filled up with -1.
+
+    M is the largest number of queues on a device; N is the number of items.
+    """
+    each = np.arange(graph.devices["queues"].max())
+    mine = graph.devices[graph.items["home"]]
+    return np.where(each < mine["queues"][:, None], mine["queue"][:, None] + each, _NONE)
 
 
 def ticks_of(instance: Instance, order: Order) -> Ints:
@@ -230,7 +239,6 @@ def _queues(graph: StepGraph) -> Records:
     members = [graph.nodes[nodes[0]] for nodes in graph.queues]
     for name in ("device", "kind", "duration", "delta"):
         queues[name] = [getattr(node, name) for node in members]
-    queues["count"] = [sum(graph.nodes[v].count for v in nodes) for nodes in graph.queues]
     queues["pool"] = [len(nodes) > 1 for nodes in graph.queues]
     queues["local"] = np.arange(len(queues)) - np.searchsorted(queues["device"], queues["device"])
     for name in ("link", "receiver", "takes", "gives"):
@@ -271,11 +279,9 @@ def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: 
     return number
 
 
-def _items(nodes: Records, queues: Records, crossing: Records, size: int) -> Records:
-    items = np.zeros(size, ITEM)
-    items["node"] = np.repeat(np.arange(len(nodes)), nodes["count"])
-    items["queue"] = nodes["queue"][items["node"]]
-    items["home"], items["link"] = queues["device"][items["queue"]], queues["link"][items["queue"]]
+def _items(nodes: Records, queues: Records, crossing: Records, queue: Ints) -> Records:
+    items = np.zeros(len(queue), ITEM)
+    items["home"], items["link"] = queues["device"][queue], queues["link"][queue]
     items["source"] = items["target"] = _NONE
     for edge in crossing:
         before, after = nodes[edge["before"]], nodes[edge["after"]]
@@ -286,13 +292,13 @@ def _items(nodes: Records, queues: Records, crossing: Records, size: int) -> Rec
     return items
 
 
-def _devices(instance: Instance, graph: StepGraph, queues: Records) -> Records:
+def _devices(instance: Instance, graph: StepGraph, queues: Records, count: Ints) -> Records:
     devices, each = np.zeros(len(graph.limits), DEVICE), np.arange(len(graph.limits))
     devices["limit"] = graph.limits
     devices["queue"] = np.searchsorted(queues["device"], each)
     devices["queues"] = np.searchsorted(queues["device"], each, "right") - devices["queue"]
-    devices["item"] = queues["first"][devices["queue"]]
-    devices["items"] = np.bincount(queues["device"], queues["count"], len(each))
+    devices["items"] = np.bincount(queues["device"], count, len(each))
+    devices["item"] = np.cumsum(devices["items"]) - devices["items"]
     devices["work"] = [instance.work(device) for device in each.tolist()]
     devices["paired"] = [_NONE if ticks is None else ticks for ticks in graph.paired]
     return devices
