@@ -20,7 +20,7 @@ from .beam_turns import beam_turns
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import minimise_turns, target_turns
 from .improve import improve
-from .improve.improve_method import improve_turns
+from .improve.improve_method import KNOWS, improve_turns
 from .incumbent import Incumbent
 from .modelled import is_modelled
 from .periods import block_turns
@@ -58,8 +58,8 @@ def solve_best(
     Parameters
     ----------
     instance
-        The problem. A solver that does not model a rule of the instance is left out: no solver models
-        operations that overlap, and only the improvement models flushes between iterations.
+        The problem. A solver that does not model a rule of the instance is left out: only the improvement
+        models operations that overlap, and flushes between iterations.
     budget
         The limits of the whole solve.
     warm_start
@@ -82,7 +82,7 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     Return why this work ended early. The result is the empty string if nothing ended early, or if no solver
     models the instance.
     """
-    if not is_modelled(instance, flushes=True):
+    if not is_modelled(instance, *KNOWS):
         return ""
     quick = _QUICK_PACE * _pairs(instance)
     if quick <= _QUICK * min(budget.left, budget.effort):

@@ -1,56 +1,59 @@
-"""The two rules that a solver may leave out: operations that overlap, and flushes between iterations."""
+"""The rules of an instance that a solver may leave out: pairs, and flushes between iterations."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from tightpipe.core.errors import InputError
 from tightpipe.core.instance import Instance
 
 
-def is_modelled(instance: Instance, *, flushes: bool = False) -> bool:
-    """Return whether a solver knows all rules of the instance.
+class Rule(StrEnum):
+    """A rule that a solver may leave out. The value names the entry of an instance that brings it in."""
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    flushes
-        Whether the solver models flushes between iterations. No solver models operations that overlap.
-    """
-    return _left_out(instance, flushes) is None
+    PAIRS = "overlapped"  #: an F and a backward of a device may run together, in a time of their own
+    FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
 
 
-def refuse_unmodelled(solver: str, instance: Instance, *, flushes: bool = False) -> None:
+_INSTEAD = {
+    Rule.PAIRS: "does not overlap operations; leave it out, or use improve or a heuristic that does",
+    Rule.FLUSHES: "does not flush between iterations; solve one iteration, or set flush to false",
+}
+
+
+def rules_of(instance: Instance) -> dict[Rule, Any]:
+    """Return those rules that an instance has, with the value of the entry that brings each of them in."""
+    found: dict[Rule, Any] = {}
+    if instance.costs.overlapped is not None:
+        found[Rule.PAIRS] = instance.costs.overlapped
+    if instance.iterations > 1 and instance.flush:
+        found[Rule.FLUSHES] = instance.iterations
+    return found
+
+
+def is_modelled(instance: Instance, *knows: Rule) -> bool:
+    """Return whether a solver that `knows` these rules knows all rules of the instance."""
+    return rules_of(instance).keys() <= set(knows)
+
+
+def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
     """Raise an error if the instance has a rule that the solver leaves out.
 
     Parameters
     ----------
     solver
         Name of the solver, for the message.
-    instance, flushes
-        As in `is_modelled`.
+    instance
+        The problem.
+    knows
+        The rules that the solver knows.
 
     Raises
     ------
     InputError
         If there is such a rule. The error names the entry of the instance and what to do instead.
     """
-    left_out = _left_out(instance, flushes)
-    if left_out is not None:
-        key, value, rule = left_out
-        raise InputError(f"{solver} {rule}", key=key, value=value)
-
-
-def _left_out(instance: Instance, flushes: bool) -> tuple[str, Any, str] | None:
-    """Return key and value of an entry of the instance that a solver does not model, and a message about it.
-
-    The result is None if the solver models all rules of the instance.
-    """
-    if instance.costs.overlapped is not None:
-        rule = "does not overlap operations; leave it out, or use a heuristic that does"
-        return "overlapped", instance.costs.overlapped, rule
-    if instance.iterations > 1 and instance.flush and not flushes:
-        rule = "does not flush between iterations; solve one iteration, or set flush to false"
-        return "iterations", instance.iterations, rule
-    return None
+    for rule, value in rules_of(instance).items():
+        if rule not in knows:
+            raise InputError(f"{solver} {_INSTEAD[rule]}", key=rule.value, value=value)

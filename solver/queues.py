@@ -8,8 +8,11 @@ schedule interleaves the queues, and the sequence of queues from which the devic
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
 
-Fused backwards are never needed: a B and its W one right after the other take as long, and the B frees its
-memory and its successors earlier.
+Where a fused backward takes as long as its B and its W, it is never needed: one right after the other, the B
+frees its memory and its successors earlier. Where it is shorter, a *token* of a word is an item, or a joint
+operation: a B with its W, or an F with both. A fused backward has the B and the W of one microbatch. The
+other W's form a queue, whose k-th item takes the k-th of the other B's, so a fused backward may overtake W's
+that wait.
 
 A busy link changes nothing. Messages leave in the sequence of the operations that made them, so relabelled
 messages leave when the original ones did.
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from tightpipe.core.graph import graph_of
 from tightpipe.core.graph_arrays import arrays_of
@@ -28,6 +32,8 @@ from tightpipe.core.schedule import Order, Schedule
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
+SINGLE, FUSED, PAIRED = range(3)
+"""How an item of a word runs with the next one: one by one, a B with a W, an F with a fused backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +124,37 @@ def queues_of(instance: Instance) -> Queues:
     return Queues(instance, tuple(found), index)
 
 
+class Tokens(NamedTuple):
+    """What a device runs in sequence: its word, and which of its items run together."""
+
+    word: Word
+    joined: list[int]  # for each item, how it runs with the next one: `SINGLE`, `FUSED` or `PAIRED`
+
+
 def words_of(queues: Queues, order: Order) -> list[Word]:
     """Return the word of each device, in which a fused backward becomes a B and a W."""
-    instance = queues.instance
-    words: list[Word] = []
-    for device in order.to_lists():
+    return [tokens.word for tokens in tokens_of(queues, order)]
+
+
+def tokens_of(queues: Queues, order: Order) -> list[Tokens]:
+    """Return the tokens of each device.
+
+    Where no joint operation takes another time than its operations one after the other, all are single.
+    """
+    instance, joint = queues.instance, graph_of(queues.instance).joint
+    found = []
+    for device in order.to_slots():
         word: Word = []
-        for kind, stage, microbatch in device:
-            kinds = (OpKind.B, OpKind.W) if kind is OpKind.BW else (kind,)
-            word += [queues.index[k, instance.route(microbatch), stage] for k in kinds]
-        words.append(word)
-    return words
+        joined: list[int] = []
+        for slot in device:
+            for kind, stage, microbatch in slot:
+                kinds = (OpKind.B, OpKind.W) if kind is OpKind.BW else (kind,)
+                word += [queues.index[k, instance.route(microbatch), stage] for k in kinds]
+                joined += [FUSED, SINGLE] if kind is OpKind.BW else [SINGLE]
+            if [kind for kind, _, _ in slot] == [OpKind.F, OpKind.BW]:
+                joined[-3] = PAIRED
+        found.append(Tokens(word, joined if joint else [SINGLE] * len(word)))
+    return found
 
 
 def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
@@ -140,28 +166,50 @@ def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
     return [start for starts in found for start in starts]
 
 
-def order_of(queues: Queues, words: list[Word]) -> Order:
-    """Return the order that the words stand for, with the microbatches in sequence within each queue."""
-    return Order.from_lists([_operations(queues, word) for word in words])
+def order_of(queues: Queues, words: list[Word], joined: list[list[int]] | None = None) -> Order:
+    """Return the order that the words stand for, with the microbatches in sequence within each queue.
+
+    Parameters
+    ----------
+    queues
+        The queues.
+    words
+        The word of each device.
+    joined
+        For each device and item, how it runs with the next one, as in `Tokens`; None if all are single.
+    """
+    if joined is None:
+        joined = [[SINGLE] * len(word) for word in words]
+    slots = (_slots(queues, Tokens(word, mine)) for word, mine in zip(words, joined, strict=True))
+    return Order.from_slots(list(slots))
 
 
-def _operations(queues: Queues, word: Word) -> list[tuple[int, int, int]]:
+def _slots(queues: Queues, tokens: Tokens) -> list[list[tuple[int, int, int]]]:
     instance = queues.instance
     of_route: dict[int, list[int]] = {}
     for m in range(instance.microbatches):
         of_route.setdefault(instance.route(m), []).append(m)
-    done = dict.fromkeys(word, 0)
-    waiting: dict[int, list[tuple[int, int]]] = {}  # of each W queue, (stage, microbatch) of its B's so far
-    found = []
-    for q in word:
-        queue, k = queues.queues[q], done[q]
-        done[q] += 1
+    done = dict.fromkeys(tokens.word, 0)
+    single: dict[int, list[tuple[int, int]]] = {}  # of each W queue, (stage, microbatch) of its single B's
+    found: list[list[tuple[int, int, int]]] = []
+    follows = SINGLE  # how the item before runs with this one
+    for q, joins in zip(*tokens, strict=True):
+        queue = queues.queues[q]
+        before, follows = follows, joins
+        if queue.kind is OpKind.W and before == FUSED:
+            continue  # its BW is in the order
+        k, done[q] = done[q], done[q] + 1
         if queue.kind is OpKind.W:
-            stage, microbatch = waiting[q][k]
+            stage, microbatch = single[q][k]
         else:
             ((route, stage),) = queue.members
             microbatch = of_route[route][k]
-        if queue.kind is OpKind.B:
-            waiting.setdefault(queues.index[OpKind.W, route, stage], []).append((stage, microbatch))
-        found.append((int(queue.kind), stage, microbatch))
+        kind = OpKind.BW if joins == FUSED else queue.kind
+        if kind is OpKind.B:
+            single.setdefault(queues.index[OpKind.W, route, stage], []).append((stage, microbatch))
+        operation = (int(kind), stage, microbatch)
+        if before == PAIRED:
+            found[-1].append(operation)
+        else:
+            found.append([operation])
     return found

@@ -10,7 +10,7 @@ from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 
-from .queues import order_of, queues_of, words_of
+from .queues import order_of, queues_of, tokens_of
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -28,13 +28,14 @@ def one_by_one(instance: Instance) -> Order:
 
 
 def in_queue_order(schedule: Schedule) -> Schedule:
-    """Return a schedule that costs no more than `schedule`, with first-in-first-out queues and no fused BW.
+    """Return a schedule that costs no more than `schedule`, with first-in-first-out queues.
 
-    The docstring of the module `queues` proves that relabelled microbatches and split backwards cost no more.
-    `retime` then gives the order its best start times.
+    The docstring of the module `queues` proves that relabelled microbatches cost no more. Fused backwards are
+    split where that costs nothing. `retime` then gives the order its best start times.
     """
     queues = queues_of(schedule.instance)
-    return retime(schedule.instance, order_of(queues, words_of(queues, schedule.order)))
+    words, joined = zip(*tokens_of(queues, schedule.order), strict=True)
+    return retime(schedule.instance, order_of(queues, list(words), list(joined)))
 
 
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:

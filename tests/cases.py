@@ -66,10 +66,12 @@ def instances(
     max_microbatches: int = 4,
     most_occupancy: int = 0,
     most_operations: int = 1000,
+    overlapped: bool = False,
 ) -> Instance:
     """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits.
 
-    Where `most_operations` asks for it, placements with many stages have fewer microbatches.
+    Where `most_operations` asks for it, placements with many stages have fewer microbatches. With
+    `overlapped`, pairs have times of their own, one per device or one for all.
     """
     placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
     devices = draw(st.integers(1, max_devices))
@@ -91,9 +93,13 @@ def instances(
         comm = st.lists(
             st.lists(comm, min_size=devices, max_size=devices), min_size=devices, max_size=devices
         ).map(without_diagonal)
+    pairs: Any = st.integers(1, 36)
+    if draw(st.booleans()):
+        pairs = st.lists(pairs, min_size=devices, max_size=devices)
     return Instance.uniform(
         devices=devices,
         microbatches=microbatches,
+        overlapped=draw(pairs) if overlapped else None,
         forward=draw(ticks),
         backward=draw(ticks),
         weight=draw(ticks),

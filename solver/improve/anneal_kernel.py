@@ -1,25 +1,31 @@
 """Simulated annealing over words and over the ticks at which devices begin, compiled.
 
 A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
-later. `event_graph` defines items, words and positions.
+later. Where joint operations take another time than their operations one after the other, moves also join and
+part operations. `event_graph` defines items and positions, `words` joint operations.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints
-from tightpipe.kernels.compiled import compiled
+from tightpipe.kernels.compiled import compiled, compiled_inline
 
+from ..queues import FUSED, PAIRED, SINGLE
 from .draws_kernel import GeneratorState, draw
 from .event_graph import EventGraph
-from .paths_kernel import cost_of, undo, update
+from .paths_kernel import cost_of, set_ticks, undo, update
 from .words import Words
 
+_F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _REACH = 8  # the most positions by which a near move shifts an operation
 _GO_ON = 0.6  # probability that a near move shifts the operation by one position more
 _FAR = 0.15  # probability of a far move
 _FARTHEST = 32  # the most positions by which a far move shifts an operation
+_JOINS = 0.25  # share of the moves that join or part operations, where that changes anything
+_SEARCHED = 64  # positions that are looked at for an operation to join
 _BEGINS = 0.02  # share of the moves that change when a device begins, if the cost is `device_span`
 
 
@@ -34,6 +40,7 @@ def anneal(
     warmth: float,
     best: int,
     best_item: Ints,
+    best_joined: Ints,
 ) -> int:
     """Try moves at one temperature.
 
@@ -54,8 +61,8 @@ def anneal(
         Temperature in ticks: a move that raises the cost by this much is taken with probability 1/e.
     best
         The least cost so far, in ticks.
-    best_item
-        The item at each position of the cheapest words so far; overwritten when cheaper words are found.
+    best_item, best_joined
+        What stands at each position of the cheapest words so far; overwritten when cheaper words are found.
 
     Returns
     -------
@@ -65,14 +72,16 @@ def anneal(
     cost = cost_of(graph, words)
     for _ in range(moves):
         enough = cost - warmth * np.log(1.0 - draw(random))
-        if graph.spans and draw(random) < _BEGINS:
+        if graph.joint and draw(random) < _JOINS:
+            cost = _join_or_part(graph, words, mirror_graph, mirror, random, cost, enough)
+        elif graph.spans and draw(random) < _BEGINS:
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
         else:
             cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough)
         if cost < best:
             best = cost
             for k in range(len(best_item)):
-                best_item[k] = words.item[k]
+                best_item[k], best_joined[k] = words.item[k], words.joined[k]
     return best
 
 
@@ -105,7 +114,7 @@ def _move_begin(
     device = int(draw(random) * len(graph.arrays.devices))
     first = graph.offsets[device]
     x, before = words.item[first], words.begin[device]
-    begin = words.end[x] - graph.arrays.queues[graph.arrays.queue[x]].duration
+    begin = words.end[x] - words.ticks[x]
     if begin == before:
         queue = graph.arrays.queues[int(draw(random) * len(graph.arrays.queues))]
         ticks = int(queue.duration * draw(random) ** 2)
@@ -134,13 +143,40 @@ def _move_item(
     cost: int,
     enough: float,
 ) -> int:
-    """Move a random item to another position unless the cost would then exceed `enough`; return the cost."""
+    """Move a random item to another position unless the cost would then exceed `enough`; return the cost.
+
+    Items that run together move together.
+    """
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i)
     if i == j:
         return cost
-    device, low, high = graph.arrays.items[words.item[i]].home, min(i, j), max(i, j)
-    _shift(words, i, j)
+    low, high = min(i, j), max(i, j)
+    if graph.joint:
+        low, high = _shift_together(graph, words, i, j)
+        if low == high:
+            return cost
+    else:
+        _shift(words, i, i, j)
+    return _judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
+
+
+@compiled
+def _judge(
+    graph: EventGraph,
+    words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
+    low: int,
+    high: int,
+    cost: int,
+    enough: float,
+) -> int:
+    """Keep what a move has changed from `low` to `high` if that is allowed and costs at most `enough`.
+
+    Otherwise take it back. Return the cost of the words.
+    """
+    device = graph.arrays.items[words.item[low]].home
     if _allowed(graph, words, device, high):
         _relabel(graph, words, low, high)
         late = enough + words.begin[0] + mirror.begin[len(mirror.begin) - 1]
@@ -150,7 +186,7 @@ def _move_item(
             _mirror(words, mirror_graph, mirror, low, high)
             return new
         undo(words, changes)
-    _restore(words, low, high)
+    _restore(graph, words, low, high)
     return cost
 
 
@@ -171,42 +207,170 @@ def destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
 
 
 @compiled
-def _shift(words: Words, i: int, j: int) -> None:
-    """Move the item at position `i` to `j`, shift those between, and save the old items in `words.shift`."""
-    x, step = words.item[i], 1 if j > i else -1
-    for k in range(min(i, j), max(i, j) + 1):
+def _shift(words: Words, first: int, last: int, j: int) -> None:
+    """Move the items at positions `first` to `last` so that they begin at `j`, or end there if `j` > `last`.
+
+    The items between move to the other side. What stood at these positions is saved in `words`.
+    """
+    low, high, size = min(first, j), max(last, j), last - first + 1
+    for k in range(low, high + 1):
         words.shift[k] = words.item[k]
-    for k in range(i, j, step):
-        words.item[k] = words.item[k + step]
-    words.item[j] = x
+        words.shift_joined[k] = words.joined[k]
+    for k in range(low, high + 1):
+        if j < first:  # the items move towards the begin of the word
+            source = first + k - low if k < low + size else k - size
+        else:
+            source = last + 1 + k - low if k <= high - size else k - (high - last)
+        words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
 
 
 @compiled
-def _restore(words: Words, low: int, high: int) -> None:
+def _shift_together(graph: EventGraph, words: Words, i: int, j: int) -> tuple[int, int]:
+    """Move the item at position `i`, and all that run with it, to about position `j`.
+
+    Return the first and the last position that have changed; both are `i` if nothing has moved, because the
+    items have no place between others that run together.
+    """
+    first, last = _first(words, graph.lowest[i], i), _last(words, i)
+    to = _first(words, graph.lowest[i], j) if j < i else _last(words, j)
+    if first <= to <= last or to < graph.lowest[i] or to > graph.highest[i]:
+        return i, i
+    _shift(words, first, last, to)
+    return min(first, to), max(last, to)
+
+
+@compiled_inline
+def _first(words: Words, lowest: int, i: int) -> int:
+    """Return the position of the first item that runs together with the one at position `i`."""
+    while i > lowest and words.joined[i - 1] != SINGLE:
+        i -= 1
+    return i
+
+
+@compiled_inline
+def _last(words: Words, i: int) -> int:
+    """Return the position of the last item that runs together with the one at position `i`."""
+    while words.joined[i] != SINGLE:
+        i += 1
+    return i
+
+
+@compiled
+def _join_or_part(
+    graph: EventGraph,
+    words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
+    random: GeneratorState,
+    cost: int,
+    enough: float,
+) -> int:
+    """Join a random item with another one, or part it from those it runs with; return the cost.
+
+    A B is joined with the next single W that could be its own, which moves behind it. An F is joined with a
+    fused backward near it, and moves in front of it. A change that would cost more than `enough` is taken
+    back.
+    """
+    i = int(draw(random) * len(words.item))
+    first, last = _first(words, graph.lowest[i], i), _last(words, i)
+    kind = graph.arrays.queues[graph.arrays.queue[words.item[first]]].kind
+    low, high = i, i
+    if first < last:
+        _save(words, first, last)
+        words.joined[first] = SINGLE  # an F leaves its fused backward, a B its W
+        low, high = first, last
+    elif kind == _B:
+        other = _own_weight(graph, words, i)
+        if other > i:
+            _shift(words, other, other, i + 1)
+            if other == i + 1:
+                _save(words, i, other)
+            words.shift[i], words.shift_joined[i] = words.item[i], words.joined[i]
+            words.joined[i] = FUSED
+            low, high = i, other
+    elif kind == _F and graph.arrays.devices[graph.arrays.items[words.item[i]].home].paired >= 0:
+        other = _fused_near(graph, words, i, 1 if draw(random) < 0.5 else -1)
+        if other > i:
+            _save(words, i, other + 1)
+            if other > i + 1:
+                _shift(words, i, i, other - 1)
+            words.joined[other - 1] = PAIRED
+            low, high = i, other + 1
+        elif other >= 0:
+            _save(words, other, i)
+            _shift(words, i, i, other)
+            words.joined[other] = PAIRED
+            low, high = other, i
+    if low == high:
+        return cost
+    return _judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
+
+
+@compiled_inline
+def _save(words: Words, low: int, high: int) -> None:
     for k in range(low, high + 1):
-        words.item[k] = words.shift[k]
+        words.shift[k] = words.item[k]
+        words.shift_joined[k] = words.joined[k]
+
+
+@compiled_inline
+def _own_weight(graph: EventGraph, words: Words, i: int) -> int:
+    """Return the next position of a single W that may be that of the B at `i`; -1 if none is near."""
+    backward = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
+    for k in range(i + 1, min(i + _SEARCHED, graph.highest[i]) + 1):
+        queue = graph.arrays.queues[graph.arrays.queue[words.item[k]]]
+        taken = queue.takes
+        own = taken == backward.gives[0] or taken == backward.gives[1]
+        if own and queue.kind == _W and words.joined[k - 1] == SINGLE:
+            return k
+    return -1
+
+
+@compiled_inline
+def _fused_near(graph: EventGraph, words: Words, i: int, step: int) -> int:
+    """Return the nearest position of a fused backward that is in no pair, in the direction `step`, or -1."""
+    k = i + step
+    for _ in range(_SEARCHED):
+        if k < graph.lowest[i] or k >= graph.highest[i]:
+            return -1
+        if words.joined[k] == FUSED and (k == graph.lowest[i] or words.joined[k - 1] == SINGLE):
+            return k
+        k += step
+    return -1
+
+
+@compiled
+def _restore(graph: EventGraph, words: Words, low: int, high: int) -> None:
+    for k in range(low, high + 1):
+        words.item[k], words.joined[k] = words.shift[k], words.shift_joined[k]
         words.place[words.item[k]] = k
+    if graph.joint:
+        set_ticks(graph, words, low, high)
 
 
 @compiled
 def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
     """Return whether the device's word up to position `last` obeys its memory limit and its precedences.
 
-    Precedences within the device are kept by credits (`event_graph`).
+    Precedences within the device are kept by credits (`GraphArrays`). The B of a pair cannot take a credit
+    that the F of the pair gives, because the two start together.
     """
     credit, memory = words.credit, 0
     credit[:] = 0
     for i in range(graph.offsets[device], last + 1):
-        q = graph.arrays.queue[words.item[i]]
-        taken = graph.arrays.queues[q].takes
-        if taken >= 0:
-            if credit[taken] == 0:
+        queue = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
+        if queue.takes >= 0:
+            if credit[queue.takes] == 0:
                 return False
-            credit[taken] -= 1
-        memory += graph.arrays.queues[q].delta
-        if graph.arrays.queues[q].delta > 0 and memory > graph.arrays.devices[device].limit:
+            credit[queue.takes] -= 1
+        memory += queue.delta
+        if queue.delta > 0 and memory > graph.arrays.devices[device].limit:
             return False
-        for given in graph.arrays.queues[q].gives:
+        if graph.joint and words.joined[i] == PAIRED:
+            taken = graph.arrays.queues[graph.arrays.queue[words.item[i + 1]]].takes
+            if taken >= 0 and credit[taken] == 0:
+                return False
+        for given in queue.gives:
             if given >= 0:
                 credit[given] += 1
     return True
@@ -214,7 +378,7 @@ def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
 
 @compiled
 def _relabel(graph: EventGraph, words: Words, low: int, high: int) -> None:
-    """Sort the items of each queue at positions `low` to `high`, and update their places.
+    """Sort the items of each queue at positions `low` to `high`, and update their places and ticks.
 
     The items of a queue are equal operations, so the sequence of queues, which is the word, stays the same.
     """
@@ -230,3 +394,5 @@ def _relabel(graph: EventGraph, words: Words, low: int, high: int) -> None:
         words.item[free] = x
     for i in range(low, high + 1):
         words.place[words.item[i]] = i
+    if graph.joint:
+        set_ticks(graph, words, low, high)

@@ -177,7 +177,7 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
     state.item[state.place[device]] = x
     state.place[device] += 1
     state.sent[x] = state.free[device] = state.wake[device] = start + graph.arrays.queues[q].duration
-    link = graph.arrays.items[x].link
+    link = graph.arrays.queues[q].link
     if link >= 0:
         state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.arrays.occupancy)
     state.memory[device] += graph.arrays.queues[q].delta

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.graph import graph_of
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance, Objective
 from tightpipe.kernels.arrays import Ints
@@ -35,6 +36,7 @@ class EventGraph(NamedTuple):
     lowest: Ints  # (N,) of each position, the first position to which its item may move
     highest: Ints  # (N,) of each position, the last position to which its item may move
     spans: bool  # whether the cost is the largest span of a device, and not the makespan
+    joint: bool  # whether joint operations take another time than their operations one after the other
 
 
 def event_graph_of(instance: Instance) -> EventGraph:
@@ -43,8 +45,8 @@ def event_graph_of(instance: Instance) -> EventGraph:
     offsets = np.append(arrays.devices["item"], len(arrays.items))
     block = int(offsets[1]) // (instance.iterations if instance.flush else 1)
     lowest = _first_of_block(offsets, block)
-    spans = instance.objective is Objective.DEVICE_SPAN
-    return EventGraph(arrays, offsets, block, lowest, lowest + block - 1, spans)
+    spans, joint = instance.objective is Objective.DEVICE_SPAN, graph_of(instance).joint
+    return EventGraph(arrays, offsets, block, lowest, lowest + block - 1, spans, joint)
 
 
 def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:

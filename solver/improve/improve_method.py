@@ -21,7 +21,7 @@ from tightpipe.core.validate import validate
 from tightpipe.kernels.arrays import Ints
 
 from ..incumbent import Incumbent
-from ..modelled import is_modelled
+from ..modelled import Rule, is_modelled
 from ..queues import Queues, queues_of
 from ..run_search import run_search
 from ..start import in_queue_order
@@ -36,7 +36,7 @@ from .generator import generator
 from .neighbourhood import search_neighbourhoods
 from .paths_kernel import cost_of, load, load_mirror
 from .tune_kernel import tune
-from .words import items_of, order_of_items, words_for
+from .words import Positions, order_of_positions, positions_of, words_for
 
 # The unit of the temperatures here is the mean duration of an operation.
 _RULES = 0.25  # share of the search that goes to the dispatching rule
@@ -69,6 +69,10 @@ _LEAST_BATCH = 25  # the fewest moves of a batch
 _SECONDS_PER_BATCH = 0.05
 
 
+KNOWS = Rule.PAIRS, Rule.FLUSHES
+"""The rules that the local search knows beyond those that every solver knows."""
+
+
 class _Tuner:
     """The annealing of one dispatching rule, with random numbers and a best rule of its own.
 
@@ -93,10 +97,10 @@ class _Tuner:
         """Take over the present rule of another tuner; the best rule stays as it is."""
         self.weights[0], self.cost = other.weights[0], other.cost
 
-    def item(self) -> Ints:
-        """Return the words that the best rule gives: the item at each position."""
+    def words(self) -> Positions:
+        """Return the words that the best rule gives."""
         dispatch(self.graph, self.state, self.weights[1], np.inf)
-        return self.state.item.copy()
+        return Positions(self.state.item.copy(), np.zeros_like(self.state.item))
 
 
 class _Walker:
@@ -105,22 +109,23 @@ class _Walker:
     def __init__(self, graph: EventGraph, seed: int) -> None:
         self.graph = graph
         self.mirrored = mirrored(graph)
-        self.words, self.mirror = words_for(graph), words_for(self.mirrored)
+        self.words = words_for(graph)
+        self.mirror = words_for(self.mirrored, self.words)
         self.random = generator(seed)
         self.best = 0
-        self.item: Ints = np.zeros(0, np.int64)
+        self.found = Positions(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def begin(self, item: Ints, begin: Ints) -> None:
-        """Start from words, given as the item at each position, and from the ticks at which devices begin."""
-        load(self.graph, self.words, item, begin)
+    def begin(self, start: Positions, begin: Ints) -> None:
+        """Start from words, and from the ticks at which devices begin."""
+        load(self.graph, self.words, start.item, start.joined, begin)
         load_mirror(self.graph, self.words, self.mirrored, self.mirror)
-        self.item = item.copy()
+        self.found = Positions(start.item.copy(), start.joined.copy())
         self.best = cost_of(self.graph, self.words)
 
     def walk(self, moves: int, warmth: float) -> None:
         """Try `moves` moves at the temperature `warmth`, in ticks."""
         words = self.graph, self.words, self.mirrored, self.mirror
-        self.best = anneal(*words, self.random, moves, warmth, self.best, self.item)
+        self.best = anneal(*words, self.random, moves, warmth, self.best, *self.found)
 
 
 def improve(
@@ -191,11 +196,11 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
     search = _Search(instance, incumbent, side)
     with ThreadPoolExecutor(side.whole.threads) as pool:
         yield from search.find_rule(pool)
-        folded = fold(in_queue_order(incumbent.schedule))
+        folded = None if search.task.graph.joint else fold(in_queue_order(incumbent.schedule))
         if folded is not None:
             yield from search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
         converged = yield from search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
-    if converged and is_modelled(instance, flushes=False):
+    if converged and is_modelled(instance) and not search.task.graph.joint:
         return (yield from search_neighbourhoods(instance, incumbent, side))
     return ""
 
@@ -220,9 +225,9 @@ class _Task:
     saved: int
     whole: Callable[[Schedule], Schedule | None]
 
-    def schedule(self, item: Ints) -> Schedule:
-        """Return the cheapest schedule that runs these words, given as the item at each position."""
-        return retime(self.queues.instance, order_of_items(self.queues, self.graph, item))
+    def schedule(self, found: Positions) -> Schedule:
+        """Return the cheapest schedule that runs these words."""
+        return retime(self.queues.instance, order_of_positions(self.queues, self.graph, found))
 
     def offer(self, found: Schedule, incumbent: Incumbent) -> None:
         """Offer a schedule of the words to the incumbent, unfolded and validated, if it can be unfolded."""
@@ -275,7 +280,7 @@ class _Search:
             leader = min(now, key=lambda tuner: tuner.best)
             if leader.best < best:
                 best = leader.best
-                task.offer(task.schedule(leader.item()), self.incumbent)
+                task.offer(task.schedule(leader.words()), self.incumbent)
             yield self.meter.batch()
         return ""
 
@@ -321,9 +326,9 @@ class _Search:
                 break
             if task is self.task and cost(self.incumbent.schedule) < best:  # another side may have found it
                 start = in_queue_order(self.incumbent.schedule)
-            item, begin = items_of(task.queues, start.order), central_begins(start)
+            positions, begin = positions_of(task.queues, start.order), central_begins(start)
             for walker in walkers:
-                walker.begin(item, begin)
+                walker.begin(positions, begin)
             begun, lasts = self.meter.spent, part * left
             while (spent := self.meter.spent) < begun + lasts:
                 cooled = warmth * _COOLING ** -((spent - begun) / lasts)
@@ -332,7 +337,7 @@ class _Search:
                 moves += _batch(items)
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
-                    start = task.schedule(leader.item)
+                    start = task.schedule(leader.found)
                     best = cost(start)
                     if best + task.saved < cost(self.incumbent.schedule):
                         task.offer(start, self.incumbent)

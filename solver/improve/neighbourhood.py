@@ -29,7 +29,7 @@ from ..two_sides import Side, Turns
 from ..windows.horizon_arrays import under_horizon
 from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
-from .words import items_of
+from .words import positions_of
 
 _FIRST = 0.25  # share of the schedule's time that the first neighbourhood covers if it has all devices
 _EFFORT = 0.03  # limit for one neighbourhood, in CP-SAT's deterministic time; this much takes about a second
@@ -96,7 +96,7 @@ def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget
     arrays = under_horizon(queues.instance, horizon)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
     first = arrays.graph.first
-    place = np.argsort(items_of(queues, schedule.order))  # positions rise along each queue
+    place = np.argsort(positions_of(queues, schedule.order).item)  # positions rise along each queue
     for q, queue in enumerate(queues.queues):
         mine = slice(first[q], first[q + 1])
         for other in queues.on(queue.device):

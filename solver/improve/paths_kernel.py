@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.kernels.compiled import compiled
+from tightpipe.kernels.compiled import compiled, compiled_inline
 
+from ..queues import FUSED, PAIRED, SINGLE
 from .event_graph import EventGraph
 from .words import Words
 
@@ -24,8 +25,8 @@ _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewin
 
 
 @compiled
-def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
-    """Copy the items and the ticks at which devices may begin into `words`, and compute all times.
+def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints) -> None:
+    """Copy the positions and the ticks at which devices may begin into `words`, and compute all times.
 
     Parameters
     ----------
@@ -33,14 +34,37 @@ def load(graph: EventGraph, words: Words, item: Ints, begin: Ints) -> None:
         The event graph of the instance.
     words
         Receives the words and their times.
-    item
-        The item at each position, shape (N,). The words must not deadlock.
+    item, joined
+        What stands at each position (`words.Positions`), shape (N,) each. The words must not deadlock.
     begin
         The tick before which each device does not begin, at least 0, shape (p,).
     """
     for i in range(len(item)):
-        words.item[i] = item[i]
+        words.item[i], words.joined[i] = item[i], joined[i]
         words.place[item[i]] = i
+    set_ticks(graph, words, 0, len(item) - 1)
+    _compute(graph, words, begin)
+
+
+@compiled_inline
+def set_ticks(graph: EventGraph, words: Words, low: int, high: int) -> None:
+    """Set the ticks of the items at positions `low` to `high`, of which none runs with an item outside."""
+    follows = SINGLE
+    for i in range(low, high + 1):
+        x, joins = words.item[i], words.joined[i]
+        queue = graph.arrays.queues[graph.arrays.queue[x]]
+        if follows != SINGLE:
+            words.ticks[x] = 0
+        elif joins == PAIRED:
+            words.ticks[x] = graph.arrays.devices[queue.device].paired
+        else:
+            words.ticks[x] = queue.fused if joins == FUSED else queue.duration
+        follows = joins
+
+
+@compiled_inline
+def _compute(graph: EventGraph, words: Words, begin: Ints) -> None:
+    """Compute all times of the words, whose devices may begin at the ticks `begin`."""
     for device in range(len(begin)):
         words.begin[device] = begin[device]
     words.sent[:] = _UNKNOWN
@@ -57,7 +81,8 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     For each device, take the longest path in ticks from the item's start to the device's last end, and add
     the ticks from when this device may begin to when the last device to begin may do so. The mirrored end of
     the item is the largest of these sums. So the item's start plus its mirrored end, less the tick at which
-    the last device may begin, is the largest span of a device that a path through the item causes.
+    the last device may begin, is the largest span of a device that a path through the item causes. Paths that
+    enter a pair through its B are left out, so that the sum may be too small, but never too large.
 
     Parameters
     ----------
@@ -67,7 +92,7 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
         The mirrored event graph (`event_graph.mirrored`), and the words that receive the mirror image.
     """
     size, p = len(words.item), len(words.begin)
-    item, begin = words.undo, words.wanted  # scratch space
+    item, begin = mirror.item, words.wanted  # the second one is scratch space
     latest = 0
     for device in range(p):
         latest = max(latest, words.begin[device])
@@ -75,7 +100,8 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
         begin[p - 1 - device] = latest - words.begin[device]
     for i in range(size):
         item[i] = words.item[size - 1 - i]
-    load(mirror_graph, mirror, item, begin)
+        mirror.place[item[i]] = i
+    _compute(mirror_graph, mirror, begin)
 
 
 @compiled
@@ -119,13 +145,15 @@ def update(
             while i < stop and (words.changed[d] or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
                 source = graph.arrays.items[x].source
-                if source >= 0:
-                    there, at = graph.arrays.items[source].home, words.place[source]
-                    if at >= words.head[there]:
+                if not _has_run(graph, words, source):
+                    busy = True
+                    progress = _want(graph, words, source) or progress
+                    break
+                if graph.joint and words.joined[i] == PAIRED:
+                    source = graph.arrays.items[words.item[i + 1]].source
+                    if not _has_run(graph, words, source):
                         busy = True
-                        if at > words.wanted[there]:
-                            words.wanted[there] = at
-                            progress = True
+                        progress = _want(graph, words, source) or progress
                         break
                 moved = d == device and i <= high
                 if words.changed[d] or words.dirty[x] or moved or (d == device and i == high + 1):
@@ -138,16 +166,16 @@ def update(
                         settled = words.end[x]
                     if differs:
                         changes += 1
-                        start = words.end[x] - graph.arrays.queues[graph.arrays.queue[x]].duration
+                        start = words.end[x] - words.ticks[x]
                         if start >= settled and not moved and start + rest[x] > enough:
                             possible = False
                             break
                         after = graph.arrays.items[x].target
-                        if after >= 0 and not words.dirty[after]:
-                            words.dirty[after] = True
-                            words.pending[graph.arrays.items[after].home] += 1
-                            words.marked[marks] = after
-                            marks += 1
+                        if after >= 0:
+                            marks = _mark(graph, words, after, marks)
+                            ahead = words.place[after] - 1
+                            if graph.joint and ahead >= 0 and words.joined[ahead] == PAIRED:
+                                marks = _mark(graph, words, words.item[ahead], marks)
                 i += 1
                 words.head[d] = i
                 progress = True
@@ -160,6 +188,33 @@ def update(
     for k in range(marks):
         words.dirty[words.marked[k]] = False
     return possible, changes
+
+
+@compiled_inline
+def _has_run(graph: EventGraph, words: Words, source: int) -> bool:
+    """Return whether the times of a source are up to date; true if there is no source."""
+    return source < 0 or words.place[source] < words.head[graph.arrays.items[source].home]
+
+
+@compiled_inline
+def _want(graph: EventGraph, words: Words, source: int) -> bool:
+    """Note that another device waits for a source, and return whether that was not known."""
+    there, at = graph.arrays.items[source].home, words.place[source]
+    if at <= words.wanted[there]:
+        return False
+    words.wanted[there] = at
+    return True
+
+
+@compiled_inline
+def _mark(graph: EventGraph, words: Words, item: int, marks: int) -> int:
+    """Make an item dirty, unless it already is, and return how many items have been made dirty."""
+    if words.dirty[item]:
+        return marks
+    words.dirty[item] = True
+    words.pending[graph.arrays.items[item].home] += 1
+    words.marked[marks] = item
+    return marks + 1
 
 
 @compiled
@@ -195,7 +250,12 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     source = graph.arrays.items[x].source
     if source >= 0:
         start = max(start, words.sent[source] + graph.arrays.items[x].lag)
-    end = start + graph.arrays.queues[graph.arrays.queue[x]].duration
+    if graph.joint and words.joined[i] == PAIRED:
+        other = words.item[i + 1]
+        source = graph.arrays.items[other].source
+        if source >= 0:
+            start = max(start, words.sent[source] + graph.arrays.items[other].lag)
+    end = start + words.ticks[x]
     differs = bool(end != words.end[x])
     words.end_before[k] = words.end[x]
     words.end[x] = end
@@ -213,9 +273,9 @@ def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     The old time is kept as change number `k`.
     """
     x = words.item[i]
-    last = i - 1 if graph.arrays.items[x].link >= 0 else -1
-    items = graph.arrays.items
-    while last >= graph.offsets[device] and items[words.item[last]].link != items[x].link:
+    link = _link(graph, x)
+    last = i - 1 if link >= 0 else -1
+    while last >= graph.offsets[device] and _link(graph, words.item[last]) != link:
         last -= 1
     sent = words.end[x]
     if last >= graph.offsets[device]:
@@ -223,6 +283,11 @@ def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
     words.sent_before[k] = words.sent[x]
     words.sent[x] = sent
     return bool(sent != words.sent_before[k])
+
+
+@compiled_inline
+def _link(graph: EventGraph, item: int) -> int:
+    return int(graph.arrays.queues[graph.arrays.queue[item]].link)
 
 
 @compiled

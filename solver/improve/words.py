@@ -1,10 +1,17 @@
 """Words and their times as arrays for the compiled search, and conversions from and to an order.
 
 `queues` defines items and words, and `event_graph` positions.
+
+Joint operations are items at neighbouring positions that run together. A fused backward is a B and behind it
+a W; a pair is an F and behind it a fused backward. The first item of a joint operation takes its whole time,
+and the others take none. So the later items end when the joint operation ends, which is what all that waits
+for them has to know, and the memory that a device holds is the same as one after the other. Only one rule
+needs more: an F in a pair also waits for what the B behind it waits for.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +19,7 @@ import numpy as np
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Bools, Ints
 
-from ..queues import Queues, order_of, words_of
+from ..queues import Queues, order_of, tokens_of
 from .event_graph import EventGraph
 
 
@@ -23,11 +30,14 @@ class Words(NamedTuple):
     """
 
     item: Ints  # (N,) item at each position
+    joined: Ints  # (N,) how the item at each position runs with the next one: `SINGLE`, `FUSED` or `PAIRED`
     place: Ints  # (N,) position of each item
+    ticks: Ints  # (N,) ticks of each item: of the first one of a joint operation those of all, of others 0
     begin: Ints  # (p,) tick before which each device does not begin
     end: Ints  # (N,) earliest end of each item
     sent: Ints  # (N,) when each item's message leaves; `end` itself if no message ever waits
     shift: Ints  # (N,) items at the positions that a move changes, as they were before it
+    shift_joined: Ints  # (N,) `joined` at these positions before the move
     undo: Ints  # (N,) items whose times the move has changed, in the sequence of the changes
     end_before: Ints  # (N,) their ends before the move
     sent_before: Ints  # (N,) their `sent` before the move
@@ -40,41 +50,63 @@ class Words(NamedTuple):
     credit: Ints  # (C,) credits given and not yet taken, while a word is checked
 
 
-def words_for(graph: EventGraph) -> Words:
-    """Return empty arrays for the words of an instance, which `load` fills."""
+def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
+    """Return empty arrays for the words of an instance, which `load` fills.
+
+    The mirror image of other words shares their `ticks`, which belong to items and not to positions.
+    """
     items, devices = len(graph.arrays.queue), len(graph.arrays.devices)
 
-    def ints(*shape: int) -> Ints:
-        return np.zeros(shape, np.int64)
+    def ints(size: int) -> Ints:
+        return np.zeros(size, np.int64)
 
     end, end_before = ints(items), ints(items)
     sent, sent_before = (ints(items), ints(items)) if graph.arrays.links else (end, end_before)
     return Words(
-        *(ints(items), ints(items), ints(devices), end, sent, ints(items)),
-        *(ints(items), end_before, sent_before, np.zeros(items, np.bool_), ints(items)),
-        *(
-            ints(devices),
-            ints(devices),
-            ints(devices),
-            np.zeros(devices, np.bool_),
-            ints(graph.arrays.credits),
-        ),
+        item=ints(items),
+        joined=ints(items),
+        place=ints(items),
+        ticks=ints(items) if mirror_of is None else mirror_of.ticks,
+        begin=ints(devices),
+        end=end,
+        sent=sent,
+        shift=ints(items),
+        shift_joined=ints(items),
+        undo=ints(items),
+        end_before=end_before,
+        sent_before=sent_before,
+        dirty=np.zeros(items, np.bool_),
+        marked=ints(items),
+        head=ints(devices),
+        wanted=ints(devices),
+        pending=ints(devices),
+        changed=np.zeros(devices, np.bool_),
+        credit=ints(graph.arrays.credits),
     )
 
 
-def items_of(queues: Queues, order: Order) -> Ints:
-    """Return the item at each position of an order, with its microbatches relabelled first in, first out."""
+class Positions(NamedTuple):
+    """Words without times: what stands at each position, shape (N,) each."""
+
+    item: Ints
+    joined: Ints
+
+
+def positions_of(queues: Queues, order: Order) -> Positions:
+    """Return the words of an order, with its microbatches relabelled first in, first out."""
     first = np.cumsum([0, *(queue.count for queue in queues.queues)])
     done = np.zeros(len(queues.queues), np.int64)
-    found = []
-    for word in words_of(queues, order):
-        for q in word:
-            found.append(first[q] + done[q])
+    item, joined = [], []
+    for tokens in tokens_of(queues, order):
+        for q in tokens.word:
+            item.append(first[q] + done[q])
             done[q] += 1
-    return np.array(found)
+        joined += tokens.joined
+    return Positions(np.array(item), np.array(joined))
 
 
-def order_of_items(queues: Queues, graph: EventGraph, item: Ints) -> Order:
-    """Return the order that words stand for, given the item at each position."""
-    word, offsets = graph.arrays.queue[item].tolist(), graph.offsets
-    return order_of(queues, [word[offsets[d] : offsets[d + 1]] for d in range(len(offsets) - 1)])
+def order_of_positions(queues: Queues, graph: EventGraph, found: Positions) -> Order:
+    """Return the order that words stand for."""
+    word, joined = graph.arrays.queue[found.item].tolist(), found.joined.tolist()
+    parts = [slice(begin, end) for begin, end in pairwise(graph.offsets.tolist())]
+    return order_of(queues, [word[part] for part in parts], [joined[part] for part in parts])

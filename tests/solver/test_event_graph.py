@@ -101,4 +101,4 @@ def test_a_fixed_range_stays_and_parts_what_is_before_from_what_is_behind() -> N
 def test_only_messages_that_may_wait_have_a_link() -> None:
     graph = graph_of(linear(link_occupancy=4))  # F takes 3 ticks, B 4
     assert (graph.arrays.links, graph.arrays.occupancy) == (1, 4)
-    assert np.flatnonzero(graph.arrays.items["link"] >= 0).tolist() == [0, 1]
+    assert np.flatnonzero(graph.arrays.queues["link"][graph.arrays.queue] >= 0).tolist() == [0, 1]

@@ -25,7 +25,7 @@ from tightpipe.solver.improve.dispatch_state import dispatch_state_for
 from tightpipe.solver.improve.event_graph import event_graph_of, mirrored
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.tune_kernel import tune
-from tightpipe.solver.improve.words import items_of, order_of_items, words_for
+from tightpipe.solver.improve.words import Positions, order_of_positions, positions_of, words_for
 from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.two_sides import Side
@@ -44,30 +44,30 @@ def serial(instance: Instance) -> Any:
 
 
 @settings(max_examples=40, deadline=None)
-@given(instances(most_occupancy=20))
+@given(st.one_of(instances(most_occupancy=20), instances(overlapped=True)))
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
     graph = event_graph_of(queues.instance)
     words, again = words_for(graph), words_for(graph)
     other = mirrored(graph)
-    mirror, fresh = words_for(other), words_for(other)
+    mirror, fresh = words_for(other, words), words_for(other, words)
     start = serial(instance)
-    item = items_of(queues, start.order)
-    load(graph, words, item, central_begins(start))
+    found = positions_of(queues, start.order)
+    load(graph, words, *found, central_begins(start))
     load_mirror(graph, words, other, mirror)
     before = cost_of(graph, words)
     assert before == cost(start)
     random = np.array([7], np.uint64)
-    best = anneal(graph, words, other, mirror, random, 500, 3.0, before, item)
-    load(graph, again, words.item, words.begin)
+    best = anneal(graph, words, other, mirror, random, 500, 3.0, before, *found)
+    load(graph, again, words.item, words.joined, words.begin)
     assert np.array_equal(words.sent, again.sent)
     assert np.array_equal(words.end, again.end)
     load_mirror(graph, words, other, fresh)
     zero = (m.begin[-1] + words.begin[0] for m in (mirror, fresh))
     assert np.array_equal(mirror.end - next(zero), fresh.end - next(zero))
-    found = retime(instance, order_of_items(queues, graph, item))
-    assert validate(instance, found) == []
-    assert cost(found) <= best <= cost(start)
+    schedule = retime(instance, order_of_positions(queues, graph, found))
+    assert validate(instance, schedule) == []
+    assert cost(schedule) <= best <= cost(start)
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,7 +82,9 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     says = dispatch(graph, state, weights, np.inf)
     if says == np.inf:
         return
-    schedule = retime(instance, order_of_items(queues, graph, state.item))
+    schedule = retime(
+        instance, order_of_positions(queues, graph, Positions(state.item, np.zeros_like(state.item)))
+    )
     assert validate(instance, schedule) == []
     assert cost(schedule) <= says
     assert dispatch(graph, state, weights, says) == says
@@ -218,7 +220,7 @@ def test_best_proves_what_improve_finds() -> None:
     assert [entry.seconds for entry in result.log] == sorted(entry.seconds for entry in result.log)
 
 
-def test_best_keeps_the_heuristic_where_operations_overlap() -> None:
+def test_best_improves_on_the_heuristics_where_operations_overlap() -> None:
     instance = Instance.uniform(
         devices=2,
         microbatches=8,
@@ -230,4 +232,4 @@ def test_best_keeps_the_heuristic_where_operations_overlap() -> None:
     )
     result = solve(instance, "best", time_limit=2, workers=1)
     assert validate(instance, result.schedule) == []
-    assert result.cost == min(solve(instance, m).cost for m in ("dualpipe", "list"))
+    assert result.cost < min(solve(instance, m).cost for m in ("dualpipe", "list"))

@@ -8,7 +8,7 @@ import pytest
 from cases import uniform
 
 from tightpipe import InputError, Instance
-from tightpipe.solver.modelled import is_modelled, refuse_unmodelled
+from tightpipe.solver.modelled import Rule, is_modelled, refuse_unmodelled
 
 PLAIN = uniform(2, 4, (3, 4, 2))
 PAIRED = uniform(2, 4, (3, 4, 2), overlapped=6)
@@ -17,19 +17,20 @@ FLUSHLESS = replace(PLAIN, iterations=2, flush=False)
 
 
 @pytest.mark.parametrize(
-    ("instance", "flushes", "modelled"),
+    ("instance", "knows", "modelled"),
     [
-        (PLAIN, False, True),
-        (PAIRED, True, False),
-        (FLUSHED, False, False),
-        (FLUSHED, True, True),
-        (FLUSHLESS, False, True),
+        (PLAIN, (), True),
+        (PAIRED, (Rule.FLUSHES,), False),
+        (PAIRED, (Rule.PAIRS,), True),
+        (FLUSHED, (Rule.PAIRS,), False),
+        (FLUSHED, (Rule.FLUSHES, Rule.PAIRS), True),
+        (FLUSHLESS, (), True),
     ],
 )
-def test_pairs_are_left_out_and_flushes_where_a_solver_has_none(
-    instance: Instance, flushes: bool, modelled: bool
+def test_an_instance_is_modelled_if_the_solver_knows_all_of_its_rules(
+    instance: Instance, knows: tuple[Rule, ...], modelled: bool
 ) -> None:
-    assert is_modelled(instance, flushes=flushes) is modelled
+    assert is_modelled(instance, *knows) is modelled
 
 
 @pytest.mark.parametrize(("instance", "key"), [(PAIRED, "overlapped"), (FLUSHED, "iterations")])
@@ -41,4 +42,4 @@ def test_a_refusal_names_the_solver_and_the_entry(instance: Instance, key: str) 
 
 def test_what_is_modelled_is_not_refused() -> None:
     refuse_unmodelled("milp", FLUSHLESS)
-    refuse_unmodelled("milp", FLUSHED, flushes=True)
+    refuse_unmodelled("milp", FLUSHED, Rule.FLUSHES)

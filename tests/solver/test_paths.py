@@ -16,7 +16,7 @@ from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints
 from tightpipe.solver.improve.event_graph import EventGraph, event_graph_of, mirrored
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror, undo, update
-from tightpipe.solver.improve.words import Words, items_of, words_for
+from tightpipe.solver.improve.words import Words, positions_of, words_for
 from tightpipe.solver.queues import order_of, queues_of, words_of
 
 
@@ -28,9 +28,9 @@ def loaded(instance: Instance) -> tuple[EventGraph, Words, Ints]:
     """Graph, words and items of microbatch after microbatch."""
     queues = queues_of(instance)
     graph = event_graph_of(queues.instance)
-    words, item = words_for(graph), items_of(queues, serial_order(instance))
-    load(graph, words, item, at_once(instance))
-    return graph, words, item
+    words, start = words_for(graph), positions_of(queues, serial_order(instance))
+    load(graph, words, *start, at_once(instance))
+    return graph, words, start.item
 
 
 def at_once(instance: Instance) -> Ints:
@@ -57,9 +57,9 @@ def test_items_end_when_the_simulator_says(placement: str, occupancy: int, objec
     for seed in range(5):
         order = order_of(queues, words_of(queues, random_order(instance, seed)))
         begin = np.random.default_rng(seed).integers(0, 30, 2)
-        item, schedule = items_of(queues, order), simulate(instance, order, begin)
-        load(graph, words, item, begin)
-        assert words.end[item].tolist() == schedule.end.tolist()
+        start, schedule = positions_of(queues, order), simulate(instance, order, begin)
+        load(graph, words, *start, begin)
+        assert words.end[start.item].tolist() == schedule.end.tolist()
         assert cost_of(graph, words) == max(schedule.end[order.offsets[1:] - 1] - begin)
 
 
@@ -68,7 +68,7 @@ def test_the_cost_is_the_least_where_devices_begin_as_in_the_best_schedule() -> 
     queues, best = queues_of(instance), retime(instance, serial_order(instance))
     graph = event_graph_of(queues.instance)
     words = words_for(graph)
-    load(graph, words, items_of(queues, best.order), best.start[best.order.offsets[:-1]])
+    load(graph, words, *positions_of(queues, best.order), best.start[best.order.offsets[:-1]])
     assert cost_of(graph, words) == cost(best)
 
 
@@ -76,12 +76,13 @@ def test_the_cost_is_the_least_where_devices_begin_as_in_the_best_schedule() -> 
 @given(instances(), st.integers(0, 999))
 def test_a_change_is_given_up_exactly_if_it_costs_more_than_enough(instance: Instance, seed: int) -> None:
     queues, random = queues_of(instance), np.random.default_rng(seed)
-    graph, item = event_graph_of(queues.instance), items_of(queues, serial_order(instance))
+    graph = event_graph_of(queues.instance)
+    item, joined = positions_of(queues, serial_order(instance))
     words, again, begin = words_for(graph), words_for(graph), random.integers(0, 20, instance.devices)
     other = mirrored(graph)
-    mirror = words_for(other)
+    mirror = words_for(other, words)
     for _ in range(20):
-        load(graph, words, item, begin)
+        load(graph, words, item, joined, begin)
         load_mirror(graph, words, other, mirror)
         zero = words.begin[0] + mirror.begin[-1]  # the rest is counted from here
         i = int(random.integers(len(item) - 1))
@@ -93,7 +94,7 @@ def test_a_change_is_given_up_exactly_if_it_costs_more_than_enough(instance: Ins
         new = cost_of(graph, words)
         undo(words, changes)
         if possible:
-            load(graph, again, words.item, begin)
+            load(graph, again, words.item, joined, begin)
             assert new == cost_of(graph, again)
             for enough in (new - 1, new, new + 3):
                 kept, changes = update(graph, words, device, i, i + 1, mirror.end, float(enough + zero))
@@ -105,7 +106,7 @@ def test_a_change_is_given_up_exactly_if_it_costs_more_than_enough(instance: Ins
 def test_a_change_that_costs_too_much_is_followed_no_further_than_needed() -> None:
     graph, words, _ = loaded(linear(8))
     other = mirrored(graph)
-    mirror = words_for(other)
+    mirror = words_for(other, words)
     load_mirror(graph, words, other, mirror)
     i = int(graph.offsets[1]) + 1
     swap(words, i)  # the first W of device 1 before its B, for which device 0 waits
@@ -121,7 +122,7 @@ def test_a_change_that_costs_too_much_is_followed_no_further_than_needed() -> No
 def test_the_rest_of_the_schedule_is_the_time_that_the_mirrored_words_take() -> None:
     graph, words, _ = loaded(linear(3))
     other = mirrored(graph)
-    mirror = words_for(other)
+    mirror = words_for(other, words)
     load_mirror(graph, words, other, mirror)
     ticks = graph.arrays.queues["duration"][graph.arrays.queue]
     through = words.end - ticks + mirror.end - (words.begin[0] + mirror.begin[-1])
@@ -148,7 +149,7 @@ def test_a_change_reaches_all_that_follows_and_nothing_else() -> None:
     swap(words, 2)  # the second F before the first W
     possible, changes = update(graph, words, 0, 2, 3, end, np.inf)
     again = words_for(graph)
-    load(graph, again, words.item, at_once(linear(2)))
+    load(graph, again, words.item, words.joined, at_once(linear(2)))
     assert possible
     assert (words.end == again.end).all()
     assert {int(x) for x in words.undo[:changes]} == set(np.flatnonzero(words.end != end))

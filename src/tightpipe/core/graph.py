@@ -108,6 +108,15 @@ class StepGraph:
     paired: tuple[int | None, ...]
     classes: tuple[int, ...]
 
+    @property
+    def joint(self) -> bool:
+        """Whether some joint operation takes another time than its operations one after the other."""
+        if any(ticks is not None for ticks in self.paired):
+            return True
+        weight = {(v.mb_class, v.stage): v.duration for v in self.nodes if v.kind is OpKind.W}
+        backward = (v for v in self.nodes if v.kind is OpKind.B)
+        return any(v.fused != v.duration + weight[v.mb_class, v.stage] for v in backward)
+
 
 @lru_cache(maxsize=64)
 def graph_of(instance: Instance) -> StepGraph:

@@ -60,7 +60,7 @@ EDGE = _record(
 )
 QUEUE = np.dtype(
     [
-        *((name, np.int64) for name in ("device", "local", "kind", "duration", "delta")),
+        *((name, np.int64) for name in ("device", "local", "kind", "duration", "delta", "fused")),
         ("begin", np.int64),  # the edges `begin` to `end` - 1 lead to the queue
         ("end", np.int64),
         ("pool", np.int64),  # 1 if it has several nodes, else 0
@@ -77,7 +77,6 @@ ITEM = _record(
     "source",  # item of another device that it waits for
     "target",  # item of another device that waits for it
     "lag",  # ticks from when the source's message leaves until the item may start
-    "link",  # link on which its message may have to wait
 )
 DEVICE = _record(
     "limit",  # memory limit, or `NO_LIMIT`
@@ -237,7 +236,7 @@ def _nodes(graph: StepGraph) -> Records:
 def _queues(graph: StepGraph) -> Records:
     queues = np.zeros(len(graph.queues), QUEUE)
     members = [graph.nodes[nodes[0]] for nodes in graph.queues]
-    for name in ("device", "kind", "duration", "delta"):
+    for name in ("device", "kind", "duration", "delta", "fused"):
         queues[name] = [getattr(node, name) for node in members]
     queues["pool"] = [len(nodes) > 1 for nodes in graph.queues]
     queues["local"] = np.arange(len(queues)) - np.searchsorted(queues["device"], queues["device"])
@@ -281,7 +280,7 @@ def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: 
 
 def _items(nodes: Records, queues: Records, crossing: Records, queue: Ints) -> Records:
     items = np.zeros(len(queue), ITEM)
-    items["home"], items["link"] = queues["device"][queue], queues["link"][queue]
+    items["home"] = queues["device"][queue]
     items["source"] = items["target"] = _NONE
     for edge in crossing:
         before, after = nodes[edge["before"]], nodes[edge["after"]]

@@ -162,9 +162,10 @@ def _load_milp(backend: str = "highs") -> Run:
 
 def _load_improve() -> Run:
     from tightpipe.solver.improve import improve
+    from tightpipe.solver.improve.improve_method import KNOWS
 
     def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
-        refuse_unmodelled("improve", instance, flushes=True)
+        refuse_unmodelled("improve", instance, *KNOWS)
         return _run_solver("improve", improve, instance, budget, warm_start, progress)
 
     return run

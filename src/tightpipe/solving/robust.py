@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from tightpipe.solver.modelled import refuse_unmodelled
+from tightpipe.solver.modelled import Rule, refuse_unmodelled
 from tightpipe.solver.robust import Measure, robust_search
 
 from ..core.allowance import Allowance
@@ -174,7 +174,7 @@ def _check(instance: Instance, models: Sequence[NoiseModel]) -> None:
         raise InputError("needs at least one model of noise, e.g. jitter:0.1", key="noise")
     for model in models:
         model.check(instance)
-    refuse_unmodelled("improve", instance, flushes=True)
+    refuse_unmodelled("improve", instance, Rule.FLUSHES)
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
