@@ -15,7 +15,7 @@ from ..core.instance_file import load_instance, save_instance
 from ..core.metrics import bubble_rate, cost
 from ..core.schedule_file import load_schedule, save_schedule
 from ..experiments.published_instance import FITTING, published_instance
-from ..export import EXPORTS, SPLITS, export, export_split, import_order
+from ..export import EXPORTS, SPLITS, ModelSplit, export, export_split, import_order
 from ..planning.plan_file import load_plan
 from ..planning.plan_split import split_of
 from ..settings import load_settings
@@ -41,22 +41,35 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
     """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
     SCHEDULE is a schedule file or a plan file. With --target torchtitan or megatron-layout it must be a plan
-    file, and the plan's cut of the model into stages is written. With --target instance, an instance file is
+    file, and the plan's cut of the model into stages is written; the answer says how many blocks the model
+    has in the file. With --target instance, an instance file is
     written instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one,
     e.g. 1.5B-8x24.
     """
     check_writable(output)
+    written: dict[str, Any] = {"output": output, "target": target}
     options = {name: value for name, value in chosen.items() if value}
     if target == _INSTANCE:
         save_instance(_instance_of(schedule, options), output)
     elif target in EXPORTS:
         export(valid_schedule(schedule).schedule, target, output, **options)
     elif target in SPLITS:
-        export_split(split_of(load_plan(schedule)), target, output, **options)
+        split = _split_of(schedule)
+        export_split(split, target, output, **options)
+        written["blocks"] = split.blocks
     else:
         raise InputError(f"must be one of {_TARGETS}", key="target", value=target)
     with summary_beside(output):
-        show({"output": output, "target": target}, as_json)
+        show(written, as_json)
+
+
+def _split_of(path: str) -> ModelSplit:
+    """Return the cut of the model in a plan file."""
+    plan = load_plan(path)
+    try:
+        return split_of(plan)
+    except InputError as error:
+        raise error.at(path) from None
 
 
 def _instance_of(source: str, options: dict[str, Any]) -> Instance:

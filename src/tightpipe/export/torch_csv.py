@@ -1,7 +1,8 @@
-"""``torch-csv``: the schedule file of torch.distributed.pipelining, with computations only.
+"""``torch-csv``: the schedule file of torch.distributed.pipelining; only computations are written.
 
 The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and
 B is our BW. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9 and later.
+Files of PyTorch itself also have cells for what comes with the computations, such as ``0REDUCE_GRAD``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from .torch_costs import merge_adjacent, with_torch_stage0
 _LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}
 _KINDS = {letter: kind for kind, letter in _LETTERS.items()}
 _CELL = re.compile(r"(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
+_NO_COMPUTATION = re.compile(
+    r"\d{1,9}(UNSHARD|RESHARD|REDUCE_GRAD|(WAIT_)?(SEND|RECV)_[FB]\d{1,9})", re.ASCII
+)
+"""Weights that are gathered, gradients that are reduced, and messages."""
 _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 
@@ -47,12 +52,15 @@ def write(schedule: Schedule, **options: object) -> str:
 
 
 def read(text: str) -> Order:
-    """Return the order of a file; empty cells, which stand for idle time, are left out.
+    """Return the order of the computations in a file.
+
+    Empty cells, which stand for idle time, are left out, and so are the cells with which PyTorch gathers
+    weights, reduces gradients, sends and receives.
 
     Raises
     ------
     InputError
-        If a cell is no computation, or a rank has no computation.
+        If PyTorch has no such cell, or a rank has no computation.
     """
     rows = text.split("\n")
     if len(rows) > 1 and not rows[-1]:
@@ -60,7 +68,7 @@ def read(text: str) -> Order:
     devices = []
     for rank, row in enumerate(rows):
         cells = [cell.strip() for cell in row.split(",")]
-        slots = [_slot(cell, rank) for cell in cells if cell]
+        slots = [_slot(cell, rank) for cell in cells if cell and not _NO_COMPUTATION.fullmatch(cell)]
         if not slots:
             raise InputError("has no operations", key=f"row {rank}", value=row)
         devices.append(slots)
@@ -86,7 +94,7 @@ def _operation(cell: str, rank: int) -> Operation:
 
 TORCH_CSV = Target(
     "torch-csv",
-    "schedule file of torch.distributed.pipelining (compute only)",
+    "schedule file of torch.distributed.pipelining (computations only)",
     prepare,
     write,
     read,
