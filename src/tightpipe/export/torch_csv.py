@@ -8,6 +8,8 @@ Files of PyTorch itself also have cells for what comes with the computations, su
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 
 from ..core.errors import InputError
 from ..core.operation import Operation, OpKind
@@ -19,10 +21,8 @@ from .torch_costs import merge_adjacent, with_torch_stage0
 _LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}
 _KINDS = {letter: kind for kind, letter in _LETTERS.items()}
 _CELL = re.compile(r"(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
-_NO_COMPUTATION = re.compile(
-    r"\d{1,9}(UNSHARD|RESHARD|REDUCE_GRAD|(WAIT_)?(SEND|RECV)_[FB]\d{1,9})", re.ASCII
-)
-"""Weights that are gathered, gradients that are reduced, and messages."""
+_NO_COMPUTATION = re.compile(r"\d{1,9}(UNSHARD|RESHARD|REDUCE_GRAD)", re.ASCII)
+"""Cells in which weights are gathered or freed, or gradients are reduced."""
 _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 
@@ -54,13 +54,13 @@ def write(schedule: Schedule, **options: object) -> str:
 def read(text: str) -> Order:
     """Return the order of the computations in a file.
 
-    Empty cells, which stand for idle time, are left out, and so are the cells with which PyTorch gathers
-    weights, reduces gradients, sends and receives.
+    Empty cells, which stand for idle time, are left out, and so are cells in which PyTorch gathers or frees
+    weights or reduces gradients.
 
     Raises
     ------
     InputError
-        If PyTorch has no such cell, or a rank has no computation.
+        If a cell is another one, e.g. a message, or a rank has no computation.
     """
     rows = text.split("\n")
     if len(rows) > 1 and not rows[-1]:
@@ -72,7 +72,32 @@ def read(text: str) -> Order:
         if not slots:
             raise InputError("has no operations", key=f"row {rank}", value=row)
         devices.append(slots)
-    return Order.from_slots(devices)
+    shifted = _forwards_from_one(op for slots in devices for slot in slots for op in slot)
+    return Order.from_slots([[_shift(slot, shifted) for slot in slots] for slots in devices])
+
+
+def _forwards_from_one(operations: Iterable[Operation]) -> set[int]:
+    """Return the stages whose forwards are numbered from 1, although their backwards are numbered from 0.
+
+    So PyTorch 2.13 writes the last stage of its own 1F1B: F1 to Fn and B0 to B(n-1), where it runs F0 to
+    F(n-1). A valid order has the same numbers in both, so that no stage of a valid order is returned.
+    """
+    forwards: defaultdict[int, set[int]] = defaultdict(set)
+    backwards: defaultdict[int, set[int]] = defaultdict(set)
+    for op in operations:
+        (forwards if op.kind is OpKind.F else backwards)[op.stage].add(op.microbatch)
+    return {
+        stage
+        for stage, numbers in forwards.items()
+        if numbers == set(range(1, len(numbers) + 1)) and backwards[stage] == set(range(len(numbers)))
+    }
+
+
+def _shift(slot: tuple[Operation, ...], stages: set[int]) -> tuple[Operation, ...]:
+    return tuple(
+        op._replace(microbatch=op.microbatch - 1) if op.kind is OpKind.F and op.stage in stages else op
+        for op in slot
+    )
 
 
 def _cell(slot: tuple[Operation, ...]) -> str:
