@@ -15,7 +15,7 @@ from ..core.instance_file import load_instance, save_instance
 from ..core.metrics import bubble_rate, cost
 from ..core.schedule_file import load_schedule, save_schedule
 from ..experiments.published_instance import FITTING, published_instance
-from ..export import EXPORTS, SPLITS, ModelSplit, export, export_split, import_order
+from ..export import EXPORTS, SPLITS, export, export_split, import_order
 from ..planning.plan_file import load_plan
 from ..planning.plan_split import split_of
 from ..settings import load_settings
@@ -54,22 +54,22 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
     elif target in EXPORTS:
         export(valid_schedule(schedule).schedule, target, output, **options)
     elif target in SPLITS:
-        split = _split_of(schedule)
-        export_split(split, target, output, **options)
-        written["blocks"] = split.blocks
+        written["blocks"] = _export_split(schedule, target, output, options)
     else:
         raise InputError(f"must be one of {_TARGETS}", key="target", value=target)
     with summary_beside(output):
         show(written, as_json)
 
 
-def _split_of(path: str) -> ModelSplit:
-    """Return the cut of the model in a plan file."""
+def _export_split(path: str, target: str, output: str, options: dict[str, Any]) -> int:
+    """Write the cut of the model in a plan file, and return how many blocks the model has there."""
     plan = load_plan(path)
     try:
-        return split_of(plan)
+        split = split_of(plan)
+        export_split(split, target, output, **options)
     except InputError as error:
-        raise error.at(path) from None
+        raise (error if error.source or error.key in options else error.at(path)) from None
+    return split.blocks
 
 
 def _instance_of(source: str, options: dict[str, Any]) -> Instance:
