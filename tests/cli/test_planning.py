@@ -17,7 +17,7 @@ from handmade_plans import LAYERS, no_plan, plan, problem
 from tightpipe import Placement, load_schedule
 from tightpipe.cli import main
 from tightpipe.core.engine_version import engine_version
-from tightpipe.planning import Batch, Plan, PlanningProblem, load_plan, plan_to_dict, save_plan
+from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.problem_file import problem_to_dict
 
 Asked = list[tuple[PlanningProblem, dict[str, Any]]]
@@ -195,7 +195,7 @@ def test_other_commands_read_the_schedule_of_a_plan(saved: Path) -> None:
             "plan.json: name of layer 9 = 'pooler': does not say what the layer is; known are embedding",
         ),
         (
-            lambda: plan(problem(batch=Batch(1)), LOOP, recomputed=((),) * 4),
+            lambda: plan(problem(batch=Batch(1), space=SearchSpace(("loop",))), LOOP, recomputed=((),) * 4),
             "megatron-layout",
             "plan.json: microbatches = 1: Megatron-LM needs at least as many as devices, 2",
         ),

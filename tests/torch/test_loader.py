@@ -97,8 +97,14 @@ def own_schedule(name: str, problem: Instance) -> Any:
 
 
 def own_cases() -> list[tuple[str, int, int]]:
-    sizes = [(2, 4), (4, 8), (4, 16), (3, 9)]
-    return [(name, p, n) for name in OWN for p, n in sizes]
+    sizes = [(2, 4), (4, 8), (4, 16), (3, 9)]  # numbers of microbatches that every one of them accepts
+    single = [
+        ("ScheduleGPipe", 4, 2),
+        ("ScheduleGPipe", 1, 1),
+        ("Schedule1F1B", 3, 4),
+        ("Schedule1F1B", 1, 3),
+    ]
+    return [(name, p, n) for name in OWN for p, n in sizes] + single
 
 
 @pytest.mark.parametrize(("name", "p", "n"), own_cases())
