@@ -230,9 +230,9 @@ def test_torchtitan_has_no_mtp() -> None:
         ("embedding norm block head", r"layer 2 = 'block': by its name"),
         (
             "embedding block head head",
-            r"layers = \['head', 'head'\]: frameworks have one layer of such a name",
+            "layer 3 = 'head': is there twice",
         ),
-        ("wte wte block", r"layers = \['wte', 'wte'\]: frameworks have one layer of such a name"),
+        ("wte wte block", "layer 1 = 'wte': is there twice"),
         (
             "embedding attention mlp head",
             r"name of layer 1 = 'attention': does not say what the layer is; known",
@@ -260,6 +260,13 @@ def test_a_kind_says_what_a_name_does_not() -> None:
     assert split.blocks == 2
     with pytest.raises(InputError, match="layer 1 = 'block': by its kind the layer is out of place"):
         split_model(["block", "block"], (0, 2), ((),), (0,), kinds=["head", "block"])
+
+
+def test_layers_of_a_head_need_no_names_if_their_kinds_differ() -> None:
+    kinds = ["block", "norm", "head", "loss"]
+    assert split_model(["layer"] * 4, (0, 4), ((),), (0,), kinds=kinds).parts == ("EtL",)
+    with pytest.raises(InputError, match="layer 2 = 'layer': is there twice, and frameworks have one"):
+        split_model(["layer"] * 3, (0, 3), ((),), (0,), kinds=["block", "norm", "norm"])
 
 
 def test_embeddings_and_the_layers_of_a_head_are_one_part_each() -> None:

@@ -120,7 +120,8 @@ def split_model(
     ------
     InputError
         If the name of a layer is not recognized, the layers are not embeddings, blocks, multi-token
-        prediction blocks and heads, in this sequence, or a part is divided; the message names the layer.
+        prediction blocks and heads, in this sequence, or a part is divided or there twice; the message names
+        the layer.
     """
     letters = _letters(names, kinds or [None] * len(names))
     parts, inside = [], []
@@ -137,7 +138,7 @@ def split_model(
 
 
 def _letters(names: Sequence[str], kinds: Sequence[str | None]) -> str:
-    """Return the letter of each layer, after a check that all are known and in the usual sequence."""
+    """Return the letter of each layer, after a check that each is known, in its place, and no copy."""
     letters = ""
     for index, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         part = part_of(name, kind)
@@ -147,6 +148,9 @@ def _letters(names: Sequence[str], kinds: Sequence[str | None]) -> str:
         if not _SEQUENCE.fullmatch(letters):
             told = "name" if kind is None else "kind"
             raise InputError(f"by its {told} the layer is {_OUT_OF_PLACE}", key=f"layer {index}", value=name)
+        if part in (EMBEDDING, HEAD) and (name, kind) in zip(names[:index], kinds, strict=False):
+            rule = "is there twice, and frameworks have one such layer; make them one layer"
+            raise InputError(rule, key=f"layer {index}", value=name)
     return letters
 
 
@@ -167,10 +171,6 @@ def _check_together(names: Sequence[str], letters: str, group: list[int], recomp
     """Raise an InputError unless the layers of an embedding or a head are together on one stage."""
     everywhere = [i for i, letter in enumerate(letters) if letter == letters[group[0]]]
     shown = [names[i] for i in everywhere]
-    if len(set(shown)) < len(shown):
-        raise InputError(
-            "frameworks have one layer of such a name; make them one layer", key="layers", value=shown
-        )
     if group != everywhere:
         rule = "frameworks have them on one stage, but the plan has a cut between them; make them one layer"
         raise InputError(rule, key="layers", value=shown)
