@@ -17,7 +17,7 @@ from handmade_plans import LAYERS, no_plan, plan, problem
 from tightpipe import Placement, load_schedule
 from tightpipe.cli import main
 from tightpipe.core.engine_version import engine_version
-from tightpipe.planning import Plan, PlanningProblem, load_plan, plan_to_dict, save_plan
+from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.problem_file import problem_to_dict
 
 Asked = list[tuple[PlanningProblem, dict[str, Any]]]
@@ -187,7 +187,17 @@ def test_other_commands_read_the_schedule_of_a_plan(saved: Path) -> None:
         (
             lambda: plan(problem((*LAYERS[:9], replace(LAYERS[9], name="embedding")))),
             "torchtitan",
-            "layers[9].name = 'embedding': frameworks know one embedding",
+            "plan.json: layer 9 = 'embedding': by its name the layer is out of place: frameworks know",
+        ),
+        (
+            lambda: plan(problem((*LAYERS[:9], replace(LAYERS[9], name="pooler")))),
+            "megatron-layout",
+            "plan.json: name of layer 9 = 'pooler': does not say what the layer is; known are embedding",
+        ),
+        (
+            lambda: plan(problem(batch=Batch(1), space=SearchSpace(("loop",))), LOOP, recomputed=((),) * 4),
+            "megatron-layout",
+            "plan.json: microbatches = 1: Megatron-LM needs at least as many as devices, 2",
         ),
         (lambda: plan(), "nemo", "target = 'nemo': must be one of torch-csv, "),
     ],
@@ -201,6 +211,17 @@ def test_what_a_framework_cannot_express_is_one_line(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["torchtitan", "megatron-layout"])
+def test_an_export_says_how_many_blocks_it_wrote(target: str, tmp_path: Path) -> None:
+    """The names of GPT-2's modules: two embeddings before the blocks, and norm and head after them."""
+    names = ["wte", "wpe", *["h"] * 5, "ln_f", "lm_head"]
+    made = problem([replace(LAYERS[1], name=name) for name in names])
+    save_plan(plan(made, LOOP, (0, 3, 5, 6, 9), ((),) * 4), tmp_path / "plan.json")
+    words = ("export", tmp_path / "plan.json", "--target", target, "-o", tmp_path / "out")
+    assert call(*words).stdout.splitlines()[-1].split() == ["blocks", "5"]
+    assert json.loads(call(*words, "--json").stdout)["blocks"] == 5
 
 
 def test_a_schedule_has_no_cut(saved: Path) -> None:

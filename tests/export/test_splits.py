@@ -5,21 +5,41 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Placement
-from tightpipe.export import SPLITS, ModelSplit, export_split, read_split, split_model, split_text
+from tightpipe.export import SPLITS, ModelSplit, export_split, read_split, split_text
+from tightpipe.export import split_model as split_any_model
 from tightpipe.export.megatron_layout import layout_parts, layout_text
-from tightpipe.export.model_split import part_of
 
 BLOCKS, NONE = ["embedding", *["block"] * 6, "head"], ((),) * 4
 LOOP, V = (0, 1, 0, 1), (0, 1, 1, 0)
+
+
+def split_model(
+    names: Sequence[str],
+    cuts: Sequence[int],
+    recomputed: Sequence[Sequence[int]],
+    devices: Sequence[int],
+    **more: Any,
+) -> ModelSplit:
+    """The split of a model that takes 60 microbatches, a number with which every target runs any model here."""
+    return split_any_model(names, cuts, recomputed, devices, **{"microbatches": 60} | more)
+
+
+def unsaid(split: ModelSplit) -> ModelSplit:
+    """The split as the arguments of Megatron-LM describe it: they do not say the number of microbatches."""
+    return replace(split, microbatches=None)
+
+
 SPLIT = split_model(BLOCKS, (0, 2, 4, 6, 8), NONE, LOOP)
 
 
@@ -62,8 +82,12 @@ def test_megatron_reads_back_with_the_first_blocks_recomputed(
         with pytest.raises(InputError, match="Megatron-LM runs stage s on device s mod p"):
             split_text(split, "megatron-layout")
         return
+    if placement.devices == 1 and placement.stages > 1:
+        with pytest.raises(InputError, match="Megatron-LM has one stage on a single device"):
+            split_text(split, "megatron-layout")
+        return
     back = SPLITS["megatron-layout"].read(split_text(split, "megatron-layout"))
-    assert back == split
+    assert back == unsaid(split)
     assert back.cuts == cuts
 
 
@@ -116,7 +140,7 @@ def test_megatron_recomputes_every_block_by_another_method() -> None:
     split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
     text = split_text(split, "megatron-layout")
     assert "--recompute-method uniform\n--recompute-num-layers 1\n" in text
-    assert SPLITS["megatron-layout"].read(text) == split
+    assert SPLITS["megatron-layout"].read(text) == unsaid(split)
 
 
 def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
@@ -126,7 +150,7 @@ def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
     equals = re.sub(r"(?m)^(--[a-z-]+) ", r"\1=", text)
     assert equals != text
     for written in (f"--bf16\n{text}", f"--lr 0.1 {text} --use-flash-attn --seed=3", equals):
-        assert SPLITS["megatron-layout"].read(written) == split
+        assert SPLITS["megatron-layout"].read(written) == unsaid(split)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +178,7 @@ def test_megatron_has_mtp_blocks_on_a_last_stage(cuts: tuple[int, ...], fits: bo
     names = ["embedding", "block", "block", "block", "mtp", "head", "head"][: cuts[-1] - 1]
     split = split_model(names, (*cuts[:-1], cuts[-1] - 1), NONE, LOOP)
     if fits:
-        assert SPLITS["megatron-layout"].read(split_text(split, "megatron-layout")) == split
+        assert SPLITS["megatron-layout"].read(split_text(split, "megatron-layout")) == unsaid(split)
     else:
         with pytest.raises(InputError, match=r"stages = \[1\]: Megatron-LM has all multi-token prediction"):
             split_text(split, "megatron-layout")
@@ -166,6 +190,7 @@ def test_the_configuration_of_torchtitan() -> None:
         "parallelism": {
             "pipeline_parallel_degree": 2,
             "pipeline_parallel_schedule": "ZBVZeroBubble",
+            "num_pp_microbatches": 60,
             "module_fqns_per_model_part": [
                 ["tok_embeddings", "layers.0"],
                 ["layers.1", "layers.2"],
@@ -197,37 +222,79 @@ def test_torchtitan_has_no_mtp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        *[(name, "E") for name in ("embedding", "tok_embeddings", "embed_tokens", "Embedding 2", "wte")],
-        *[(name, "L") for name in ("head", "lm_head", "Head with loss", "output", "final norm", "loss")],
-        *[(name, "m") for name in ("mtp", "mtp_block", "multi-token prediction", "MTP head")],
-        *[(name, "t") for name in ("block", "layer12", "moe", "multi-head attention", "h", "3", "")],
-    ],
-)
-def test_the_part_of_a_layer_is_told_by_its_name(name: str, part: str) -> None:
-    assert part_of(name) == part
-
-
-@pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("block embedding head", r"layers\[1\].name = 'embedding': frameworks know one embedding, then"),
-        ("embedding block head head", r"layers\[3\].name = 'head'"),
-        ("embedding embedding block", r"layers\[1\].name = 'embedding'"),
-        ("embedding mtp block head", r"layers\[2\].name = 'block'"),
-        ("head block", r"layers\[1\].name = 'block'"),
+        ("block embedding head", r"layer 1 = 'embedding': by its name the layer is out of place: frameworks"),
+        ("embedding mtp block head", r"layer 2 = 'block': by its name"),
+        ("head block", r"layer 1 = 'block': by its name"),
+        ("embedding norm block head", r"layer 2 = 'block': by its name"),
+        (
+            "embedding block head head",
+            "layer 3 = 'head': is there twice",
+        ),
+        ("wte wte block", "layer 1 = 'wte': is there twice"),
+        (
+            "embedding attention mlp head",
+            r"name of layer 1 = 'attention': does not say what the layer is; known",
+        ),
     ],
 )
-def test_layers_out_of_sequence_are_named(names: str, message: str) -> None:
+def test_layers_that_frameworks_do_not_have_are_named(names: str, message: str) -> None:
     layers = names.split()
     with pytest.raises(InputError, match=message):
         split_model(layers, (0, len(layers)), ((),), (0,))
 
 
+def test_a_name_that_is_not_known_is_refused_with_what_is_known_and_the_kinds() -> None:
+    with pytest.raises(InputError) as refused:
+        split_model(["wte", "stem", "h"], (0, 3), ((),), (0,))
+    for known in ("embed_tokens", "LlamaDecoderLayer", "multi-token prediction", "ln_f", "lm_head", "cross"):
+        assert known in str(refused.value)
+    assert str(refused.value).endswith("the key kind, one of embedding, block, mtp, norm, head, loss")
+
+
+def test_a_kind_says_what_a_name_does_not() -> None:
+    names, kinds = ["stem", "x", "x", "head", "out"], ["embedding", "block", "block", "mtp", None]
+    split = split_model(names, (0, 2, 5), ((), ()), (0, 1), kinds=kinds)
+    assert split.parts == ("Et", "tmL")
+    assert split.blocks == 2
+    with pytest.raises(InputError, match="layer 1 = 'block': by its kind the layer is out of place"):
+        split_model(["block", "block"], (0, 2), ((),), (0,), kinds=["head", "block"])
+
+
+def test_layers_of_a_head_need_no_names_if_their_kinds_differ() -> None:
+    kinds = ["block", "norm", "head", "loss"]
+    assert split_model(["layer"] * 4, (0, 4), ((),), (0,), kinds=kinds).parts == ("EtL",)
+    with pytest.raises(InputError, match="layer 2 = 'layer': is there twice, and frameworks have one"):
+        split_model(["layer"] * 3, (0, 3), ((),), (0,), kinds=["block", "norm", "norm"])
+
+
+def test_embeddings_and_the_layers_of_a_head_are_one_part_each() -> None:
+    names = ["wte", "wpe", "h", "h", "ln_f", "lm_head", "loss"]
+    split = split_model(names, (0, 3, 7), ((0, 1, 2), (4, 5, 6)), (0, 1))
+    assert split == ModelSplit((0, 1), ("Et", "tL"), ((0, 1), (1,)), 60)
+    assert split.blocks == 2
+
+
+@pytest.mark.parametrize(
+    ("cuts", "recomputed", "message"),
+    [
+        ((0, 1, 6), ((), ()), r"layers = \['wte', 'wpe'\]: frameworks have them on one stage, but the plan"),
+        ((0, 5, 6), ((), ()), r"layers = \['ln_f', 'lm_head'\]: frameworks have them on one stage"),
+        ((0, 3, 6), ((0,), ()), r"layers = \['wte', 'wpe'\]: frameworks recompute all of them or none"),
+        ((0, 3, 6), ((), (5,)), r"layers = \['ln_f', 'lm_head'\]: frameworks recompute all of them or none"),
+    ],
+)
+def test_a_part_of_several_layers_is_not_divided(
+    cuts: tuple[int, ...], recomputed: tuple[tuple[int, ...], ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        split_model(["wte", "wpe", "h", "h", "ln_f", "lm_head"], cuts, recomputed, (0, 1))
+
+
 def test_what_has_no_layer_is_where_frameworks_have_it() -> None:
     split = split_model(["block"] * 4, (0, 1, 4), ((0,), (1, 3)), (0, 1))
-    assert split == ModelSplit((0, 1), ("Et", "tttL"), ((1,), (0, 2)))
+    assert split == ModelSplit((0, 1), ("Et", "tttL"), ((1,), (0, 2)), 60)
     for target in SPLITS:
         assert (
             SPLITS[target].read(split_text(replace(split, recomputed=((), ())), target)).parts == split.parts
@@ -237,7 +304,7 @@ def test_what_has_no_layer_is_where_frameworks_have_it() -> None:
 @pytest.mark.parametrize("target", SPLITS)
 def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -> None:
     export_split(SPLIT, target, tmp_path / "file")
-    assert read_split(tmp_path / "file", target) == SPLIT
+    assert read_split(tmp_path / "file", target) in (SPLIT, unsaid(SPLIT))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +314,9 @@ def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -
         ("torchtitan", lambda text: "[" * 100_000, "is nested too deeply"),
         ("torchtitan", lambda text: text.replace("2", "2" * 5000), "holds an integer of more than"),
         ("torchtitan", lambda text: text.replace('"layers.2"', '["layers.2"]'), "a module must be a name"),
-        ("torchtitan", lambda text: "{}", "has no parallelism with degree, schedule and modules"),
+        ("torchtitan", lambda text: "{}", "has no parallelism with degree, schedule, microbatches"),
+        ("torchtitan", lambda text: text.replace("60", "0"), "num_pp_microbatches = 0: must be at least 1"),
+        ("torchtitan", lambda text: text.replace('"num_pp_microbatches": 60,', ""), "has no parallelism with"),
         ("torchtitan", lambda text: text.replace("ZBV", "ABC").replace("Multi", "X"), "must be one of"),
         ("torchtitan", lambda text: text.replace("layers.2", "layers.9"), "'layers.9': must be layers.2"),
         ("torchtitan", lambda text: text.replace("tok_emb", "emb"), "'embeddings': a module must be one of"),

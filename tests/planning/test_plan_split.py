@@ -15,7 +15,7 @@ from tightpipe.planning.candidate import Candidate, instance_of
 
 def test_the_parts_of_each_stage() -> None:
     split = split_of(plan())
-    assert split == ModelSplit((0, 1, 1, 0), ("Ett", "tt", "tt", "ttL"), ((1, 2), (), (0,), ()))
+    assert split == ModelSplit((0, 1, 1, 0), ("Ett", "tt", "tt", "ttL"), ((1, 2), (), (0,), ()), 4)
     assert split.cuts == (0, 3, 5, 7, 10)
 
 
@@ -27,6 +27,14 @@ def test_of_equal_layers_the_first_ones_are_recomputed_and_the_instance_stays() 
     assert split.recomputed == ((1, 2), (0,))
     first = Candidate(placement, (0, 4, 6), ((1, 2), (4,)))
     assert instance_of(asked, first) == instance_of(asked, replace(first, recomputed=((2, 3), (4,))))
+
+
+def test_the_kind_of_a_layer_says_what_its_name_does_not() -> None:
+    named = replace(BLOCK, name="body")
+    with pytest.raises(InputError, match="name of layer 1 = 'body': does not say what the layer is"):
+        split_of(plan(problem((EMBEDDING, *[named] * 8, HEAD))))
+    told = replace(named, kind="block")
+    assert split_of(plan(problem((EMBEDDING, *[told] * 8, HEAD)))) == split_of(plan())
 
 
 def test_a_stage_on_two_devices_is_refused() -> None:

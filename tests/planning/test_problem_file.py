@@ -190,6 +190,13 @@ def test_equal_neighbours_are_written_once() -> None:
     assert problem_to_dict(problem_from_dict(SMALL))["layers"] == SMALL["layers"]
 
 
+def test_layers_of_different_kinds_are_different_tables() -> None:
+    tables = [{**SMALL["layers"][1], "count": 1, "kind": kind} for kind in ("block", "block", "mtp")]
+    written = problem_to_dict(problem_from_dict({**SMALL, "layers": tables}))["layers"]
+    assert [(table["kind"], table.get("count", 1)) for table in written] == [("block", 2), ("mtp", 1)]
+    assert "kind" not in problem_to_dict(problem_from_dict(SMALL))["layers"][0]
+
+
 def test_as_many_stages_as_have_an_f_a_b_and_a_w() -> None:
     thin, block = Layer("thin", 3, 0, 2), Layer("block", 5, 5, 5)
     assert most_stages(Model((thin, block, thin, thin, block, thin)), recompute=False) == 2
@@ -255,6 +262,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (changed("layers.0.input", -1), "layers[0].input = -1: must be at least 0"),
     (changed("layers.0.parameters", 1e9), "layers[0].parameters = 1000000000.0: must be an integer"),
     (changed("layers.0.name", 3), "layers[0].name = 3: must be a text"),
+    (changed("layers.1.kind", "blocks"), "layers[1].kind = 'blocks': must be one of embedding, block, mtp, norm"),
+    (changed("layers.1.kind", ["block"]), "layers[1].kind = ['block']: must be one of embedding, block, mtp"),
     (changed("layers.1.count", 0), "layers[1].count = 0: must be at least 1"),
     (changed("layers.1.count", 500), "layers[1].count = 500: makes 501 layers, a model has at most 500"),
     (changed("layers.1.count", 10**11), "a model has at most 500"),
@@ -380,6 +389,7 @@ def layers(draw: st.DrawFn) -> Layer:
         draw(MAYBE_BYTES),
         draw(BYTES),
         draw(BYTES),
+        draw(st.none() | st.sampled_from(["embedding", "block", "mtp", "norm", "head", "loss"])),
     )
 
 
@@ -419,7 +429,15 @@ def test_problems_survive_a_file(problem: PlanningProblem) -> None:
 
 FULL: dict[str, Any] = {
     "layers": [
-        {**table, "activation": 9, "weight_activation": 3, "input": 2, "parameters": 7, "output": 8}
+        {
+            **table,
+            "kind": "block",
+            "activation": 9,
+            "weight_activation": 3,
+            "input": 2,
+            "parameters": 7,
+            "output": 8,
+        }
         for table in SMALL["layers"]
     ],
     "cluster": {

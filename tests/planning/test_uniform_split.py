@@ -25,6 +25,8 @@ MOE = Layer("moe", 20, 21, 19)
         ((BLOCK,) * 6, 3, (0, 2, 4, 6)),
         ((EMBEDDING, BLOCK, MOE, MOE, BLOCK, HEAD), 2, (0, 3, 6)),
         ((EMBEDDING, BLOCK, BLOCK, Layer("final norm", 1, 1, 1), HEAD), 2, (0, 2, 5)),
+        ((replace(BLOCK, kind="embedding"), BLOCK, BLOCK, replace(BLOCK, kind="norm")), 2, (0, 2, 4)),
+        ((EMBEDDING, replace(BLOCK, name="body"), BLOCK, HEAD), 2, (0, 2, 4)),
         ((EMBEDDING, HEAD), 2, (0, 1, 2)),
     ],
 )

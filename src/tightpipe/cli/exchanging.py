@@ -41,22 +41,35 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
     """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
     SCHEDULE is a schedule file or a plan file. With --target torchtitan or megatron-layout it must be a plan
-    file, and the plan's cut of the model into stages is written. With --target instance, an instance file is
+    file, and the plan's cut of the model into stages is written; the answer says how many blocks the model
+    has in the file. With --target instance, an instance file is
     written instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one,
     e.g. 1.5B-8x24.
     """
     check_writable(output)
+    written: dict[str, Any] = {"output": output, "target": target}
     options = {name: value for name, value in chosen.items() if value}
     if target == _INSTANCE:
         save_instance(_instance_of(schedule, options), output)
     elif target in EXPORTS:
         export(valid_schedule(schedule).schedule, target, output, **options)
     elif target in SPLITS:
-        export_split(split_of(load_plan(schedule)), target, output, **options)
+        written["blocks"] = _export_split(schedule, target, output, options)
     else:
         raise InputError(f"must be one of {_TARGETS}", key="target", value=target)
     with summary_beside(output):
-        show({"output": output, "target": target}, as_json)
+        show(written, as_json)
+
+
+def _export_split(path: str, target: str, output: str, options: dict[str, Any]) -> int:
+    """Write the cut of the model in a plan file, and return how many blocks the model has there."""
+    plan = load_plan(path)
+    try:
+        split = split_of(plan)
+        export_split(split, target, output, **options)
+    except InputError as error:
+        raise (error if error.source or error.key in options else error.at(path)) from None
+    return split.blocks
 
 
 def _instance_of(source: str, options: dict[str, Any]) -> Instance:

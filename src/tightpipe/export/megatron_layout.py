@@ -4,6 +4,11 @@
 stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
 repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p, of p devices.
 
+With several stages per device, a group of microbatches has its turn on one stage of the device after the
+other. The groups are of p microbatches, or of ``--microbatch-group-size-per-virtual-pipeline-stage``, and the
+last one is of the rest. Megatron-LM refuses groups of fewer than p microbatches, the last one included, and
+several stages on a single device.
+
 The number N of ``--recompute-num-layers`` is the same for all stages. With ``--recompute-method block`` the
 first N transformer blocks of every stage are recomputed. With ``uniform`` and N = 1 all transformer blocks
 and multi-token prediction blocks are recomputed.
@@ -17,11 +22,13 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ..core.errors import InputError
-from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
+from .layer_kinds import BLOCK, EMBEDDING, HEAD, MTP
+from .model_split import ModelSplit
 from .split_target import SplitTarget
 
 _DEVICES = "--pipeline-model-parallel-size"
 _LAYOUT = "--pipeline-model-parallel-layout"
+_GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
 _GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
 _DIGITS = 9
 _GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
@@ -35,6 +42,7 @@ def _write(split: ModelSplit, *, layout_only: bool = False) -> str:
         raise InputError(rule, key="devices of the stages", value=list(split.devices))
     _check_mtp(split)
     arguments = [(_DEVICES, str(split.device_count)), (_LAYOUT, layout_text(split.parts))]
+    arguments += _group_size(split)
     if not layout_only:
         arguments += _recomputation(split)
     return "".join(f"{name} {shlex.quote(value)}\n" for name, value in arguments)
@@ -45,6 +53,29 @@ def _check_mtp(split: ModelSplit) -> None:
     if len(held) > 1 or (held and held[0] < len(split.parts) - split.device_count):
         rule = "Megatron-LM has all multi-token prediction blocks on one stage, a last one of its device"
         raise InputError(rule, key="stages", value=held)
+
+
+def _group_size(split: ModelSplit) -> list[tuple[str, str]]:
+    """Return the argument for the number of microbatches in a group, if groups of p would be refused.
+
+    It is the smallest number that Megatron-LM accepts, because each microbatch of a group keeps its
+    activations on the first stages of a device until the group has been on the last one.
+    """
+    p = split.device_count
+    if len(split.parts) == p:
+        return []
+    if p == 1:
+        rule = "Megatron-LM has one stage on a single device; plan with chunks = 1 in the model file"
+        raise InputError(rule, key="stages", value=len(split.parts))
+    n = split.known_microbatches("Megatron-LM runs several stages per device with some numbers only")
+    if n < p:
+        rule = (
+            f"Megatron-LM needs at least as many as devices, {p}, with several stages per device; "
+            "plan with more microbatches, or with chunks = 1 in the model file"
+        )
+        raise InputError(rule, key="microbatches", value=n)
+    group = next(size for size in range(p, n + 1) if not 0 < n % size < p)
+    return [] if group == p else [(_GROUP_SIZE, str(group))]
 
 
 def _recomputation(split: ModelSplit) -> list[tuple[str, str]]:
@@ -114,7 +145,7 @@ def _read(text: str) -> ModelSplit:
     parts, devices = layout_parts(given[_LAYOUT]), _number(given, _DEVICES)
     if len(parts) % devices:
         raise InputError(f"must divide the {len(parts)} stages of the layout", key=_DEVICES, value=devices)
-    return ModelSplit(tuple(s % devices for s in range(len(parts))), parts, _recomputed(given, parts))
+    return ModelSplit(tuple(s % devices for s in range(len(parts))), parts, _recomputed(given, parts), None)
 
 
 def _values(words: Sequence[str]) -> dict[str, str]:
@@ -144,7 +175,7 @@ def _number(given: dict[str, str], name: str) -> int:
 
 MEGATRON_LAYOUT = SplitTarget(
     "megatron-layout",
-    "arguments of Megatron-LM: layout of the stages, recomputation",
+    "arguments of Megatron-LM: layout of the stages, microbatches of a group, recomputation",
     _write,
     _read,
     ("layout_only",),

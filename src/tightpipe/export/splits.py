@@ -49,6 +49,8 @@ def split_text(split: ModelSplit, target: str, **options: Any) -> str:
     back = chosen.read(text)
     if options.get("layout_only"):  # such a text does not say what is recomputed
         back = replace(back, recomputed=split.recomputed)
+    if back.microbatches is None:  # nor do the arguments of Megatron-LM say how many microbatches there are
+        back = replace(back, microbatches=split.microbatches)
     if back != split:
         raise AssertionError(f"{target} does not read back as it was written")
     return text

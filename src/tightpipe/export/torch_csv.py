@@ -1,12 +1,15 @@
-"""``torch-csv``: the schedule file of torch.distributed.pipelining, with computations only.
+"""``torch-csv``: the schedule file of torch.distributed.pipelining; only computations are written.
 
 The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and
 B is our BW. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9 and later.
+Files of PyTorch itself also have cells for what comes with the computations, such as ``0REDUCE_GRAD``.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 
 from ..core.errors import InputError
 from ..core.operation import Operation, OpKind
@@ -18,6 +21,8 @@ from .torch_costs import merge_adjacent, with_torch_stage0
 _LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}
 _KINDS = {letter: kind for kind, letter in _LETTERS.items()}
 _CELL = re.compile(r"(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
+_NO_COMPUTATION = re.compile(r"\d{1,9}(UNSHARD|RESHARD|REDUCE_GRAD)", re.ASCII)
+"""Cells in which weights are gathered or freed, or gradients are reduced."""
 _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 
@@ -47,12 +52,15 @@ def write(schedule: Schedule, **options: object) -> str:
 
 
 def read(text: str) -> Order:
-    """Return the order of a file; empty cells, which stand for idle time, are left out.
+    """Return the order of the computations in a file.
+
+    Empty cells, which stand for idle time, are left out, and so are cells in which PyTorch gathers or frees
+    weights or reduces gradients.
 
     Raises
     ------
     InputError
-        If a cell is no computation, or a rank has no computation.
+        If a cell is another one, e.g. a message, or a rank has no computation.
     """
     rows = text.split("\n")
     if len(rows) > 1 and not rows[-1]:
@@ -60,11 +68,36 @@ def read(text: str) -> Order:
     devices = []
     for rank, row in enumerate(rows):
         cells = [cell.strip() for cell in row.split(",")]
-        slots = [_slot(cell, rank) for cell in cells if cell]
+        slots = [_slot(cell, rank) for cell in cells if cell and not _NO_COMPUTATION.fullmatch(cell)]
         if not slots:
             raise InputError("has no operations", key=f"row {rank}", value=row)
         devices.append(slots)
-    return Order.from_slots(devices)
+    shifted = _forwards_from_one(op for slots in devices for slot in slots for op in slot)
+    return Order.from_slots([[_shift(slot, shifted) for slot in slots] for slots in devices])
+
+
+def _forwards_from_one(operations: Iterable[Operation]) -> set[int]:
+    """Return the stages whose forwards are numbered from 1, although their backwards are numbered from 0.
+
+    So PyTorch 2.13 writes the last stage of its own 1F1B: F1 to Fn and B0 to B(n-1), where it runs F0 to
+    F(n-1). A valid order has the same numbers in both, so that no stage of a valid order is returned.
+    """
+    forwards: defaultdict[int, set[int]] = defaultdict(set)
+    backwards: defaultdict[int, set[int]] = defaultdict(set)
+    for op in operations:
+        (forwards if op.kind is OpKind.F else backwards)[op.stage].add(op.microbatch)
+    return {
+        stage
+        for stage, numbers in forwards.items()
+        if numbers == set(range(1, len(numbers) + 1)) and backwards[stage] == set(range(len(numbers)))
+    }
+
+
+def _shift(slot: tuple[Operation, ...], stages: set[int]) -> tuple[Operation, ...]:
+    return tuple(
+        op._replace(microbatch=op.microbatch - 1) if op.kind is OpKind.F and op.stage in stages else op
+        for op in slot
+    )
 
 
 def _cell(slot: tuple[Operation, ...]) -> str:
@@ -86,7 +119,7 @@ def _operation(cell: str, rank: int) -> Operation:
 
 TORCH_CSV = Target(
     "torch-csv",
-    "schedule file of torch.distributed.pipelining (compute only)",
+    "schedule file of torch.distributed.pipelining (computations only)",
     prepare,
     write,
     read,

@@ -1,7 +1,8 @@
 """``torchtitan``: the names of the modules of each stage, as torchtitan's configuration takes them.
 
-The table ``parallelism`` has fields of torchtitan's class `ParallelismConfig`. The list ``recomputed`` names
-the modules to wrap in activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only
+The table ``parallelism`` has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is
+among them, because PyTorch refuses a schedule file with another number. The list ``recomputed`` names the
+modules to wrap in activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only
 some of the blocks, you have to write a policy.
 """
 
@@ -16,7 +17,8 @@ from ..core.errors import InputError
 from ..core.integers import check_int
 from ..core.placement import Placement
 from .json_text import json_content
-from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
+from .layer_kinds import BLOCK, EMBEDDING, HEAD, MTP
+from .model_split import ModelSplit
 from .split_target import SplitTarget
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
@@ -40,6 +42,7 @@ def _write(split: ModelSplit) -> str:
         "parallelism": {
             "pipeline_parallel_degree": split.device_count,
             "pipeline_parallel_schedule": _SCHEDULES[style],
+            "num_pp_microbatches": split.known_microbatches("PyTorch refuses schedules of other numbers"),
             "module_fqns_per_model_part": [_modules(stage) for stage in names],
         },
         "recomputed": [stage[i] for stage, again in zip(names, split.recomputed, strict=True) for i in again],
@@ -69,16 +72,19 @@ def _read(text: str) -> ModelSplit:
         given = content["parallelism"]
         modules, schedule = given["module_fqns_per_model_part"], given["pipeline_parallel_schedule"]
         devices, recomputed = given["pipeline_parallel_degree"], set(content["recomputed"])
+        microbatches = check_int("num_pp_microbatches", given["num_pp_microbatches"], 1)
         names = [[name for name in stage if name != _NORM] for stage in modules]
     except (KeyError, TypeError):
-        raise InputError("has no parallelism with degree, schedule and modules, or no recomputed") from None
+        raise InputError(
+            "has no parallelism with degree, schedule, microbatches and modules, or no recomputed"
+        ) from None
     for name in (name for stage in names for name in stage):
         if not isinstance(name, str):
             raise InputError("a module must be a name", value=name)
     _check_numbers(names)
     again = tuple(tuple(i for i, name in enumerate(stage) if name in recomputed) for stage in names)
     parts = tuple("".join(map(_part, stage)) for stage in names)
-    return ModelSplit(_devices(schedule, devices, len(parts)), parts, again)
+    return ModelSplit(_devices(schedule, devices, len(parts)), parts, again, microbatches)
 
 
 def _devices(schedule: Any, devices: Any, stages: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ def model_from_tables(tables: Any) -> Model:
     found: list[Layer] = []
     for index, table in enumerate(tables):
         where = f"layers[{index}]"
-        check_keys(table, _TIMES, ("name", "count", *_OPTIONAL), where)
+        check_keys(table, _TIMES, ("name", "kind", "count", *_OPTIONAL), where)
         count = check_int(f"{where}.count", table.get("count", 1), 1)
         if len(found) + count > MOST_LAYERS:
             rule = f"makes {len(found) + count} layers, a model has at most {MOST_LAYERS}"
@@ -43,8 +43,9 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     if not isinstance(name, str):
         raise InputError("must be a text", key=f"{where}.name", value=name)
     times = {key: check_ticks(f"{where}.{key}", table[key]) for key in _TIMES}
+    given = {key: table[key] for key in _OPTIONAL if key in table}
     try:
-        return Layer(name, **times, **{key: table[key] for key in _OPTIONAL if key in table})
+        return Layer(name, **times, **given, kind=table.get("kind"))
     except InputError as error:
         raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
@@ -55,8 +56,9 @@ def tables_of(model: Model) -> list[dict[str, Any]]:
 
 
 def _table(layer: Layer, count: int) -> dict[str, Any]:
+    kind = {} if layer.kind is None else {"kind": layer.kind}
     counted = {"count": count} if count > 1 else {}
     times = {key: getattr(layer, key) for key in _TIMES}
     usual = {"input": None, "output": None}
     given = {key: getattr(layer, key) for key in _OPTIONAL if getattr(layer, key) != usual.get(key, 0)}
-    return {"name": layer.name} | counted | times | given
+    return {"name": layer.name} | kind | counted | times | given

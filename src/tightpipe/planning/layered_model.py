@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..core.errors import InputError
 from ..core.integers import check_int
+from ..export.layer_kinds import KINDS
 
 MOST_LAYERS = 500
 
@@ -17,7 +18,8 @@ class Layer:
     Parameters
     ----------
     name
-        What the layer is called, e.g. "block". Layers that are equal, name included, are interchangeable.
+        What the layer is called, e.g. "block". Layers that are equal, name and kind included, are
+        interchangeable.
     forward, backward, weight
         Ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
         microbatch; each at least 0.
@@ -33,6 +35,8 @@ class Layer:
         cluster gives communication as latency and bandwidth.
     parameters
         Number of parameters.
+    kind
+        What the layer is to a training framework, one of `KINDS`; None if its name says it.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Layer:
     input: int | None = None
     output: int | None = None
     parameters: int = 0
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         for key in ("forward", "backward", "weight", "activation", "weight_activation", "parameters"):
@@ -51,6 +56,8 @@ class Layer:
         for key in ("input", "output"):
             if getattr(self, key) is not None:
                 check_int(key, getattr(self, key), 0)
+        if self.kind is not None and self.kind not in list(KINDS):  # an entry of a file may be no text
+            raise InputError(f"must be one of {', '.join(KINDS)}", key="kind", value=self.kind)
         if self.weight_activation > self.activation:
             rule = f"must be at most activation, {self.activation}: it is a part of it"
             raise InputError(rule, key="weight_activation", value=self.weight_activation)

@@ -21,8 +21,8 @@ def split_of(plan: Plan) -> ModelSplit:
     NoScheduleError
         If there is no plan; the message says why.
     InputError
-        If stages run on two devices each, or the names of the layers are not those of a model that
-        frameworks know.
+        If stages run on two devices each, or the layers are not those of a model that frameworks know, by
+        their kinds or names.
     """
     if plan.candidate is None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
@@ -34,8 +34,14 @@ def split_of(plan: Plan) -> ModelSplit:
         _first_equal(layers, range(*stage), again)
         for stage, again in zip(candidate.stages, candidate.recomputed, strict=True)
     ]
-    names = [layer.name for layer in layers]
-    return split_model(names, candidate.cuts, recomputed, candidate.placement.routes[0])
+    return split_model(
+        [layer.name for layer in layers],
+        candidate.cuts,
+        recomputed,
+        candidate.placement.routes[0],
+        microbatches=plan.problem.batch.microbatches,
+        kinds=[layer.kind for layer in layers],
+    )
 
 
 def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:

@@ -16,7 +16,7 @@ from ..core.errors import InputError
 from ..core.interruption import raise_again
 from ..core.placement import Placement
 from ..core.result import Result, Status
-from ..export.model_split import EMBEDDING, HEAD, part_of
+from ..export.layer_kinds import EMBEDDING, HEAD, part_of
 from ..solving.solve import solve
 from .candidate import Candidate, held_apart, instance_of, numbers_of
 from .layered_model import Model
@@ -101,8 +101,8 @@ def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
 
     If the number of stages does not divide the number of blocks, the first stages get one block more.
 
-    The embedding and the head are recognized by the names that frameworks give them; every layer in between
-    is a block.
+    The embedding and the head are recognized by their kind or by the names that frameworks give them; every
+    layer in between is a block.
 
     Raises
     ------
@@ -119,7 +119,8 @@ def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
 
 def _blocks(model: Model) -> range:
     """Return the indices of the blocks; if every layer is an embedding or a head, those of all layers."""
-    inner = [i for i, layer in enumerate(model.layers) if part_of(layer.name) not in (EMBEDDING, HEAD)]
+    parts = [part_of(layer.name, layer.kind) for layer in model.layers]
+    inner = [i for i, part in enumerate(parts) if part not in (EMBEDDING, HEAD)]
     return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
 
 
