@@ -7,6 +7,8 @@ milliseconds and averaged over the iterations since the last block::
       forward-compute:
          rank  0: 812.40
 
+Loggers and launchers may put anything before these lines, and mix them with those of other processes.
+
 The times are sums over all microbatches. So they tell how large the bubble of a rank is, but not which
 operation waited for which other.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,15 +28,18 @@ from ..core.files import read_text
 from ..core.instance import Costs, Instance
 from ..core.integers import check_int
 from ..core.placement import Placement
+from ..runtime.log_records import Record, log_records
 
 MARK = "across ranks (ms):"
 """Text by which a log with timers is recognised."""
 
 FORWARD, BACKWARD, STEP = "forward-compute", "backward-compute", "forward-backward"
 _MESSAGES = ("forward-recv", "forward-send", "backward-recv", "backward-send")
-_BLOCK = "times across ranks (ms):"
-_NAME = re.compile(r"  (\S+):", re.ASCII)
-_RANK = re.compile(r" {5}rank {1,9}(\d{1,9}): (\d{1,12}\.\d{1,9})", re.ASCII)
+_NEEDED = (STEP, FORWARD, BACKWARD)
+_FIRST = re.compile(r"times across ranks \(ms\):$")
+_FURTHER = re.compile(
+    r"  (?P<name>\S+):$| {5}rank {1,9}(?P<rank>\d{1,9}): (?P<time>\d{1,12}\.\d{1,9})$", re.ASCII
+)
 _HOW = "record with --timing-log-level 2 --timing-log-option all"
 _MICRO = 1000.0  # microseconds of a millisecond
 Block = dict[str, dict[int, float]]
@@ -124,7 +129,7 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
     Parameters
     ----------
     path
-        The log; lines between the blocks of timers do not matter.
+        The log; other lines do not matter, and neither does what stands before the lines of the timers.
     devices
         Number of devices of the pipeline. Each device then has equally many consecutive ranks, as Megatron
         numbers them, and its times are medians over these ranks. None takes every rank for a device.
@@ -142,22 +147,40 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
 
 
 def _blocks(text: str) -> list[Block]:
-    blocks: list[Block] = []
-    name = ""
-    for line in text.splitlines():
-        if line.strip() == _BLOCK:
-            blocks.append(defaultdict(dict))
-        elif blocks and (found := _NAME.fullmatch(line)):
-            name = found[1]
-        elif blocks and name and (found := _RANK.fullmatch(line)):
-            blocks[-1][name][int(found[1])] = float(found[2]) * _MICRO
+    blocks = [_block(record) for record in log_records(text, _FIRST, _FURTHER, _is_whole)]
     if not blocks:
         raise InputError(f"has no times of each rank; {_HOW}")
     return blocks[1:] or blocks
 
 
+def _entries(record: Record) -> Iterator[tuple[str, int, float]]:
+    """Yield timer, rank and microseconds of each time of a record."""
+    name = ""
+    for line in record[1:]:
+        if line["name"]:
+            name = line["name"]
+        elif name:
+            yield name, int(line["rank"]), float(line["time"]) * _MICRO
+
+
+def _block(record: Record) -> Block:
+    block: Block = defaultdict(dict)
+    for name, rank, time in _entries(record):
+        block[name][rank] = time
+    return block
+
+
+def _is_whole(record: Record, astray: Record) -> bool:
+    """Return whether a record has the needed timers, of the same ranks, no time twice, and no time astray."""
+    block = _block(record)
+    ranks = [block[name].keys() for name in _NEEDED]
+    once = sum(map(len, block.values())) == sum(1 for _ in _entries(record))
+    same = len(ranks[0]) > 0 and ranks[0] == ranks[1] == ranks[2]
+    return once and same and not any(line["rank"] for line in astray)
+
+
 def _totals(blocks: Sequence[Block], devices: int | None) -> TimerTotals:
-    for name in (STEP, FORWARD, BACKWARD):
+    for name in _NEEDED:
         if any(name not in block for block in blocks):
             raise InputError(f"this timer is missing; {_HOW}", key=name)
     ranks = sorted(blocks[0][STEP])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from .ranges import Recording, Wanted
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file
 _SUFFIXES = (".json", ".json.gz", ".sqlite")
-_HEAD = 1 << 20  # bytes at the begin of a log that are searched for timers
+_PIECE = 1 << 20  # bytes of a log that are searched for timers at a time
+_TRACE = re.compile(rb"\s*(?:\{|\[\s*[\[{\]])|SQLite format 3|\x1f\x8b")
+"""How traces begin; a log may begin with ``[`` too, as in ``[rank0]:``."""
 
 
 def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recording]:
@@ -30,7 +33,7 @@ def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recordi
         if path != STANDARD and (real := Path(path).resolve()) in seen:
             raise InputError("is named twice; give one trace of each rank", source=str(real))
         seen.add(Path(path).resolve())
-        if _head(path, len(_SQLITE)) == _SQLITE:
+        if _begins_with(path, _SQLITE):
             from .nsight import read_nsight  # imported here because SQLite takes long to load
 
             recordings += read_nsight(path, wanted)
@@ -62,19 +65,35 @@ def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
 
 
 def is_timer_log(path: str | Path) -> bool:
-    """Return whether a file is a log with timers of Megatron-LM."""
-    return MARK.encode() in _head(path, _HEAD)
+    """Return whether a file is a log with timers of Megatron-LM, wherever in the log they begin.
 
-
-def _head(path: str | Path, size: int) -> bytes:
-    """Return the first `size` bytes of a file, or no bytes if it cannot be read.
-
-    No error is raised here, because the reader of the file raises one that says what is wrong.
+    Files that begin like a trace are no logs. No error is raised if the file cannot be read, because its
+    reader raises one that says what is wrong.
     """
+    mark = MARK.encode()
     try:
         if not Path(path).is_file():
-            return b""
+            return False
         with open(path, "rb") as stream:
-            return stream.read(size)
+            piece = stream.read(_PIECE)
+            if _TRACE.match(piece):
+                return False
+            while mark not in piece:
+                more = stream.read(_PIECE)
+                if not more:
+                    return False
+                piece = piece[-len(mark) :] + more
+            return True
     except OSError:
-        return b""
+        return False
+
+
+def _begins_with(path: str | Path, content: bytes) -> bool:
+    """Return whether a file begins with these bytes; False if it cannot be read, which its reader reports."""
+    try:
+        if not Path(path).is_file():
+            return False
+        with open(path, "rb") as stream:
+            return stream.read(len(content)) == content
+    except OSError:
+        return False

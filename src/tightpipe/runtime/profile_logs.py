@@ -12,6 +12,7 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.files import read_text
 from ..core.placement import Placement
+from .log_records import Record, log_records
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
 from .trace_events import EVENTS, trace_entries
 
@@ -19,6 +20,10 @@ _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
 _KIND_OF = {"F": "F", "I": "B", "W": "W"}
 _ILP = "Performing ILP with:"
 _ILP_NAMES = ("f", "b", "w", "c", "f_mem", "b_mem", "w_mem", "mem_limit")
+_NAMED = rf"(?<!\w)(?:{'|'.join(_ILP_NAMES)})=[^=]*"
+_PAIR = re.compile(rf"(?<!\w)(?P<name>{'|'.join(_ILP_NAMES)})=(?P<text>[^=]*?)(?=,?\s*$|,\s*\w+=)")
+_FIRST = re.compile(rf"{_ILP}.*$")
+_FURTHER = re.compile(rf"{_NAMED}(?:,\s*{_NAMED})*$")
 _KIB_PER_MB = 1024
 _WAITS = (
     "a range includes the wait for its receive: times are those of the shortest of all microbatches, and too "
@@ -87,7 +92,8 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
     The record has the times ``f``, ``b`` and ``w`` of the operations and ``c`` of a message, in microseconds.
     It also has the changes of memory ``f_mem``, ``b_mem`` and ``w_mem`` and the memory limits ``mem_limit``,
     which are in MB in the log and in KiB in the profile. Each value is a tuple with one entry per device, and
-    an entry is a number or a list with one number per chunk; only ``c`` is a single number.
+    an entry is a number or a list with one number per chunk; only ``c`` is a single number. Loggers and
+    launchers may put anything before the lines of the record.
 
     `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
@@ -104,25 +110,34 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
 
 
 def _last_record(text: str) -> dict[str, Any]:
-    begins = text.rfind(_ILP)
-    if begins < 0:
+    records = log_records(text, _FIRST, _FURTHER, _is_whole)
+    if not records:
         raise InputError(f"has no record '{_ILP} f=..., b=..., w=..., c=...'")
-    record = text[begins + len(_ILP) :]
-    return {name: _value(record, name) for name in _ILP_NAMES}
+    texts = _texts(records[-1])
+    return {name: _value(texts, name) for name in _ILP_NAMES}
 
 
-def _value(record: str, name: str) -> Any:
-    """Return the Python literal after ``name=``, which ends before the next name or unindented line."""
-    match = re.search(
-        rf"(?:^|[\s,]){name}=(.*?)(?=,\s*(?:{'|'.join(_ILP_NAMES)})=|\n\S|\n*\Z)", record, re.DOTALL
-    )
-    if match is None:
+def _is_whole(record: Record, _: Record) -> bool:
+    return _texts(record).keys() == set(_ILP_NAMES)
+
+
+def _texts(record: Record) -> dict[str, str]:
+    """Return the text after each ``name=`` of a record, up to the next name or the end of the line."""
+    found: dict[str, str] = {}
+    for line in record:
+        for pair in _PAIR.finditer(line[0]):
+            found.setdefault(pair["name"], pair["text"].strip())
+    return found
+
+
+def _value(texts: dict[str, str], name: str) -> Any:
+    if name not in texts:
         raise InputError(f"the record lacks {name}=", key=name)
     try:
         with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
-            return ast.literal_eval(match[1].strip().rstrip(","))
+            return ast.literal_eval(texts[name])
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise InputError("must be a number or a tuple of numbers", key=name, value=match[1]) from None
+        raise InputError("must be a number or a tuple of numbers", key=name, value=texts[name]) from None
 
 
 def _from_record(record: dict[str, Any], placement: str | None) -> Profile:
