@@ -74,13 +74,20 @@ def kineto_of(folder: Path, ranges: Sequence[Ranges]) -> Measurement:
     return measure(*write_kineto(folder, ranges))
 
 
+def counted_of(folder: Path, ranges: Sequence[Ranges]) -> Measurement:
+    """The measurement by names that do not number the microbatches."""
+    folder.mkdir(exist_ok=True)
+    patterns = [rf"{kind}:^tightpipe {kind}(?P<stage>\d+)\." for kind in ("F", "B", "W", "BW")]
+    return measure(*write_kineto(folder, ranges), patterns=patterns, microbatches=4)
+
+
 def nsight_of(folder: Path, ranges: Sequence[Ranges]) -> Measurement:
     folder.mkdir(exist_ok=True)
     (folder / "report.sqlite").unlink(missing_ok=True)
     return measure(write_nsight(folder / "report.sqlite", ranges))
 
 
-each_reader = pytest.mark.parametrize("reader", [kineto_of, nsight_of])
+each_reader = pytest.mark.parametrize("reader", [kineto_of, nsight_of, counted_of])
 Reader = Callable[[Path, Sequence[Ranges]], Measurement]
 
 

@@ -3,10 +3,6 @@
 A whole training step is a sequence of consecutive operations in which every stage of the device ran F, and B
 and W or the fused BW, once for each microbatch, and each F before its backward. Validation passes, and steps
 that the trace does not have from their begin to their end, lie in the other stretches.
-
-Consecutive operations may form a whole step in several ways. Of a last device that runs F0 B0 F1 B1 again and
-again, F1 B1 F0 B0 is also all of a step. The steps are chosen before which the device was idle longest:
-between two steps, the pipeline runs empty and fills again.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from typing import NamedTuple
 
 from ..core.operation import Operation, OpKind
 from .tracks import Timed
+from .windows import chosen_windows, idle_before
 
 _SHARE = {OpKind.F: 1, OpKind.B: 1, OpKind.W: 1, OpKind.BW: 2}
 """How much each kind of operation is of the work of a microbatch at a stage, of which the sum is 3."""
@@ -66,29 +63,15 @@ def stretches_of(operations: Sequence[Timed], microbatches: int) -> list[Stretch
 
 
 def _whole_steps(operations: Sequence[Timed], microbatches: int) -> list[tuple[int, int]]:
-    """Return begin and end of the whole steps, chosen for the most idle time before them, then for number."""
+    """Return begin and end of the whole steps."""
     stages = len({timed.operation.stage for timed in operations})
     done = list(accumulate((_SHARE[timed.operation.kind] for timed in operations), initial=0))
     begin_of = {work: begin for begin, work in enumerate(done)}
-    barriers, idle = _barriers(operations, microbatches), _idle(operations)
-    best = [(0, 0)]  # for the operations up to each end: idle time before chosen steps, and their number
-    chosen: list[int | None] = [None]  # begin of the chosen step with this end
-    for end in range(1, len(operations) + 1):
-        best.append(best[-1])
-        chosen.append(None)
-        begin = begin_of.get(done[end] - 3 * stages * microbatches)
-        if begin is None or barriers[end - 1] > begin:
-            continue
-        waited, number = best[begin]
-        if (step := (waited + idle[begin], number + 1)) > best[end]:
-            best[end], chosen[end] = step, begin
-    steps = []
-    end = len(operations)
-    while end:
-        if (begin := chosen[end]) is not None:
-            steps.append((begin, end))
-        end = end - 1 if begin is None else begin
-    return steps[::-1]
+    begins: list[int | None] = [None]
+    for work, barrier in zip(done[1:], _barriers(operations, microbatches), strict=True):
+        begin = begin_of.get(work - 3 * stages * microbatches)
+        begins.append(None if begin is None or begin < barrier else begin)
+    return chosen_windows(begins, idle_before((timed.start, timed.end) for timed in operations))
 
 
 def _barriers(operations: Sequence[Timed], microbatches: int) -> list[int]:
@@ -108,9 +91,3 @@ def _barriers(operations: Sequence[Timed], microbatches: int) -> list[int]:
             least = place + 1
         barriers.append(least)
     return barriers
-
-
-def _idle(operations: Sequence[Timed]) -> list[int]:
-    """Return the nanoseconds before each operation in which none ran; 0 for the first."""
-    ends = accumulate((timed.end for timed in operations), max)
-    return [0] + [max(0, timed.start - end) for end, timed in zip(ends, operations[1:], strict=False)]
