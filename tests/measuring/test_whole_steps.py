@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from traces import Ranges, write_kineto, write_nsight
+from traces import Ranges, pairs, write_kineto, write_nsight
 
-from tightpipe import InputError, Instance, OpKind, Schedule, measure, simulate
+from tightpipe import InputError, Instance, Operation, OpKind, Schedule, measure, simulate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.measuring import Measurement
 
@@ -57,7 +57,7 @@ class Run:
                 start, end = next(times)
                 if not forwards or operation.kind is OpKind.F:
                     self.ranges[device].append(
-                        (str(operation), (begin + start * factor, begin + end * factor))
+                        (str(operation), (begin + round(start * factor), begin + round(end * factor)))
                     )
         ended = max(end for own in self.ranges for _, (_, end) in own)
         self.now = ended + GAP
@@ -81,13 +81,29 @@ def counted_of(folder: Path, ranges: Sequence[Ranges]) -> Measurement:
     return measure(*write_kineto(folder, ranges), patterns=patterns, microbatches=4)
 
 
+def waiting_of(folder: Path, ranges: Sequence[Ranges]) -> Measurement:
+    """The measurement by names of PyTorch's runtime, whose ranges begin with the wait for the input."""
+    folder.mkdir(exist_ok=True)
+    waiting = []
+    for own in ranges:
+        renamed: list[tuple[str, tuple[float, float]]] = []
+        for name, (start, end) in pairs(own):
+            kind, stage, microbatch = Operation.parse(name)
+            before = renamed[-1][1][1] if renamed else start - 3
+            begin = start if (kind, stage) == (OpKind.F, 0) else before + (start - before) // 10
+            letter = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}[kind]
+            renamed.append((f"{stage}{letter}{microbatch}", (begin, end)))
+        waiting.append(renamed)
+    return measure(*write_kineto(folder, waiting, prefix="PP:"))
+
+
 def nsight_of(folder: Path, ranges: Sequence[Ranges]) -> Measurement:
     folder.mkdir(exist_ok=True)
     (folder / "report.sqlite").unlink(missing_ok=True)
     return measure(write_nsight(folder / "report.sqlite", ranges))
 
 
-each_reader = pytest.mark.parametrize("reader", [kineto_of, nsight_of, counted_of])
+each_reader = pytest.mark.parametrize("reader", [kineto_of, nsight_of, counted_of, waiting_of])
 Reader = Callable[[Path, Sequence[Ranges]], Measurement]
 
 
