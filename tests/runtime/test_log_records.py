@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -151,6 +152,26 @@ def test_prefixes_that_tell_no_stream_leave_the_lines_in_their_sequence(
             for line in READERS[kind][1].splitlines()
         )
         assert read(kind, text, tmp_path) == right, text
+
+
+@each_reader
+def test_a_log_may_be_compressed_and_have_bytes_that_are_no_text(kind: str, tmp_path: Path) -> None:
+    right = plain(kind, tmp_path)
+    torn = b"\xe2\x96 12%|\xff\n" + b"\xe2\x96".join(
+        b"[rank0]: " + line for line in READERS[kind][1].encode().splitlines(keepends=True)
+    )
+    for content in (torn, gzip.compress(torn)):
+        (tmp_path / "train.log").write_bytes(content)
+        assert READERS[kind][0](tmp_path / "train.log") == right
+        assert is_timer_log(tmp_path / "train.log") == (kind == "timers")
+
+
+def test_a_log_that_ends_within_a_block_of_timers_counts_the_others(tmp_path: Path) -> None:
+    lines = TIMERS.splitlines()
+    last = lines[lines.index(" iteration 2/ 10 | elapsed time per iteration (ms): 99.0 |") :]
+    right = plain("timers", tmp_path)
+    for count in range(9):  # the last of the needed times is the tenth line after the header
+        assert read("timers", "\n".join([*lines, *last[: 2 + count], ""]), tmp_path) == right
 
 
 def test_a_log_of_timers_is_known_wherever_they_begin(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from statistics import median
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.files import read_text
 from ..core.instance import Costs, Instance
 from ..core.integers import check_int
 from ..core.placement import Placement
 from ..runtime.log_records import Record, log_records
+from ..runtime.trace_events import opened
 
 MARK = "across ranks (ms):"
 """Text by which a log with timers is recognised."""
@@ -84,7 +84,8 @@ class TimerTotals:
     devices
         The times of each device.
     blocks
-        Number of blocks of the log that count. The first is left out as warm-up if there are others.
+        Number of blocks of the log that count. The first is left out as warm-up if there are others, and so
+        is the last one if the log ends within it.
     """
 
     devices: tuple[DeviceTotals, ...]
@@ -141,16 +142,26 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
         divide the number of ranks.
     """
     try:
-        return _totals(_blocks(read_text(path)), devices)
+        with opened(path) as log:
+            return _totals(_blocks(log.read()), devices)
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
 
 
 def _blocks(text: str) -> list[Block]:
-    blocks = [_block(record) for record in log_records(text, _FIRST, _FURTHER, _is_whole)]
+    """Return the blocks that count; a last one at which the log is cut off does not if there are others."""
+    records = log_records(text, _FIRST, _FURTHER, _is_whole)
+    blocks = [_block(record) for record in records]
     if not blocks:
         raise InputError(f"has no times of each rank; {_HOW}")
+    if len(blocks) > 1 and _sizes(blocks[-1]) != _sizes(blocks[-2]):
+        blocks.pop()
     return blocks[1:] or blocks
+
+
+def _sizes(block: Block) -> list[int]:
+    """Return of how many ranks a block has each of the needed timers."""
+    return [len(block.get(name, {})) for name in _NEEDED]
 
 
 def _entries(record: Record) -> Iterator[tuple[str, int, float]]:

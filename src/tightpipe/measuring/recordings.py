@@ -8,14 +8,15 @@ from pathlib import Path
 
 from ..core.errors import InputError
 from ..core.files import STANDARD
+from ..runtime.trace_events import opened
 from .kineto import read_kineto
 from .megatron_timers import MARK
 from .ranges import Recording, Wanted
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file
 _SUFFIXES = (".json", ".json.gz", ".sqlite")
-_PIECE = 1 << 20  # bytes of a log that are searched for timers at a time
-_TRACE = re.compile(rb"\s*(?:\{|\[\s*[\[{\]])|SQLite format 3|\x1f\x8b")
+_PIECE = 1 << 20  # characters of a log that are searched for timers at a time
+_TRACE = re.compile(r"\s*(?:\{|\[\s*[\[{\]])|SQLite format 3")
 """How traces begin; a log may begin with ``[`` too, as in ``[rank0]:``."""
 
 
@@ -70,21 +71,20 @@ def is_timer_log(path: str | Path) -> bool:
     Files that begin like a trace are no logs. No error is raised if the file cannot be read, because its
     reader raises one that says what is wrong.
     """
-    mark = MARK.encode()
     try:
         if not Path(path).is_file():
             return False
-        with open(path, "rb") as stream:
-            piece = stream.read(_PIECE)
+        with opened(path) as log:
+            piece = log.read(_PIECE)
             if _TRACE.match(piece):
                 return False
-            while mark not in piece:
-                more = stream.read(_PIECE)
+            while MARK not in piece:
+                more = log.read(_PIECE)
                 if not more:
                     return False
-                piece = piece[-len(mark) :] + more
+                piece = piece[-len(MARK) :] + more
             return True
-    except OSError:
+    except (OSError, InputError):
         return False
 
 

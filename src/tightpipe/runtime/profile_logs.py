@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.files import read_text
 from ..core.placement import Placement
 from .log_records import Record, log_records
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
-from .trace_events import EVENTS, trace_entries
+from .trace_events import EVENTS, opened, trace_entries
 
 _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
 _KIND_OF = {"F": "F", "I": "B", "W": "W"}
@@ -102,11 +101,11 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
     InputError
         If the log has no such record, or the record lacks a value; the message names the value.
     """
-    text = read_text(path)
     try:
-        return _from_record(_last_record(text), placement)
+        with opened(path) as log:
+            return _from_record(_last_record(log.read()), placement)
     except InputError as error:
-        raise error.at(str(path)) from None
+        raise (error if error.source else error.at(str(path))) from None
 
 
 def _last_record(text: str) -> dict[str, Any]:
