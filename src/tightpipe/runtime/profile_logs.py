@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import defaultdict
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.errors import InputError
 from ..core.placement import Placement
@@ -34,7 +36,8 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
     Durations come from the ranges ``PP:<stage><F|I|W><microbatch>``, where I is PyTorch's letter for B. A
-    range includes the wait for its receive, so the shortest range over all microbatches counts. Traces
+    range includes the wait for its receive, so the shortest range over all microbatches counts. An F without
+    a backward after it does not count: it belongs to a validation pass, whose forwards are shorter. Traces
     contain neither communication times nor memory. In the profile, communication takes `comm` microseconds,
     or 0 if `comm` is None, and memory is None. The warnings of the profile name the quantities that were not
     measured.
@@ -46,16 +49,13 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
         trace of fused backwards, which PyTorch calls B, has no ranges of I and W.
     """
     samples: Samples = {}
-    fused = False
-    for path in paths:
-        for name, duration in _ranges(path):
-            match = _RANGE.fullmatch(name)
-            if match and match[2] == "B":
-                fused = True
-            elif match:
-                samples.setdefault((int(match[1]), _KIND_OF[match[2]]), []).append(duration)
+    actions = [action for path in paths for action in _actions(path)]
+    for action in actions:
+        if action.trained and action.kind in _KIND_OF:
+            samples.setdefault((action.stage, _KIND_OF[action.kind]), []).append(action.duration)
+    fused = any(action.kind == "B" for action in actions)
     where = ", ".join(map(str, paths))
-    if not samples and not fused:
+    if not actions:
         raise InputError(
             "has no ranges PP:<stage><F|I|W><microbatch>; record with torch.profiler", source=where
         )
@@ -67,22 +67,46 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
         raise InputError(f"{error.rule}{hint}", source=where) from None
 
 
-def _ranges(path: str | Path) -> list[tuple[str, float]]:
+class _Action(NamedTuple):
+    """A range of PyTorch's runtime; `trained` is False for an F without a backward after it."""
+
+    stage: int
+    kind: str
+    duration: float
+    trained: bool
+
+
+def _actions(path: str | Path) -> list[_Action]:
+    """Return the actions of a trace, which may have them several times: of the host, and of each stream."""
+    by_microbatch: dict[tuple[int, int, tuple[str, ...]], list[tuple[float, str, float]]] = defaultdict(list)
     try:
-        return [_range(event) for key, event in trace_entries(path) if key == EVENTS and _is_range(event)]
+        for key, event in trace_entries(path):
+            if key == EVENTS and _is_range(event):
+                duration = check_time(_number(event, "dur"), f"{event['name']}.dur")
+                if match := _RANGE.fullmatch(event["name"]):
+                    lane = tuple(str(event.get(name)) for name in ("cat", "pid", "tid"))
+                    ranges = by_microbatch[int(match[1]), int(match[3]), lane]
+                    ranges.append((_number(event, "ts"), match[2], duration))
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
+    found = []
+    for (stage, *_), ranges in by_microbatch.items():
+        ranges.sort(key=itemgetter(0))
+        kinds = [kind for _, kind, _ in ranges]
+        for (_, kind, duration), following in zip(ranges, [*kinds[1:], "F"], strict=True):
+            found.append(_Action(stage, kind, duration, (kind, following) != ("F", "F")))
+    return found
 
 
 def _is_range(event: Any) -> bool:
     return isinstance(event, dict) and event.get("ph") == "X" and str(event.get("name")).startswith("PP:")
 
 
-def _range(event: dict[str, Any]) -> tuple[str, float]:
-    duration = event.get("dur")
-    if isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise InputError("must be a number of microseconds", key=f"{event['name']}.dur", value=duration)
-    return str(event["name"]), check_time(float(duration), f"{event['name']}.dur")
+def _number(event: dict[str, Any], key: str) -> float:
+    value = event.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError("must be a number of microseconds", key=f"{event['name']}.{key}", value=value)
+    return float(value)
 
 
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
