@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Times = Mapping[str, tuple[float, float]]
+Ranges = Times | Sequence[tuple[str, tuple[float, float]]]
+"""Names with start and end; pairs where a name occurs several times."""
 
 STEP: tuple[Times, Times] = (
     {"F0.0": (0, 10), "F0.1": (10, 20), "BW0.0": (50, 70), "BW0.1": (80, 100)},
@@ -25,8 +27,12 @@ def moved(times: Times, by: float) -> dict[str, tuple[float, float]]:
     return {name: (start + by, end + by) for name, (start, end) in times.items()}
 
 
+def pairs(ranges: Ranges) -> Iterable[tuple[str, tuple[float, float]]]:
+    return ranges.items() if isinstance(ranges, Mapping) else ranges
+
+
 def kineto(
-    times: Times, *, rank: int | None = None, begin: float = BEGIN, prefix: str = "tightpipe "
+    times: Ranges, *, rank: int | None = None, begin: float = BEGIN, prefix: str = "tightpipe "
 ) -> dict[str, Any]:
     """A trace with these ranges, and with what else real ones have."""
     events: list[dict[str, Any]] = [
@@ -35,13 +41,13 @@ def kineto(
     ]
     events += [
         {"ph": "X", "cat": "user_annotation", "name": prefix + name, "ts": begin + start, "dur": end - start}
-        for name, (start, end) in times.items()
+        for name, (start, end) in pairs(times)
     ]
     job = {} if rank is None else {"distributedInfo": {"backend": "gloo", "rank": rank}}
     return {"schemaVersion": 1, **job, "traceEvents": events, "traceName": "trace.json"}
 
 
-def write_kineto(folder: Path, step: Iterable[Times] = STEP, **options: Any) -> list[Path]:
+def write_kineto(folder: Path, step: Iterable[Ranges] = STEP, **options: Any) -> list[Path]:
     paths = []
     for rank, times in enumerate(step):
         paths.append(folder / f"rank{rank}.json")
@@ -49,7 +55,7 @@ def write_kineto(folder: Path, step: Iterable[Times] = STEP, **options: Any) -> 
     return paths
 
 
-def write_nsight(path: Path, step: Iterable[Times] = STEP, *, text_ids: bool = False) -> Path:
+def write_nsight(path: Path, step: Iterable[Ranges] = STEP, *, text_ids: bool = False) -> Path:
     """One exported report with a process for each device."""
     with sqlite3.connect(path) as report:
         report.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL)")
@@ -61,7 +67,7 @@ def write_nsight(path: Path, step: Iterable[Times] = STEP, *, text_ids: bool = F
         for device, times in enumerate(step):
             thread = (7 + device) << 24 | 99
             report.execute("INSERT INTO NVTX_EVENTS VALUES (1, NULL, 34, 'a marker', NULL, ?)", (thread,))
-            for name, (start, end) in times.items():
+            for name, (start, end) in pairs(times):
                 number += 1
                 full, text_id = f"tightpipe {name}", number
                 report.execute("INSERT INTO StringIds VALUES (?, ?)", (text_id, full))

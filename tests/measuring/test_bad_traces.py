@@ -37,7 +37,7 @@ def test_a_trace_without_operations(tmp_path: Path) -> None:
         (without("F1.1"), r"rank1\.json: training step 0: F1\.1 did not run; record whole steps"),
         (STEP[1:], r"stage = 0: no trace has this stage; give the traces of all ranks"),
         ([STEP[0], STEP[0]], r"rank1\.json: stage = 0: is also in .*rank0\.json; give the traces of one pipeline"),
-        ([{**STEP[0], "B0.0": (110, 120)}, STEP[1]], r"rank0\.json: training step 0: BW0\.0 ran besides B0\.0; BW is both"),
+        ([{**STEP[0], "B0.0": (110, 120)}, STEP[1]], r"rank0\.json: BW0\.0 ran besides B0\.0; BW is both gradients"),
         ([STEP[0], {**STEP[1], "F1.1": (30, 52)}], r"rank1\.json: BW1\.0 and F1\.1 overlap by 12\.0 us"),
         (
             [{name.replace("BW", "B"): times for name, times in device.items()} for device in STEP],

@@ -98,9 +98,12 @@ def test_other_commands_read_a_measured_schedule(command: tuple[str, ...], tmp_p
     assert done.returncode == 0, done.stderr
 
 
-def test_a_log_of_timers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "prefix", ["", "[default0]:", "0: ", "worker-1: ", "2024-01-01 00:00:00,123 ", "INFO:t:"]
+)
+def test_a_log_of_timers(prefix: str, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
-    log.write_text(TIMERS)
+    log.write_text("".join(prefix + line for line in TIMERS.splitlines(keepends=True)))
     done = call("measure", log, "--microbatches", 4, "--instance", tmp_path / "instance.json")
     assert done.returncode == 0, done.stderr
     assert "step 100,000, bubble rate 30.00%" in done.stdout

@@ -114,10 +114,27 @@ def test_traces_of_two_ranks_take_the_shortest_range(tmp_path: Path) -> None:
     assert "comm is 0" in read_chrome_trace(first, second).warnings[0]
 
 
+@pytest.mark.parametrize("place", [-1000.0, 50.0, 1000.0])
+def test_forwards_of_validation_passes_do_not_count(place: float, tmp_path: Path) -> None:
+    steps = [("F", 0, 0.0, 30.0), ("F", 1, 10.0, 32.0), ("I", 0, 20.0, 40.0), ("W", 0, 22.0, 9.0),
+             ("I", 1, 24.0, 41.0), ("W", 1, 26.0, 10.0)]  # fmt: skip
+    validation = [("F", microbatch, place + microbatch, 12.0) for microbatch in (0, 1, 2)]
+    ran = steps + [(kind, m, 100 + start, took + 1) for kind, m, start, took in steps] + validation
+    events = [
+        {"ph": "X", "cat": cat, "name": f"PP:0{kind}{m}", "ts": 2e15 + start, "dur": took}
+        for kind, m, start, took in ran
+        for cat in ("user_annotation", "gpu_user_annotation")
+    ]
+    profile = read_chrome_trace(written(tmp_path, json.dumps(events)))
+    assert (profile.forward, profile.backward, profile.weight) == ((30,), (40,), (9,))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (trace(), "has no ranges PP:"),
+        (trace(s0_F=[1]), "times are missing: F of stage 0, B of stage 0, W of stage 0$"),
+        ('[{"ph": "X", "name": "PP:0F0", "dur": 1}]', r"PP:0F0\.ts = None: must be a number of microseconds"),
         (trace(s0_F=[1], s0_I=[1]), "times are missing: W of stage 0$"),
         (trace(s0_F=[1], s0_B=[1]), "times are missing: B of stage 0, W of stage 0; its backwards are fused"),
         ("{", "not a Chrome trace, or truncated"),

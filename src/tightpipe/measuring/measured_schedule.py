@@ -21,6 +21,7 @@ from ..core.schedule import Order, Schedule
 from ..core.schedule_file import MEASURED, faults
 from .clocks import edges
 from .costs import Cost, message_times, planned_costs
+from .stretches import microbatches_of
 from .tracks import Track
 from .training_steps import Step
 
@@ -68,7 +69,7 @@ def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
         if track.stages != held:
             rule = f"the schedule has {_listed(held)} on device {device}"
             raise InputError(rule, key="stages", value=_listed(track.stages), source=track.source)
-        microbatches = 1 + max(timed.operation.microbatch for timed in track.operations)
+        microbatches = microbatches_of(track.operations)
         if microbatches != plan.microbatches:
             rule = f"the schedule has {plan.microbatches}"
             raise InputError(rule, key="microbatches", value=microbatches, source=track.source)

@@ -55,7 +55,7 @@ class Measurement:
     sources
         Name of the trace of each device.
     steps, step
-        Number of training steps in the traces, and the number of the measured one, from 0.
+        Number of whole training steps in the traces, and the number of the measured one, from 0.
     offsets
         By how many nanoseconds the clock of each device was put forward to align it with the others.
     costs
@@ -63,7 +63,8 @@ class Measurement:
     accounts
         For each device how long it was busy in the measured step, and how long it was idle, by cause.
     warnings
-        A sentence for each piece of information that the traces lack, with the assumption made instead.
+        A sentence on each stretch of the traces that is left out, because it is no whole training step, and
+        on each piece of information that the traces lack, with the assumption made instead.
     """
 
     schedule: Schedule
@@ -149,7 +150,7 @@ def measure(
         Number of microbatches of a step. It is needed only if the names of ranges have no microbatch and
         there is no schedule.
     step
-        Number of the training step that becomes the measured schedule, from 0; None takes the last one.
+        Number of the whole training step that becomes the measured schedule, from 0; None takes the last.
     tolerance
         Microseconds, at least 0, by which a message may seem to arrive before it was sent.
 
@@ -170,7 +171,8 @@ def measure(
         check_plan(tracks, plan)
     placement = placement_of(tracks) if plan is None else plan.placement
     sources = tuple(track.source for track in tracks)
-    steps, offsets = aligned(steps_of(tracks), sources, round(tolerance * _MICRO))
+    whole, left_out = steps_of(tracks)
+    steps, offsets = aligned(whole, sources, round(tolerance * _MICRO))
     number = check_int("step", len(steps) - 1 if step is None else step, 0, len(steps) - 1)
     costs = costs_of(steps)
     instance = measured_instance(steps, costs, placement, plan)
@@ -186,7 +188,7 @@ def measure(
         offsets,
         costs,
         accounts,
-        tuple(_warnings(steps[0], instance)),
+        (*left_out, *_warnings(steps[0], instance)),
     )
 
 

@@ -7,6 +7,8 @@ milliseconds and averaged over the iterations since the last block::
       forward-compute:
          rank  0: 812.40
 
+Loggers and launchers may put anything before these lines, and mix them with those of other processes.
+
 The times are sums over all microbatches. So they tell how large the bubble of a rank is, but not which
 operation waited for which other.
 """
@@ -15,26 +17,29 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.files import read_text
 from ..core.instance import Costs, Instance
 from ..core.integers import check_int
 from ..core.placement import Placement
+from ..runtime.log_records import Record, log_records
+from ..runtime.trace_events import opened
 
 MARK = "across ranks (ms):"
 """Text by which a log with timers is recognised."""
 
 FORWARD, BACKWARD, STEP = "forward-compute", "backward-compute", "forward-backward"
 _MESSAGES = ("forward-recv", "forward-send", "backward-recv", "backward-send")
-_BLOCK = "times across ranks (ms):"
-_NAME = re.compile(r"  (\S+):", re.ASCII)
-_RANK = re.compile(r" {5}rank {1,9}(\d{1,9}): (\d{1,12}\.\d{1,9})", re.ASCII)
+_NEEDED = (STEP, FORWARD, BACKWARD)
+_FIRST = re.compile(r"times across ranks \(ms\):$")
+_FURTHER = re.compile(
+    r"  (?P<name>\S+):$| {5}rank {1,9}(?P<rank>\d{1,9}): (?P<time>\d{1,12}\.\d{1,9})$", re.ASCII
+)
 _HOW = "record with --timing-log-level 2 --timing-log-option all"
 _MICRO = 1000.0  # microseconds of a millisecond
 Block = dict[str, dict[int, float]]
@@ -79,7 +84,8 @@ class TimerTotals:
     devices
         The times of each device.
     blocks
-        Number of blocks of the log that count. The first is left out as warm-up if there are others.
+        Number of blocks of the log that count. The first is left out as warm-up if there are others, and so
+        is the last one if the log ends within it.
     """
 
     devices: tuple[DeviceTotals, ...]
@@ -124,7 +130,7 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
     Parameters
     ----------
     path
-        The log; lines between the blocks of timers do not matter.
+        The log; other lines do not matter, and neither does what stands before the lines of the timers.
     devices
         Number of devices of the pipeline. Each device then has equally many consecutive ranks, as Megatron
         numbers them, and its times are medians over these ranks. None takes every rank for a device.
@@ -136,28 +142,56 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
         divide the number of ranks.
     """
     try:
-        return _totals(_blocks(read_text(path)), devices)
+        with opened(path) as log:
+            return _totals(_blocks(log.read()), devices)
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
 
 
 def _blocks(text: str) -> list[Block]:
-    blocks: list[Block] = []
-    name = ""
-    for line in text.splitlines():
-        if line.strip() == _BLOCK:
-            blocks.append(defaultdict(dict))
-        elif blocks and (found := _NAME.fullmatch(line)):
-            name = found[1]
-        elif blocks and name and (found := _RANK.fullmatch(line)):
-            blocks[-1][name][int(found[1])] = float(found[2]) * _MICRO
+    """Return the blocks that count; a last one at which the log is cut off does not if there are others."""
+    records = log_records(text, _FIRST, _FURTHER, _is_whole)
+    blocks = [_block(record) for record in records]
     if not blocks:
         raise InputError(f"has no times of each rank; {_HOW}")
+    if len(blocks) > 1 and _sizes(blocks[-1]) != _sizes(blocks[-2]):
+        blocks.pop()
     return blocks[1:] or blocks
 
 
+def _sizes(block: Block) -> list[int]:
+    """Return of how many ranks a block has each of the needed timers."""
+    return [len(block.get(name, {})) for name in _NEEDED]
+
+
+def _entries(record: Record) -> Iterator[tuple[str, int, float]]:
+    """Yield timer, rank and microseconds of each time of a record."""
+    name = ""
+    for line in record[1:]:
+        if line["name"]:
+            name = line["name"]
+        elif name:
+            yield name, int(line["rank"]), float(line["time"]) * _MICRO
+
+
+def _block(record: Record) -> Block:
+    block: Block = defaultdict(dict)
+    for name, rank, time in _entries(record):
+        block[name][rank] = time
+    return block
+
+
+def _is_whole(record: Record, astray: Record) -> bool:
+    """Return whether a record has the needed timers, of the same ranks, no time twice, and no time astray."""
+    block = _block(record)
+    ranks = [block[name].keys() for name in _NEEDED]
+    once = sum(map(len, block.values())) == sum(1 for _ in _entries(record))
+    same = len(ranks[0]) > 0 and ranks[0] == ranks[1] == ranks[2]
+    return once and same and not any(line["rank"] for line in astray)
+
+
 def _totals(blocks: Sequence[Block], devices: int | None) -> TimerTotals:
-    for name in (STEP, FORWARD, BACKWARD):
+    for name in _NEEDED:
         if any(name not in block for block in blocks):
             raise InputError(f"this timer is missing; {_HOW}", key=name)
     ranks = sorted(blocks[0][STEP])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.errors import InputError
 from ..core.files import STANDARD
+from ..runtime.trace_events import opened
 from .kineto import read_kineto
 from .megatron_timers import MARK
 from .ranges import Recording, Wanted
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file
 _SUFFIXES = (".json", ".json.gz", ".sqlite")
-_HEAD = 1 << 20  # bytes at the begin of a log that are searched for timers
+_PIECE = 1 << 20  # characters of a log that are searched for timers at a time
+_TRACE = re.compile(r"\s*(?:\{|\[\s*[\[{\]])|SQLite format 3")
+"""How traces begin; a log may begin with ``[`` too, as in ``[rank0]:``."""
 
 
 def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recording]:
@@ -30,7 +34,7 @@ def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recordi
         if path != STANDARD and (real := Path(path).resolve()) in seen:
             raise InputError("is named twice; give one trace of each rank", source=str(real))
         seen.add(Path(path).resolve())
-        if _head(path, len(_SQLITE)) == _SQLITE:
+        if _begins_with(path, _SQLITE):
             from .nsight import read_nsight  # imported here because SQLite takes long to load
 
             recordings += read_nsight(path, wanted)
@@ -62,19 +66,34 @@ def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
 
 
 def is_timer_log(path: str | Path) -> bool:
-    """Return whether a file is a log with timers of Megatron-LM."""
-    return MARK.encode() in _head(path, _HEAD)
+    """Return whether a file is a log with timers of Megatron-LM, wherever in the log they begin.
 
-
-def _head(path: str | Path, size: int) -> bytes:
-    """Return the first `size` bytes of a file, or no bytes if it cannot be read.
-
-    No error is raised here, because the reader of the file raises one that says what is wrong.
+    Files that begin like a trace are no logs. No error is raised if the file cannot be read, because its
+    reader raises one that says what is wrong.
     """
     try:
         if not Path(path).is_file():
-            return b""
+            return False
+        with opened(path) as log:
+            piece = log.read(_PIECE)
+            if _TRACE.match(piece):
+                return False
+            while MARK not in piece:
+                more = log.read(_PIECE)
+                if not more:
+                    return False
+                piece = piece[-len(MARK) :] + more
+            return True
+    except (OSError, InputError):
+        return False
+
+
+def _begins_with(path: str | Path, content: bytes) -> bool:
+    """Return whether a file begins with these bytes; False if it cannot be read, which its reader reports."""
+    try:
+        if not Path(path).is_file():
+            return False
         with open(path, "rb") as stream:
-            return stream.read(size)
+            return stream.read(len(content)) == content
     except OSError:
-        return b""
+        return False

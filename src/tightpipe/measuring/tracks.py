@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,13 +11,13 @@ from ..core.errors import InputError
 from ..core.instance import Instance
 from ..core.operation import Operation, OpKind
 from .names import Named, Names
+from .numbering import microbatches_counted
 from .ranges import Range, Recording
 
 _HOW = (
     "has no ranges of operations: record with names such as 'tightpipe F0.3' or run PyTorch 2.9 or later, "
     "whose pipeline runtime names its ranges PP:<action>, or say with --pattern how the ranges are named"
 )
-Counts = dict[tuple[OpKind, int], int]
 
 
 class Timed(NamedTuple):
@@ -116,9 +115,8 @@ def _track(
     chosen = sorted(exact or operations, key=lambda pair: pair[0].start)
     if not chosen:
         raise InputError(_HOW, source=recording.source)
-    seen: Counts = defaultdict(int)
     try:
-        timed = [_timed(ranged, named, device, plan, count, seen) for ranged, named in chosen]
+        timed = _timed(chosen, device, plan, count)
     except InputError as error:
         raise error.at(recording.source) from None
     messages = [(ranged.start, ranged.end) for ranged, named in found if named.kind is None]
@@ -141,18 +139,30 @@ def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tu
 
 
 def _timed(
-    ranged: Range, named: Named, device: int, plan: Instance | None, count: int | None, seen: Counts
-) -> Timed:
-    assert named.kind is not None
-    stage = _stage(named, device, plan)
-    microbatch = named.microbatch
-    if microbatch is None:
+    chosen: Sequence[tuple[Range, Named]], device: int, plan: Instance | None, count: int | None
+) -> list[Timed]:
+    stages = [_stage(named, device, plan) for _, named in chosen]
+    microbatches = [named.microbatch for _, named in chosen]
+    for stage in sorted({stage for stage, known in zip(stages, microbatches, strict=True) if known is None}):
         if count is None:
+            unnumbered = chosen[microbatches.index(None)][0]
             rule = "names without microbatches need --microbatches or --schedule: how many a step has"
-            raise InputError(rule, value=ranged.name)
-        microbatch = seen[named.kind, stage] % count
-        seen[named.kind, stage] += 1
-    return Timed(Operation(named.kind, stage, microbatch), ranged.start, ranged.end, named.waits)
+            raise InputError(rule, value=unnumbered.name)
+        places = [place for place, other in enumerate(stages) if other == stage]
+        kinds = [_kind(chosen[place][1]) for place in places]
+        times = [(chosen[place][0].start, chosen[place][0].end) for place in places]
+        for place, counted in zip(places, microbatches_counted(kinds, times, count), strict=True):
+            if microbatches[place] is None:
+                microbatches[place] = counted
+    return [
+        Timed(Operation(_kind(named), stage, microbatch or 0), ranged.start, ranged.end, named.waits)
+        for (ranged, named), stage, microbatch in zip(chosen, stages, microbatches, strict=True)
+    ]
+
+
+def _kind(named: Named) -> OpKind:
+    assert named.kind is not None
+    return named.kind
 
 
 def _stage(named: Named, device: int, plan: Instance | None) -> int:

@@ -1,65 +1,206 @@
-"""The training steps of a run: where a device repeats an operation of the current step, a new step begins."""
+"""The training steps of a run: the whole steps of all devices, matched with each other.
+
+Steps that some trace does not have from begin to end, and validation passes, are left out with a warning.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, product
 
 from ..core.errors import InputError
 from ..core.operation import Operation, OpKind
+from .stretches import Stretch, microbatches_of, stretches_of
 from .tracks import Timed, Track
 
 Step = tuple[tuple[Timed, ...], ...]
 """The operations of each device in one training step, sorted by start."""
 
+_Pairing = dict[int, int]
+"""The place of each whole step among the stretches of one device, and of the same step on another device."""
 
-def steps_of(tracks: Sequence[Track]) -> list[Step]:
-    """Return the training steps of the tracks, each with the operations of all devices.
+
+def steps_of(tracks: Sequence[Track]) -> tuple[list[Step], list[str]]:
+    """Return the training steps that are whole on all devices, and a sentence on all else that ran.
 
     Raises
     ------
     InputError
-        If the tracks have different numbers of steps, or a step lacks an operation or has a BW besides the B
-        or W.
+        If no step is whole on all devices, the traces do not say which of their steps belong together, or BW
+        ran besides B or W.
     """
-    cut = [_cut(track.operations) for track in tracks]
-    for track, steps in zip(tracks, cut, strict=True):
-        if len(steps) != len(cut[0]):
-            rule = f"{tracks[0].source} has {len(cut[0])}: record the same whole steps on all ranks"
-            raise InputError(rule, key="training steps", value=len(steps), source=track.source)
-    count = 1 + max(timed.operation.microbatch for track in tracks for timed in track.operations)
-    for track, steps in zip(tracks, cut, strict=True):
-        for number, step in enumerate(steps):
-            fault = next(_faults(track.stages, count, {timed.operation for timed in step}), None)
-            if fault is not None:
-                raise InputError(f"training step {number}: {fault}", source=track.source)
-    return list(zip(*cut, strict=True))
+    for track in tracks:
+        _check_fused(track)
+    count = microbatches_of(chain.from_iterable(track.operations for track in tracks))
+    cut = [stretches_of(track.operations, count) for track in tracks]
+    fewest = min(range(len(cut)), key=lambda device: len(_whole(cut[device])))
+    if not _whole(cut[fewest]):
+        raise _no_step(cut[fewest:], tracks[fewest:], count)
+    pairings = []
+    for device, own in enumerate(cut):
+        pairing = _pairing(cut[fewest], own)
+        if pairing is None:
+            raise _unmatched(fewest, device, cut, tracks)
+        pairings.append(pairing)
+    common = [place for place in _whole(cut[fewest]) if all(place in pairing for pairing in pairings)]
+    if not common:
+        raise _no_step(cut, tracks, count)
+    places = [[pairing[place] for place in common] for pairing in pairings]
+    steps = [
+        tuple(own[place].operations for own, place in zip(cut, step, strict=True))
+        for step in zip(*places, strict=True)
+    ]
+    between = zip(*map(_between, cut, places), strict=True)
+    return steps, [
+        f"what ran {_where(number, len(steps))} is left out: {_why(others, tracks, count)}"
+        for number, others in enumerate(between)
+        if any(others)
+    ]
 
 
-def _cut(operations: Sequence[Timed]) -> list[tuple[Timed, ...]]:
-    steps: list[list[Timed]] = []
-    seen: set[Operation] = set()
-    for timed in operations:
-        if not steps or timed.operation in seen:
-            steps.append([])
-            seen = set()
-        steps[-1].append(timed)
-        seen.add(timed.operation)
-    return [tuple(step) for step in steps]
+def _whole(stretches: Sequence[Stretch]) -> list[int]:
+    return [place for place, stretch in enumerate(stretches) if stretch.whole]
 
 
-def _faults(stages: Sequence[int], count: int, ran: set[Operation]) -> Iterator[str]:
-    """Yield each fault of a step: at each stage, every microbatch needs F, and either B and W or BW."""
-    for stage in stages:
+def _between(stretches: Sequence[Stretch], places: Sequence[int]) -> list[Sequence[Stretch]]:
+    """Return the stretches before the first of these places, between them, and behind the last."""
+    ends = [*places, len(stretches)]
+    return [
+        stretches[begin:end] for begin, end in zip([0, *(place + 1 for place in places)], ends, strict=True)
+    ]
+
+
+def _check_fused(track: Track) -> None:
+    ran = {timed.operation for timed in track.operations}
+    for kind, stage, microbatch in sorted(ran):
+        fused = Operation(OpKind.BW, stage, microbatch)
+        if kind in (OpKind.B, OpKind.W) and fused in ran:
+            rule = f"{fused} ran besides {Operation(kind, stage, microbatch)}; BW is both gradients"
+            raise InputError(rule, source=track.source)
+
+
+def _pairing(first: Sequence[Stretch], other: Sequence[Stretch]) -> _Pairing | None:
+    """Return which whole steps of two devices belong together; None if that is not known.
+
+    Steps belong together if they run at the same time. The clocks of the devices may differ, so the most
+    pairs count that are possible with any difference of the clocks. If several pairings have as many, the
+    one by the clocks as they are counts.
+    """
+    numbers = len(_whole(first)), len(_whole(other))
+    plain = _pairs(first, other, 0)
+    best = [] if plain is None else [plain]
+    if len(best) and len(best[0]) == min(numbers):
+        return best[0]
+    for offset in _offsets(first, other):
+        pairing = _pairs(first, other, offset)
+        if not pairing:
+            continue
+        if len(pairing) == numbers[0] == numbers[1]:
+            return pairing  # there is no other one of all steps
+        if not best or len(pairing) > len(best[0]):
+            best = [pairing]
+        elif len(pairing) == len(best[0]) and pairing not in best:
+            best.append(pairing)
+    return best[0] if len(best) == 1 or plain in best else None
+
+
+def _offsets(first: Sequence[Stretch], other: Sequence[Stretch]) -> Iterator[int]:
+    """Yield the differences of clocks, in half nanoseconds, by which two whole steps coincide.
+
+    One of the two is the first or the last of its device.
+    """
+    a, b = ([sum(_times(found[place])) for place in _whole(found)] for found in (first, other))
+    for x, y in chain(product(a[:1], b), product(a, b[:1]), product(a[-1:], b), product(a, b[-1:])):
+        yield x - y
+
+
+def _times(stretch: Stretch) -> tuple[int, int]:
+    return stretch.operations[0].start, stretch.operations[-1].end
+
+
+def _pairs(first: Sequence[Stretch], other: Sequence[Stretch], offset: int) -> _Pairing | None:
+    """Return the whole steps of two devices of which one runs for over half of its time during the other.
+
+    The clock of the second device is put forward by `offset` half nanoseconds. None is returned if a whole
+    step has no partner and no place at which the other device ran something that is no whole step.
+    """
+    pairing: _Pairing = {}
+    rest = _whole(other)
+    for place in _whole(first):
+        start, end = (2 * time for time in _times(first[place]))
+        while rest:
+            begin, until = (2 * time + offset for time in _times(other[rest[0]]))
+            if 2 * (min(end, until) - max(start, begin)) > min(end - start, until - begin):
+                pairing[place] = rest.pop(0)
+                break
+            if begin + until > start + end:
+                break
+            rest.pop(0)
+    sides = _between(first, list(pairing)), _between(other, list(pairing.values()))
+    for a, b in zip(*sides, strict=True):
+        for one, counterpart in ((a, b), (b, a)):
+            if any(stretch.whole for stretch in one) and all(stretch.whole for stretch in counterpart):
+                return None
+    return pairing
+
+
+def _unmatched(
+    fewest: int, device: int, cut: Sequence[Sequence[Stretch]], tracks: Sequence[Track]
+) -> InputError:
+    rule = (
+        f"{tracks[fewest].source} has {len(_whole(cut[fewest]))}, and it is not known which belong together"
+    )
+    return InputError(
+        f"{rule}: record the same whole steps on all ranks",
+        key="training steps",
+        value=len(_whole(cut[device])),
+        source=tracks[device].source,
+    )
+
+
+def _where(number: int, steps: int) -> str:
+    """Return where something ran before which there are this number of whole steps."""
+    if number == 0:
+        return "before training step 0"
+    return f"after training step {number - 1}" + (f" and before {number}" if number < steps else "")
+
+
+def _why(others: Sequence[Sequence[Stretch]], tracks: Sequence[Track], count: int) -> str:
+    """Return why the stretches of each device at one place are no training step."""
+    ran = [timed for own in others for stretch in own for timed in stretch.operations]
+    if all(timed.operation.kind is OpKind.F for timed in ran):
+        return "only forwards ran there, as in a validation pass"
+    for own, track in zip(others, tracks, strict=True):
+        for stretch in own:
+            if not stretch.whole:
+                return f"{_fault(stretch, track, count)[0]} in {track.source}"
+    raise AssertionError("a step that is whole on one device has a counterpart on another")
+
+
+def _no_step(cut: Sequence[Sequence[Stretch]], tracks: Sequence[Track], count: int) -> InputError:
+    """Return the error that no step is whole, with the first stretch that is none."""
+    others = ((stretch, track) for own, track in zip(cut, tracks, strict=True) for stretch in own)
+    stretch, track = next((stretch, track) for stretch, track in others if not stretch.whole)
+    fault, hint = _fault(stretch, track, count)
+    return InputError(f"training step 0: {fault}; record whole steps, {hint}", source=track.source)
+
+
+def _fault(stretch: Stretch, track: Track, count: int) -> tuple[str, str]:
+    """Return why a stretch is no whole step, and a hint on how one is recorded."""
+    ran = {timed.operation for timed in stretch.operations}
+    missing = next((op for op in _needed(track, count) if op not in ran), None)
+    if missing is None:
+        return "no whole step ran from its first to its last operation", "from begin to end"
+    hint = "with a range for each operation"
+    if missing.kind is OpKind.W:
+        hint = "and name a backward BW that has both gradients"
+    return f"{missing} did not run", hint
+
+
+def _needed(track: Track, count: int) -> Iterator[Operation]:
+    """Yield what a step needs: at each stage, for every microbatch, F, and either BW or B and W."""
+    ever = {timed.operation for timed in track.operations}
+    for stage in track.stages:
         for microbatch in range(count):
             f, b, w, fused = (Operation(kind, stage, microbatch) for kind in OpKind)
-            if fused in ran and (b in ran or w in ran):
-                yield f"{fused} ran besides {b if b in ran else w}; BW is both gradients"
-            for operation in (f,) if fused in ran else (f, b, w):
-                if operation not in ran:
-                    yield f"{operation} did not run; record whole steps, {_hint(operation)}"
-
-
-def _hint(missing: Operation) -> str:
-    if missing.kind is OpKind.W:
-        return "and name a backward BW that has both gradients"
-    return "with a range for each operation"
+            yield from (f, fused) if fused in ever else (f, b, w)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import defaultdict
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.errors import InputError
-from ..core.files import read_text
 from ..core.placement import Placement
+from .log_records import Record, log_records
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
-from .trace_events import EVENTS, trace_entries
+from .trace_events import EVENTS, opened, trace_entries
 
 _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
 _KIND_OF = {"F": "F", "I": "B", "W": "W"}
 _ILP = "Performing ILP with:"
 _ILP_NAMES = ("f", "b", "w", "c", "f_mem", "b_mem", "w_mem", "mem_limit")
+_NAMED = rf"(?<!\w)(?:{'|'.join(_ILP_NAMES)})=[^=]*"
+_PAIR = re.compile(rf"(?<!\w)(?P<name>{'|'.join(_ILP_NAMES)})=(?P<text>[^=]*?)(?=,?\s*$|,\s*\w+=)")
+_FIRST = re.compile(rf"{_ILP}.*$")
+_FURTHER = re.compile(rf"{_NAMED}(?:,\s*{_NAMED})*$")
 _KIB_PER_MB = 1024
 _WAITS = (
     "a range includes the wait for its receive: times are those of the shortest of all microbatches, and too "
@@ -30,7 +36,8 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
     Durations come from the ranges ``PP:<stage><F|I|W><microbatch>``, where I is PyTorch's letter for B. A
-    range includes the wait for its receive, so the shortest range over all microbatches counts. Traces
+    range includes the wait for its receive, so the shortest range over all microbatches counts. An F without
+    a backward after it does not count: it belongs to a validation pass, whose forwards are shorter. Traces
     contain neither communication times nor memory. In the profile, communication takes `comm` microseconds,
     or 0 if `comm` is None, and memory is None. The warnings of the profile name the quantities that were not
     measured.
@@ -42,16 +49,13 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
         trace of fused backwards, which PyTorch calls B, has no ranges of I and W.
     """
     samples: Samples = {}
-    fused = False
-    for path in paths:
-        for name, duration in _ranges(path):
-            match = _RANGE.fullmatch(name)
-            if match and match[2] == "B":
-                fused = True
-            elif match:
-                samples.setdefault((int(match[1]), _KIND_OF[match[2]]), []).append(duration)
+    actions = [action for path in paths for action in _actions(path)]
+    for action in actions:
+        if action.trained and action.kind in _KIND_OF:
+            samples.setdefault((action.stage, _KIND_OF[action.kind]), []).append(action.duration)
+    fused = any(action.kind == "B" for action in actions)
     where = ", ".join(map(str, paths))
-    if not samples and not fused:
+    if not actions:
         raise InputError(
             "has no ranges PP:<stage><F|I|W><microbatch>; record with torch.profiler", source=where
         )
@@ -63,22 +67,46 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
         raise InputError(f"{error.rule}{hint}", source=where) from None
 
 
-def _ranges(path: str | Path) -> list[tuple[str, float]]:
+class _Action(NamedTuple):
+    """A range of PyTorch's runtime; `trained` is False for an F without a backward after it."""
+
+    stage: int
+    kind: str
+    duration: float
+    trained: bool
+
+
+def _actions(path: str | Path) -> list[_Action]:
+    """Return the actions of a trace, which may have them several times: of the host, and of each stream."""
+    by_microbatch: dict[tuple[int, int, tuple[str, ...]], list[tuple[float, str, float]]] = defaultdict(list)
     try:
-        return [_range(event) for key, event in trace_entries(path) if key == EVENTS and _is_range(event)]
+        for key, event in trace_entries(path):
+            if key == EVENTS and _is_range(event):
+                duration = check_time(_number(event, "dur"), f"{event['name']}.dur")
+                if match := _RANGE.fullmatch(event["name"]):
+                    lane = tuple(str(event.get(name)) for name in ("cat", "pid", "tid"))
+                    ranges = by_microbatch[int(match[1]), int(match[3]), lane]
+                    ranges.append((_number(event, "ts"), match[2], duration))
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
+    found = []
+    for (stage, *_), ranges in by_microbatch.items():
+        ranges.sort(key=itemgetter(0))
+        kinds = [kind for _, kind, _ in ranges]
+        for (_, kind, duration), following in zip(ranges, [*kinds[1:], "F"], strict=True):
+            found.append(_Action(stage, kind, duration, (kind, following) != ("F", "F")))
+    return found
 
 
 def _is_range(event: Any) -> bool:
     return isinstance(event, dict) and event.get("ph") == "X" and str(event.get("name")).startswith("PP:")
 
 
-def _range(event: dict[str, Any]) -> tuple[str, float]:
-    duration = event.get("dur")
-    if isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise InputError("must be a number of microseconds", key=f"{event['name']}.dur", value=duration)
-    return str(event["name"]), check_time(float(duration), f"{event['name']}.dur")
+def _number(event: dict[str, Any], key: str) -> float:
+    value = event.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError("must be a number of microseconds", key=f"{event['name']}.{key}", value=value)
+    return float(value)
 
 
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
@@ -87,7 +115,8 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
     The record has the times ``f``, ``b`` and ``w`` of the operations and ``c`` of a message, in microseconds.
     It also has the changes of memory ``f_mem``, ``b_mem`` and ``w_mem`` and the memory limits ``mem_limit``,
     which are in MB in the log and in KiB in the profile. Each value is a tuple with one entry per device, and
-    an entry is a number or a list with one number per chunk; only ``c`` is a single number.
+    an entry is a number or a list with one number per chunk; only ``c`` is a single number. Loggers and
+    launchers may put anything before the lines of the record.
 
     `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
@@ -96,33 +125,42 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
     InputError
         If the log has no such record, or the record lacks a value; the message names the value.
     """
-    text = read_text(path)
     try:
-        return _from_record(_last_record(text), placement)
+        with opened(path) as log:
+            return _from_record(_last_record(log.read()), placement)
     except InputError as error:
-        raise error.at(str(path)) from None
+        raise (error if error.source else error.at(str(path))) from None
 
 
 def _last_record(text: str) -> dict[str, Any]:
-    begins = text.rfind(_ILP)
-    if begins < 0:
+    records = log_records(text, _FIRST, _FURTHER, _is_whole)
+    if not records:
         raise InputError(f"has no record '{_ILP} f=..., b=..., w=..., c=...'")
-    record = text[begins + len(_ILP) :]
-    return {name: _value(record, name) for name in _ILP_NAMES}
+    texts = _texts(records[-1])
+    return {name: _value(texts, name) for name in _ILP_NAMES}
 
 
-def _value(record: str, name: str) -> Any:
-    """Return the Python literal after ``name=``, which ends before the next name or unindented line."""
-    match = re.search(
-        rf"(?:^|[\s,]){name}=(.*?)(?=,\s*(?:{'|'.join(_ILP_NAMES)})=|\n\S|\n*\Z)", record, re.DOTALL
-    )
-    if match is None:
+def _is_whole(record: Record, _: Record) -> bool:
+    return _texts(record).keys() == set(_ILP_NAMES)
+
+
+def _texts(record: Record) -> dict[str, str]:
+    """Return the text after each ``name=`` of a record, up to the next name or the end of the line."""
+    found: dict[str, str] = {}
+    for line in record:
+        for pair in _PAIR.finditer(line[0]):
+            found.setdefault(pair["name"], pair["text"].strip())
+    return found
+
+
+def _value(texts: dict[str, str], name: str) -> Any:
+    if name not in texts:
         raise InputError(f"the record lacks {name}=", key=name)
     try:
         with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
-            return ast.literal_eval(match[1].strip().rstrip(","))
+            return ast.literal_eval(texts[name])
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise InputError("must be a number or a tuple of numbers", key=name, value=match[1]) from None
+        raise InputError("must be a number or a tuple of numbers", key=name, value=texts[name]) from None
 
 
 def _from_record(record: dict[str, Any], placement: str | None) -> Profile:

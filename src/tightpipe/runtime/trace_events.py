@@ -44,26 +44,36 @@ def trace_entries(path: str | Path) -> Iterator[tuple[str, Any]]:
         yielded by then.
     """
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             yield from _entries(_Text(stream))
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
-    except FileNotFoundError:
-        raise InputError("no such file", source=str(path)) from None
     except RecursionError:
         raise InputError(_TOO_MUCH, source=str(path)) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[TextIO]:
-    """Open a trace as text, with a replacement character for bytes that are not UTF-8, as in some names."""
-    with BytesIO(read_bytes(path)) if path == STANDARD else open(path, "rb") as plain:
-        packed = plain.read(len(_PACKED)) == _PACKED
-        plain.seek(0)
-        stream = gzip.GzipFile(fileobj=plain) if packed else plain
-        yield TextIOWrapper(cast(BinaryIO, stream), encoding="utf-8", errors="replace")
+def opened(path: str | Path) -> Iterator[TextIO]:
+    """Open what training has written as text, also if gzip has compressed it.
+
+    Bytes that are not UTF-8 become a replacement character: some names in traces have them, and so have logs
+    in which the output of processes is mixed.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, also while it is read.
+    """
+    try:
+        with BytesIO(read_bytes(path)) if path == STANDARD else open(path, "rb") as plain:
+            packed = plain.read(len(_PACKED)) == _PACKED
+            plain.seek(0)
+            stream = gzip.GzipFile(fileobj=plain) if packed else plain
+            yield TextIOWrapper(cast(BinaryIO, stream), encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise InputError("no such file", source=str(path)) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
 class _Text:
