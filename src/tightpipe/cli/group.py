@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import click
 
-from ..core.interruption import reason_of
+from ..core.errors import StoppedError
+from ..core.interruption import exit_status, reason_of
 
 
 class Stopped(click.ClickException):
-    """A signal has ended a command.
+    """A command has ended before its work was done.
 
-    This error replaces a `KeyboardInterrupt`, for which click itself would print an empty line.
+    After a signal, this error replaces a `KeyboardInterrupt`, for which click itself would print an empty
+    line.
+
+    Parameters
+    ----------
+    message
+        What ended the command, and what is kept.
+    status
+        The exit status of the command.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.exit_code = status
+
+
+def stopped_by(stop: BaseException, kept: str = "") -> Stopped:
+    """Return the error of a command that a signal ended; `kept` says what is kept, if that is known."""
+    reason = reason_of(stop)
+    return Stopped(f"{reason}; {kept}" if kept else reason, exit_status(reason))
+
+
+KEPT = "what was finished is kept, the same command continues"
+
+
+@contextmanager
+def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
+    """Say what is kept where the work within the `with` block does not come to its end.
+
+    Parameters
+    ----------
+    finished
+        Function that returns whether a part of the work is finished. The parts that are finished are kept.
+
+    Raises
+    ------
+    Stopped
+        If a signal or a `StoppedError` ends the block; its message says whether the same command continues.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, StoppedError) as stop:
+        kept = KEPT if finished() else "nothing was finished"
+        if isinstance(stop, StoppedError):
+            raise Stopped(f"{stop}; {kept}", 1) from None
+        raise stopped_by(stop, kept) from stop
 
 
 COMMANDS = {
@@ -116,7 +159,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise Stopped(reason_of(stop)) from stop
+            raise stopped_by(stop) from stop
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""

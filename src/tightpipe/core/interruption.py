@@ -13,7 +13,7 @@ import threading
 import time
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from types import FrameType
 from typing import NoReturn
@@ -124,7 +124,8 @@ def _is_within(frame: FrameType | None, *modules: str) -> bool:
 
 def _end(number: int) -> NoReturn:
     message = f"tightpipe: {_REASONS[number]} while inner loops were compiled; nothing has begun\n".encode()
-    os.write(2, _SHOW_CURSOR + message if os.isatty(2) else message)
+    with suppress(OSError):  # standard error may be full or closed
+        os.write(2, _SHOW_CURSOR + message if os.isatty(2) else message)
     os._exit(128 + number)
 
 
