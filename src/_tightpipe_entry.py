@@ -34,7 +34,9 @@ def _hold_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number is that of the stream
+            os.set_inheritable(
+                os.open(os.devnull, mode), True
+            )  # the lowest free number is that of the stream
 
 
 def _end(number: int, _: object) -> NoReturn:

@@ -188,7 +188,7 @@ def test_a_command_that_keeps_nothing_says_one_line_at_a_signal(
     assert ended.value.code == status
     said = capfd.readouterr()
     assert said.out == ""
-    assert said.err == f"tightpipe: {reason}; what was finished is kept, the same command continues\n"
+    assert said.err == f"tightpipe: {reason}\n"
 
 
 def test_a_signal_while_the_schedule_goes_into_a_pipe_waits_for_its_reader(

@@ -39,6 +39,7 @@ def stopped_by(stop: BaseException, kept: str = "") -> Stopped:
 
 
 KEPT = "what was finished is kept, the same command continues"
+NOTHING_KEPT = "nothing was finished yet, the same command continues"
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, StoppedError) as stop:
-        kept = KEPT if finished() else "nothing was finished"
+        kept = KEPT if finished() else NOTHING_KEPT
         if isinstance(stop, StoppedError):
             raise Stopped(f"{stop}; {kept}", 1) from None
         raise stopped_by(stop, kept) from stop

@@ -100,7 +100,9 @@ def dependable_streams() -> Iterator[None]:
     Streams that are no files, such as those that a test reads, are left as they are.
     """
     with ExitStack() as stack:
-        errors = sys.stderr or stack.enter_context(open(os.devnull, "w"))  # None if it was closed from the start
+        errors = sys.stderr or stack.enter_context(
+            open(os.devnull, "w")
+        )  # None if it was closed from the start
         stack.enter_context(redirect_stderr(_guarded(errors, may_fail=False)))
         stack.enter_context(redirect_stdout(_guarded(sys.stdout, may_fail=True)))
         yield
@@ -123,7 +125,9 @@ def delivered_output() -> Iterator[None]:
     finally:
         sys.stdout.flush()
         if isinstance(sys.stdout, _Escaping) and sys.stdout.device.failure is not None:
-            raise StandardOutputError(sys.stdout.device.failure)  # a library has swallowed the first exception
+            raise StandardOutputError(
+                sys.stdout.device.failure
+            )  # a library has swallowed the first exception
 
 
 def _guarded(stream: TextIO, may_fail: bool) -> TextIO:
