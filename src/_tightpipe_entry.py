@@ -34,9 +34,8 @@ def _hold_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(
-                os.open(os.devnull, mode), True
-            )  # the lowest free number is that of the stream
+            opened = os.open(os.devnull, mode)  # gets the lowest free number, which is that of the stream
+            os.set_inheritable(opened, True)
 
 
 def _end(number: int, _: object) -> NoReturn:

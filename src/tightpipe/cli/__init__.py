@@ -51,7 +51,7 @@ def _outcome() -> tuple[int, str]:
     except StandardOutputError as error:
         return (_READER_LEFT, "") if error.reader_left else (2, str(error))
     except Stopped as stop:
-        return stop.exit_code, stop.message
+        return stop.status, stop.message
     except click.ClickException as error:
         return 2, " ".join(error.format_message().split())
     except InputError as error:
@@ -60,4 +60,4 @@ def _outcome() -> tuple[int, str]:
         return 1, str(error)
     except (KeyboardInterrupt, click.Abort) as stop:  # the signal came before or after the command itself
         early = stopped_by(stop.__cause__ or stop)  # click turns any KeyboardInterrupt into an Abort
-        return early.exit_code, early.message
+        return early.status, early.message

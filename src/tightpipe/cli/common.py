@@ -94,9 +94,9 @@ def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
 def cli() -> None:
     """Find pipeline-parallel training schedules and prove how good they are.
 
-    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input, or standard
-    output that cannot be written; 130 ended by Ctrl-C and 143 by SIGTERM, also where solve has written its best
-    schedule so far; 141 the reader of a pipe has left, as in `tightpipe methods | head -1`.
+    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input, or output
+    that cannot be written; 130 ended by Ctrl-C and 143 by SIGTERM, also where solve has written its best
+    schedule so far; 141 the reader of a pipe has left.
 
     The name - stands for standard input, and as the file of -o for standard output.
     """

@@ -29,7 +29,7 @@ class Stopped(click.ClickException):
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
-        self.exit_code = status
+        self.status = status
 
 
 def stopped_by(stop: BaseException, kept: str = "") -> Stopped:

@@ -2,8 +2,8 @@
 
 Three things are changed in Python's streams while a command runs:
 
-- Where standard output fails, e.g. because the disk is full or the reader of a pipe has left, a write raises a
-  `StandardOutputError`. Libraries answer an `OSError` in ways of their own: click and rich end the process
+- Where standard output fails, e.g. because the disk is full or the reader of a pipe has left, a write raises
+  a `StandardOutputError`. Libraries answer an `OSError` in ways of their own: click and rich end the process
   with exit status 1 at a closed pipe. After the failure all output is dropped, so that Python does not fail
   once more when it empties its buffer at exit.
 - What standard error does not take is dropped, as messages must not change the answer of a command.
@@ -39,7 +39,7 @@ class _Device(FileIO):
         self._may_fail = may_fail
         self.failure: OSError | None = None
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]
         """Write bytes; raise a `StandardOutputError` at the first failure if this stream may fail."""
         if self.failure is None:
             try:
@@ -57,7 +57,7 @@ class _Escaping(TextIOWrapper):
     def __init__(self, stream: TextIOWrapper, may_fail: bool) -> None:
         self.device = _Device(stream.fileno(), may_fail)
         super().__init__(
-            self.device if stream.write_through else BufferedWriter(self.device),  # type: ignore[arg-type]
+            self.device if stream.write_through else BufferedWriter(self.device),
             encoding=stream.encoding,
             errors="backslashreplace",
             line_buffering=stream.line_buffering,
