@@ -100,9 +100,8 @@ def dependable_streams() -> Iterator[None]:
     Streams that are no files, such as those that a test reads, are left as they are.
     """
     with ExitStack() as stack:
-        errors = sys.stderr or stack.enter_context(
-            open(os.devnull, "w")
-        )  # None if it was closed from the start
+        # a stream that was closed before Python began is None
+        errors = sys.stderr or stack.enter_context(open(os.devnull, "w"))
         stack.enter_context(redirect_stderr(_guarded(errors, may_fail=False)))
         stack.enter_context(redirect_stdout(_guarded(sys.stdout, may_fail=True)))
         yield
@@ -115,8 +114,8 @@ def delivered_output() -> Iterator[None]:
     Raises
     ------
     StandardOutputError
-        At the beginning if standard output is closed, so that a command does no work whose answer is lost;
-        at the end if it failed, whatever else has happened within the block.
+        If standard output is closed, and then before the block begins, so that a command does no work whose
+        answer is lost; or if a write failed, whatever else has happened within the block.
     """
     if sys.stdout is None:
         raise StandardOutputError(OSError(errno.EBADF, "it is closed; for no output, send it to /dev/null"))
@@ -125,9 +124,7 @@ def delivered_output() -> Iterator[None]:
     finally:
         sys.stdout.flush()
         if isinstance(sys.stdout, _Escaping) and sys.stdout.device.failure is not None:
-            raise StandardOutputError(
-                sys.stdout.device.failure
-            )  # a library has swallowed the first exception
+            raise StandardOutputError(sys.stdout.device.failure)  # a library may have swallowed the first
 
 
 def _guarded(stream: TextIO, may_fail: bool) -> TextIO:
