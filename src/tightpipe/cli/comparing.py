@@ -255,12 +255,15 @@ def _numbers(row: Cells) -> dict[str, Any]:
 
 
 @cli.command("table")
-@click.argument("number", type=click.Choice(["5", "8"]))
+@click.argument("number", metavar="NUMBER", type=click.Choice(["5", "8"]))
 @click.option("-o", "--output", metavar="CSV", help="[default: results/table<NUMBER>.csv]")
 @latex_options
 @json_option
 def _table(number: str, output: str | None, latex: str | None, caption: str | None, as_json: bool) -> None:
-    """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference."""
+    """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.
+
+    NUMBER is 5 or 8.
+    """
     target = output or f"results/table{number}.csv"
     check_latex(latex, caption)
     check_writable(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -152,8 +153,37 @@ COMMANDS = {
 """The module of each command in this folder and the first sentence of its help, by the command's name."""
 
 
-class LazyGroup(click.Group):
+class HelpfulGroup(click.Group):
+    """A group that shows its help if no command is given, and the commands that a mistyped name may mean."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments of the group; no arguments are the same as ``--help``."""
+        asks = not args and not ctx.resilient_parsing
+        return super().parse_args(ctx, ["--help"] if asks else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name and the command that the arguments call, and what follows them.
+
+        Raises
+        ------
+        UsageError
+            If the group has no such command.
+        """
+        name = args[0]
+        mistyped = self.get_command(ctx, name) is None and not name.startswith("-")
+        if mistyped and not ctx.resilient_parsing:
+            near = get_close_matches(name, self.list_commands(ctx))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"`{ctx.command_path} --help` lists all"
+            ctx.fail(f"No such command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(HelpfulGroup):
     """A group whose commands register themselves when their module is imported."""
+
+    group_class = HelpfulGroup
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raise `Stopped` if a signal ends it."""
