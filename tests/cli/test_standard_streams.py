@@ -264,6 +264,27 @@ def test_files_of_any_name_are_read_and_told_without_a_character_that_a_terminal
 
 
 @needs_shell
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compare {0}instance.json --methods greedy-v -o {0}rows.csv --latex {0}rows.tex",
+        "sweep {0}experiment.toml --at-once 1",
+        "plot {0}schedule.json better.json -o {0}plot.svg",
+        "replay --noise jitter:0.1 --samples 4 {0}schedule.json better.json",
+    ],
+    ids=lambda words: words.split()[0],
+)
+def test_names_that_are_no_text_go_into_tables_and_pictures(words: str, folder: Path) -> None:
+    name = "\udcff\x1b"
+    for file in ("instance.json", "schedule.json"):
+        (folder / file).rename(folder / f"{name}{file}")
+    (folder / f"{name}experiment.toml").write_text('instances = ["*instance.json"]\nmethods = ["v-half"]\n')
+    done = call(*words.format(name).split(" "))
+    assert done.returncode == 0, done.stderr
+    assert all(line.isprintable() for line in shown(done).split("\n"))
+
+
+@needs_shell
 @pytest.mark.parametrize("locale", [{"LC_ALL": "C", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "ascii"}])
 def test_what_an_encoding_lacks_is_escaped(locale: dict[str, str], inputs: Path, tmp_path: Path) -> None:
     names = ("new\nline\x1b[31m\udcff", "ü")
