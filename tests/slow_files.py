@@ -8,6 +8,7 @@ SLOW = (
     "core/test_interruption.py",
     "docs/test_documents.py",
     "milp/test_milp_solve.py",
+    "cli/test_standard_streams.py",
     "experiments/test_compare.py",
     "library/test_all_records.py",
     "experiments/test_sweep.py",

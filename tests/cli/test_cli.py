@@ -183,6 +183,33 @@ def test_bad_input_is_one_line_and_exit_2(arguments: list[str], words: str, tmp_
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
 
 
+def test_without_a_command_the_help_is_shown() -> None:
+    for group in ([], ["library"]):
+        done = call(*group)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == call(*group, "--help").stdout
+        assert "\nCommands:\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["slove"], "'slove'; did you mean solve"),
+        (["library", "lst"], "'lst'; did you mean list?"),
+        (["magic"], "'magic'; `tightpipe --help` lists all"),
+        (["library", "magic"], "'magic'; `tightpipe library --help` lists all"),
+        (["\x1b[31m"], r"'\x1b[31m'; `tightpipe --help` lists all"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_answered_with_those_that_may_be_meant(
+    words: list[str], hint: str
+) -> None:
+    done = call(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"tightpipe: No such command {hint}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_an_unwritable_picture_is_named(solved: Path, tmp_path: Path) -> None:
     done = call("plot", solved, "-o", tmp_path / "none" / "g.png")
     assert done.returncode == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
 
 import click
 
@@ -15,11 +14,14 @@ from ..core.errors import (
     NoScheduleError,
     RefusedError,
     RunError,
+    StandardOutputError,
     StoppedError,
 )
-from ..core.interruption import ended_by_signals, exit_status, reason_of
+from ..core.interruption import ended_by_signals
+from ..core.printable import printable
+from ..terminal.standard_streams import delivered_output, dependable_streams
 from .common import cli
-from .group import Stopped
+from .group import Stopped, stopped_by
 from .swallowed_signals import swallowed_signals_come_again
 
 __all__ = ["cli", "main"]
@@ -28,30 +30,34 @@ _NO = (InfeasibleError, NoScheduleError, DeadlockError, ContradictionError, Refu
 """Errors that mean the answer is no; the exit status is 1."""
 
 
-def _fail(message: str, status: int) -> NoReturn:
-    print(f"tightpipe: {message}", file=sys.stderr)
-    sys.exit(status)
-
-
-def _fail_stopped(reason: str) -> NoReturn:
-    _fail(f"{reason}; what was finished is kept, the same command continues", exit_status(reason))
+_READER_LEFT = 141
+"""Exit status where the reader of a pipe wants no more: 128 plus SIGPIPE, as of any program in a shell."""
 
 
 def main() -> None:
     """Run the command line and exit; every failure becomes one line on stderr and an exit status."""
+    with dependable_streams():
+        status, message = _outcome()
+        if message:
+            print(f"tightpipe: {printable(message)}", file=sys.stderr)
+    sys.exit(status)
+
+
+def _outcome() -> tuple[int, str]:
+    """Run the command line; return its exit status and what failed, "" if nothing did."""
     try:
-        with ended_by_signals(), swallowed_signals_come_again():
-            status = cli.main(prog_name="tightpipe", standalone_mode=False)
-        sys.exit(status)
+        with ended_by_signals(), swallowed_signals_come_again(), delivered_output():
+            return cli.main(prog_name="tightpipe", standalone_mode=False) or 0, ""
+    except StandardOutputError as error:
+        return (_READER_LEFT, "") if error.reader_left else (2, str(error))
     except Stopped as stop:
-        _fail_stopped(stop.reason)
+        return stop.status, stop.message
     except click.ClickException as error:
-        _fail(" ".join(error.format_message().split()), 2)
+        return 2, " ".join(error.format_message().split())
     except InputError as error:
-        _fail(str(error), 2)
-    except _NO as error:
-        _fail(str(error), 1)
-    except StoppedError as error:
-        _fail(f"{error}; what was finished is kept, the same command continues", 1)
+        return 2, str(error)
+    except (*_NO, StoppedError) as error:
+        return 1, str(error)
     except (KeyboardInterrupt, click.Abort) as stop:  # the signal came before or after the command itself
-        _fail_stopped(reason_of(stop.__cause__ or stop))  # click turns any KeyboardInterrupt into an Abort
+        early = stopped_by(stop.__cause__ or stop)  # click turns any KeyboardInterrupt into an Abort
+        return early.status, early.message

@@ -9,6 +9,7 @@ import click
 from ..certificates import certify
 from ..certificates.check_proof import main as check_files
 from ..core.instance import Instance
+from ..core.printable import printable
 from ..core.result import Proof
 from .common import cli
 
@@ -44,7 +45,8 @@ def write_certificate(
     certificate.save(path)
     if certificate.trusted:
         by = certificate.proof["by"]
-        print(f"tightpipe: {path} has no proof that can be checked: the bound rests on {by}", file=sys.stderr)
+        lacks = f"{printable(path)} has no proof that can be checked: the bound rests on {by}"
+        print(f"tightpipe: {lacks}", file=sys.stderr)
 
 
 @cli.command("check")

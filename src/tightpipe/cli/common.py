@@ -14,6 +14,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
 from ..core.interruption import exit_status, reason_of
+from ..core.printable import printable
 from ..core.schedule_file import ScheduleFile, faults, load_schedule
 from ..terminal.console import show_json, show_pairs
 from .group import LazyGroup
@@ -93,8 +94,9 @@ def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
 def cli() -> None:
     """Find pipeline-parallel training schedules and prove how good they are.
 
-    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input; 130 ended
-    by Ctrl-C and 143 by SIGTERM, also where solve has written its best schedule so far.
+    Exit status: 0 success; 1 the answer is no (invalid schedule, infeasible instance); 2 bad input, or output
+    that cannot be written; 130 ended by Ctrl-C and 143 by SIGTERM, also where solve has written its best
+    schedule so far; 141 the reader of a pipe has left.
 
     The name - stands for standard input, and as the file of -o for standard output.
     """
@@ -126,5 +128,5 @@ def valid_schedule(path: str) -> ScheduleFile:
     content = load_schedule(path)
     violations = faults(content.schedule, content.method)
     if violations:
-        raise InfeasibleError(f"{path}: the schedule is invalid: {violations[0]}")
+        raise InfeasibleError(f"{printable(path)}: the schedule is invalid: {violations[0]}")
     return content

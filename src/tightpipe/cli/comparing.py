@@ -41,6 +41,7 @@ from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, show, summary_beside
 from .comparing_plans import show_alternatives
 from .filling import fill_table, refuse_failures
+from .group import finished_work_kept
 
 _migrate_option = click.option(
     "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
@@ -220,7 +221,8 @@ def _fill_and_report(
     The page and the figure are written beside the table's file. The page is also printed or, if `as_json`,
     the rows in its place. If the table has no row, no report is written.
     """
-    errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
+    with finished_work_kept(lambda: len(table.missing(tasks)) < len(tasks)):
+        errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
     # a table may have rows of a solve under several conditions: the rows of `tasks` come last and count
     rows = report.newest([*table.rows(), *table.rows_of(tasks)])
     if rows:
@@ -253,12 +255,15 @@ def _numbers(row: Cells) -> dict[str, Any]:
 
 
 @cli.command("table")
-@click.argument("number", type=click.Choice(["5", "8"]))
+@click.argument("number", metavar="NUMBER", type=click.Choice(["5", "8"]))
 @click.option("-o", "--output", metavar="CSV", help="[default: results/table<NUMBER>.csv]")
 @latex_options
 @json_option
 def _table(number: str, output: str | None, latex: str | None, caption: str | None, as_json: bool) -> None:
-    """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference."""
+    """Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.
+
+    NUMBER is 5 or 8.
+    """
     target = output or f"results/table{number}.csv"
     check_latex(latex, caption)
     check_writable(target)

@@ -20,6 +20,7 @@ from ..planning.problem_file import load_problem
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
 from .common import exit_stopped
+from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
     from ..planning.plan_frontier import Point
@@ -117,7 +118,7 @@ def report_plans(
 
     Raises
     ------
-    KeyboardInterrupt
+    Stopped
         If `stop` is not None, as a signal ended the searches, and there is a folder that keeps the plans.
     NoScheduleError
         If no row has a plan.
@@ -133,7 +134,7 @@ def report_plans(
         for line in failures(report.rows):
             print(f"no plan: {line}")
     if stop is not None and folder is not None:
-        raise stop
+        raise stopped_by(stop, KEPT)
     if stop is not None:
         exit_stopped(stop)
     if all(row["step_time"] is None for row in report.rows):
@@ -157,8 +158,10 @@ def show_alternatives(model: str, output: str | None, allowance: Allowance, as_j
     InputError
         If the file is no model file, or the folder is not one for these plans.
     KeyboardInterrupt
-        If a signal ends the searches, and either no search is done yet or `output` keeps the plans. Else the
-        signal makes the command exit with the signal's status. What was found until then is shown first.
+        If a signal ends the searches before one of them is done.
+    Stopped
+        If a signal ends the searches later, and `output` keeps the plans. Else the signal makes the command
+        exit with the signal's status. What was found until then is shown first.
     NoScheduleError
         If no row has a plan.
     """
@@ -196,7 +199,9 @@ def show_frontier(
     InputError
         If the folder is not one for these plans.
     KeyboardInterrupt
-        If a signal ends the searches; what was found by then is shown before.
+        If a signal ends the searches before one of them is done.
+    Stopped
+        If a signal ends the searches later; what was found by then is shown before.
     NoScheduleError
         If no point has a plan.
     """

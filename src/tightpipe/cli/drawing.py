@@ -9,6 +9,7 @@ import click
 from .. import drawing
 from ..core.errors import InputError
 from ..core.files import check_writable
+from ..core.printable import printable
 from ..experiments.gallery import draw_gallery
 from ..terminal.console import show_json
 from .common import cli, json_option, summary_beside, valid_schedule
@@ -53,7 +54,7 @@ def _plot(
     pictures = [drawing.draw_text(c.schedule, scale=scale, window=window) for _, c in drawn] if text else []
     if output is not None:
         check_writable(output)
-        labels = [(content.method or Path(path).stem, content.schedule) for path, content in drawn]
+        labels = [(content.method or printable(Path(path).stem), content.schedule) for path, content in drawn]
         bounds = [content.bound for _, content in drawn]
         drawing.draw_gantt(labels, path=output, memory=memory, bounds=bounds, window=window, width=width)
     with summary_beside(output):

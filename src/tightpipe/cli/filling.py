@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ..core.engine_version import engine_version
 from ..core.errors import StoppedError
+from ..core.printable import printable
 from ..experiments.results_table import Solve, Table
 from ..experiments.sweep.executor import local_executor
 from ..experiments.sweep.guarded_process import Limits, Outcome
@@ -43,7 +44,8 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: 
     """
     say_other_engines(table.set_aside_others(engine_version()), table.backup)
     todo = table.missing(tasks)
-    print(f"{len(tasks)} rows, {len(tasks) - len(todo)} of them already in {table.path}", file=sys.stderr)
+    there = f"{len(tasks) - len(todo)} of them already in {printable(str(table.path))}"
+    print(f"{len(tasks)} rows, {there}", file=sys.stderr)
     if not todo:
         return []
     compile_ahead()  # here, so that no solve has to wait for the compiler
@@ -68,4 +70,5 @@ def _run(store: Store, table: Table, hard_limit: float, at_once: int) -> None:
 def refuse_failures(errors: Sequence[str]) -> None:
     """Raise a StoppedError if solves failed."""
     if errors:
-        raise StoppedError(f"{len(errors)} of the solves failed, the last one: {errors[-1]}")
+        failed = f"{len(errors)} of the solves failed, the last one: {errors[-1]}"
+        raise StoppedError(f"{failed}; the same command tries them again")

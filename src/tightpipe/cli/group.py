@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
-from ..core.interruption import reason_of
+from ..core.errors import StoppedError
+from ..core.interruption import exit_status, reason_of
 
 
 class Stopped(click.ClickException):
-    """A signal has ended a command.
+    """A command has ended before its work was done.
 
-    This error replaces a `KeyboardInterrupt`, for which click itself would print an empty line.
+    After a signal, this error replaces a `KeyboardInterrupt`, for which click itself would print an empty
+    line.
+
+    Parameters
+    ----------
+    message
+        What ended the command, and what is kept.
+    status
+        The exit status of the command.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def stopped_by(stop: BaseException, kept: str = "") -> Stopped:
+    """Return the error of a command that a signal ended; `kept` says what is kept, if that is known."""
+    reason = reason_of(stop)
+    return Stopped(f"{reason}; {kept}" if kept else reason, exit_status(reason))
+
+
+KEPT = "what was finished is kept, the same command continues"
+NOTHING_KEPT = "nothing was finished yet, the same command continues"
+
+
+@contextmanager
+def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
+    """Say what is kept where the work within the `with` block does not come to its end.
+
+    Parameters
+    ----------
+    finished
+        Function that returns whether a part of the work is finished. The parts that are finished are kept.
+
+    Raises
+    ------
+    Stopped
+        If a signal or a `StoppedError` ends the block; its message says whether the same command continues.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, StoppedError) as stop:
+        kept = KEPT if finished() else NOTHING_KEPT
+        if isinstance(stop, StoppedError):
+            raise Stopped(f"{stop}; {kept}", 1) from None
+        raise stopped_by(stop, kept) from stop
 
 
 COMMANDS = {
@@ -108,15 +153,44 @@ COMMANDS = {
 """The module of each command in this folder and the first sentence of its help, by the command's name."""
 
 
-class LazyGroup(click.Group):
+class HelpfulGroup(click.Group):
+    """A group that shows its help if no command is given, and the commands that a mistyped name may mean."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments of the group; no arguments are the same as ``--help``."""
+        asks = not args and not ctx.resilient_parsing
+        return super().parse_args(ctx, ["--help"] if asks else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name and the command that the arguments call, and what follows them.
+
+        Raises
+        ------
+        UsageError
+            If the group has no such command.
+        """
+        name = args[0]
+        mistyped = self.get_command(ctx, name) is None and not name.startswith("-")
+        if mistyped and not ctx.resilient_parsing:
+            near = get_close_matches(name, self.list_commands(ctx))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"`{ctx.command_path} --help` lists all"
+            ctx.fail(f"No such command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(HelpfulGroup):
     """A group whose commands register themselves when their module is imported."""
+
+    group_class = HelpfulGroup
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raise `Stopped` if a signal ends it."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise Stopped(reason_of(stop)) from stop
+            raise stopped_by(stop) from stop
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""

@@ -6,6 +6,7 @@ import click
 
 from ..core.errors import InputError, RefusedError
 from ..core.instance_file import read_json
+from ..core.printable import printable
 from ..library import Library, Record, State, check_record, default_library, submit
 from ..library.library_page import COLUMNS, markdown, percent, row_of
 from ..terminal.console import show_json, show_pairs, show_table
@@ -135,7 +136,7 @@ def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: boo
     except InputError as error:
         raise (error if error.source or error.key in ("id", "by") else error.at(file)) from None
     except RefusedError as error:
-        raise RefusedError(f"{file}: {error}") from None
+        raise RefusedError(f"{printable(file)}: {error}") from None
     if as_json:
         show_json(record.to_dict())
     else:

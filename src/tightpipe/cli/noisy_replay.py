@@ -16,6 +16,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance_file import is_kind, read_json
+from ..core.printable import printable
 from ..core.retime import retime
 from ..core.schedule import Schedule
 from ..core.validate import validate
@@ -106,7 +107,7 @@ def _name(file: str, files: Sequence[str]) -> str:
     short = Path(file).stem
     if files.count(file) > 1:
         raise InputError("is given twice", key="schedule", value=file)
-    return file if [Path(other).stem for other in files].count(short) > 1 else short
+    return printable(file if [Path(other).stem for other in files].count(short) > 1 else short)
 
 
 def _schedule(path: str) -> Schedule:

@@ -49,7 +49,10 @@ def _semantics(text: str, **more: Any) -> Callable[[Command], Command]:
 )
 @click.option("--no-validation", is_flag=True, help="Leave out the post-validation of the optimizer step.")
 @click.option("--waits", is_flag=True, help="Put a wait behind each receive.")
-@_semantics("Replayed before it is written. [default: blocking, the strictest; published: asynchronous]")
+@_semantics(
+    "How sends and receives wait in the replay before it is written. [default: blocking, the strictest; "
+    "published: asynchronous]"
+)
 @json_option
 def _lower(
     schedule: str,
@@ -150,7 +153,9 @@ def _replay_program(
 @cli.command("overlap")
 @click.argument("file")
 @output_option
-@click.option("--passes", help=f"In the order given. [default: {','.join(DEFAULT_PASSES)}]")
+@click.option(
+    "--passes", help=f"Passes in the order in which they run. [default: {','.join(DEFAULT_PASSES)}]"
+)
 @click.option("--budget", type=int, help="Largest peak memory.")
 @click.option("--text", is_flag=True, help="Draw the overlap of the result.")
 @json_option

@@ -8,6 +8,7 @@ import click
 
 from ..core.errors import InputError
 from ..core.files import STANDARD, check_writable, write_text
+from ..core.printable import printable
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
 from .common import cli, json_option, summary_beside, valid_schedule
@@ -50,4 +51,4 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
         if as_json:
             show_json({"output": target, "rows": rows, "schedules": drawn, "bytes": size})
         else:
-            print(f"{target}: {rows} rows, {drawn} schedules, {size / 1e6:.1f} MB")
+            print(f"{printable(target)}: {rows} rows, {drawn} schedules, {size / 1e6:.1f} MB")

@@ -89,10 +89,16 @@ def _run(
 
 @cli.command("profile")
 @output_option
-@click.option("--devices", type=int, required=True)
-@click.option("--microbatches", type=int, required=True)
+@click.option("--devices", type=int, required=True, help="Devices of the pipeline.")
+@click.option("--microbatches", type=int, required=True, help="Microbatches per step.")
 @click.option("--placement", type=click.Choice(PLACEMENTS), help="[default: v; of a model file all]")
-@click.option("--objective", type=click.Choice([str(o) for o in Objective]), default="device_span")
+@click.option(
+    "--objective",
+    type=click.Choice([str(o) for o in Objective]),
+    default="device_span",
+    show_default=True,
+    help="The cost to minimise.",
+)
 @click.option("--limit", type=int, help="Memory limit per device, in the profile's unit (bytes if measured).")
 @click.option("--trace", multiple=True, metavar="FILE", help="Read Chrome traces with PP: ranges.")
 @click.option("--log", metavar="FILE", help="Read a zero-bubble runtime's log.")

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from ..core.printable import printable
 from ..experiments.sweep.guarded_process import Outcome
 from ..experiments.sweep.row import Row, Value
 from ..experiments.sweep.store import Store, Tally
 from ..experiments.sweep.task import Task
+from ..terminal.standard_streams import styled
 
 
 def percent(gap: Value) -> str:
@@ -36,18 +38,18 @@ def title(row: Row) -> str:
         words.append(f"from {row.warm_start}")
     if row.time_limit is not None:
         words += [f"{row.time_limit:g} s", f"seed {row.seed}"]
-    return " ".join(word for word in words if word and word != "own")
+    return printable(" ".join(word for word in words if word and word != "own"))
 
 
 class _SweepBar:
     def __init__(self, store: Store, quiet: bool) -> None:
         self._store, self._quiet = store, quiet
-        self._console = Console(file=sys.stderr)
+        self._console = Console(file=styled(sys.stderr))
         self._progress = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             console=self._console,
             transient=True,
             disable=quiet or not self._console.is_terminal,
@@ -87,7 +89,7 @@ def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
         said = f"{values['status']}: {values['reason']}"
     else:
         said = f"{values['status']}, cost {values['cost']}, gap {percent(values['gap'])}"
-    return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {said}"
+    return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {printable(said)}"
 
 
 @contextmanager

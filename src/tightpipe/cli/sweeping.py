@@ -35,6 +35,7 @@ from ..experiments.sweep.task import Task
 from ..solving.ensure_compiled import compile_ahead
 from ..terminal.console import show_json, show_pairs
 from .common import cli, json_option, say_other_engines
+from .group import finished_work_kept
 from .sweep_bar import duration, sweep_bar, title
 
 _folder_option = click.option(
@@ -96,7 +97,7 @@ def _sweep(
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
-    with open_store(folder / STORE) as store:
+    with open_store(folder / STORE) as store, finished_work_kept(lambda: _has_finished(store)):
         store.enrol(tasks)
         if retry_failed:
             store.retry_failed()
@@ -112,6 +113,11 @@ def _sweep(
             write_parquet(store.rows(), folder)
         if as_json or not quiet:
             _say({**_progress(store), "rows": str(folder / ROWS)}, as_json)
+
+
+def _has_finished(store: Store) -> bool:
+    tally = store.tally()
+    return tally.unfinished < tally.total
 
 
 def _plan(declared: Experiment, experiment: str) -> list[Task]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
+
+from .printable import printable
 
 _UNSET: Any = object()
 
@@ -32,12 +35,31 @@ class InputError(ValueError):
             shown = repr(self.value)
             shown = shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"
             entry = f"{self.key} = {shown}" if self.key else shown
-        text = ": ".join(part for part in (self.source, entry, self.rule) if part)
-        return " ".join(text.splitlines())  # one line, even if a key of a file has a line break
+        rule = " ".join(self.rule.splitlines())  # one line, even if it quotes another program
+        return ": ".join(part for part in (printable(self.source), printable(entry), rule) if part)
 
     def at(self, source: str) -> InputError:
         """Return the same error with `source` as the file that the value came from."""
         return InputError(self.rule, key=self.key, value=self.value, source=source)
+
+
+class StandardOutputError(InputError):
+    """Standard output does not take what a command prints, e.g. because the disk is full.
+
+    Parameters
+    ----------
+    error
+        The error of the operating system.
+
+    Attributes
+    ----------
+    reader_left : bool
+        Whether standard output is a pipe whose reader wants no more, as that of ``| head -1``.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        self.reader_left = error.errno == errno.EPIPE
+        super().__init__(f"cannot be written: {error.strerror or error}", source="standard output")
 
 
 class HeuristicError(InputError):

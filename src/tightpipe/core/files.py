@@ -13,6 +13,7 @@ file of that name is called ``./-``.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import shutil
@@ -26,7 +27,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import InputError
+from .errors import InputError, StandardOutputError
 
 STANDARD = "-"
 """The path that stands for standard input and standard output."""
@@ -73,7 +74,7 @@ def write_text(path: str | Path, text: str) -> None:
 
     The suffix ``.gz`` means that gzip compresses it.
     """
-    content = text.encode("utf-8")
+    content = text.encode("utf-8", "backslashreplace")  # a file's name may be no valid text
     write_bytes(path, gzip.compress(content, mtime=0) if _is_packed(path) else content)
 
 
@@ -86,7 +87,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     Raises
     ------
     InputError
-        If the file cannot be written; the message says why. A regular file is then as it was before.
+        If the file cannot be written; the message says why. A regular file is then as it was before. If
+        standard output is meant, the error is a `StandardOutputError`.
     """
     check_writable(path)
     with _explained(path):
@@ -168,10 +170,13 @@ def _write_standard_output(content: bytes) -> None:
     After a broken pipe, the buffer would still hold the content, and Python would write it again at exit.
     """
     if sys.stdout is None:
-        raise OSError(0, "standard output is closed")
-    sys.stdout.flush()
-    with open(sys.stdout.fileno(), "wb", closefd=False) as stream:
-        stream.write(content)
+        raise StandardOutputError(OSError(errno.EBADF, "it is closed"))
+    try:
+        sys.stdout.flush()
+        with open(sys.stdout.fileno(), "wb", closefd=False) as stream:
+            stream.write(content)
+    except OSError as error:
+        raise StandardOutputError(error) from None
 
 
 def _standard_input() -> bytes:

@@ -13,7 +13,7 @@ import threading
 import time
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from types import FrameType
 from typing import NoReturn
@@ -63,8 +63,12 @@ def exit_status(reason: str) -> int:
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM raise a KeyboardInterrupt in the main thread until the block ends."""
-    with _handled_by(_Listener()):
-        yield
+    listener = _Listener()
+    try:
+        with _handled_by(listener):
+            yield
+    finally:
+        listener.raise_waiting()
 
 
 class _Listener:
@@ -76,7 +80,7 @@ class _Listener:
     Within an import, an exception would leave half a module behind. Within the compiler of the inner loops,
     an exception would break the compiler's tables, which are still needed to time the schedules, or a
     destructor would swallow the exception. In both places the handler sends the signal again a little later,
-    and raises the exception after `_PATIENCE` seconds at the latest.
+    and raises the exception after `_PATIENCE` seconds at the latest, or when the block ends.
 
     While `tightpipe.exercise` compiles all inner loops, which takes minutes, there is no work to save yet. A
     signal then ends the process at once.
@@ -85,6 +89,8 @@ class _Listener:
     def __init__(self) -> None:
         self._raised = -inf
         self._waits_since: float | None = None
+        self._waiting = ""
+        self._again: threading.Timer | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -94,10 +100,18 @@ class _Listener:
             _end(number)
         self._waits_since = now if self._waits_since is None else self._waits_since
         if _is_within(frame, *_FRAGILE) and now - self._waits_since < _PATIENCE:
-            threading.Timer(_LATER, _send_again, (number,)).start()
+            self._waiting = _REASONS[number]
+            self._again = threading.Timer(_LATER, _send_again, (number,))
+            self._again.start()
             return
-        self._raised, self._waits_since = now, None
+        self._raised, self._waits_since, self._waiting = now, None, ""
         raise_again(_REASONS[number])
+
+    def raise_waiting(self) -> None:
+        """Raise the exception of a signal that still waits, whose repetition nobody would handle any more."""
+        if self._again is not None:
+            self._again.cancel()
+        raise_again(self._waiting)
 
 
 def _send_again(number: int) -> None:
@@ -124,7 +138,8 @@ def _is_within(frame: FrameType | None, *modules: str) -> bool:
 
 def _end(number: int) -> NoReturn:
     message = f"tightpipe: {_REASONS[number]} while inner loops were compiled; nothing has begun\n".encode()
-    os.write(2, _SHOW_CURSOR + message if os.isatty(2) else message)
+    with suppress(OSError):  # standard error may be full or closed
+        os.write(2, _SHOW_CURSOR + message if os.isatty(2) else message)
     os._exit(128 + number)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..core import metrics
 from ..core.instance_file import read_json
+from ..core.printable import printable
 from ..core.schedule_file import MEASURED, ScheduleFile
 from ..experiments.study.load import Study, load_study
 from ..experiments.sweep.axes import OWN
@@ -34,7 +35,7 @@ def report_of_study(folder: Path) -> Report:
 def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
     """Return the report that compares validated schedule files, each given with its path."""
     entries = tuple(_entry_of_file(Path(path), content) for path, content in files)
-    return Report(", ".join(Path(path).stem for path, _ in files), "", entries)
+    return Report(", ".join(printable(Path(path).stem) for path, _ in files), "", entries)
 
 
 def _entry_of_row(study: Study, row: Row) -> Entry:
@@ -53,10 +54,10 @@ def _entry_of_row(study: Study, row: Row) -> Entry:
 
 
 def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
-    schedule = content.schedule
+    schedule, name = content.schedule, printable(path.stem)
     instance, cost, bound = schedule.instance, metrics.cost(schedule), content.bound
     values = {
-        "schedule": path.stem,
+        "schedule": name,
         "method": content.method,
         "devices": instance.devices,
         "microbatches": instance.microbatches,
@@ -69,7 +70,7 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
         "gap": None if bound is None else (cost - bound) / cost,
         "peak_memory": int(metrics.peak_memory(schedule).max()),
     }
-    label = path.stem if content.method in (None, MEASURED) else str(content.method)
+    label = name if content.method in (None, MEASURED) else str(content.method)
     return Entry(values, label, schedule, content.method, bound)
 
 

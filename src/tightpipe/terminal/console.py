@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.printable import printable
 from ..core.result_text import lines_of
+from .standard_streams import styled
 
 MISSING = "-"
 
@@ -25,11 +27,12 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(MISSING if value is None else escape(str(value)) for value in row))
+        table.add_row(*(MISSING if value is None else escape(printable(str(value))) for value in row))
     # Where stdout is no terminal, e.g. a pipe, the table is as wide as its columns need.
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    width = None if sys.stdout.isatty() else 400
+    Console(file=styled(sys.stdout), width=width, highlight=False).print(table)
 
 
 def show_pairs(pairs: dict[str, Any]) -> None:
     """Print a line with key and value for each pair; a value of None gets no line."""
-    print(lines_of(pairs))
+    print(lines_of({key: value if value is None else printable(str(value)) for key, value in pairs.items()}))

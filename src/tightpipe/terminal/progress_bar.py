@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from ..core.printable import printable
 from ..core.progress import Progress as Watcher
 from ..core.result import LogEntry
 from .console import MISSING
+from .standard_streams import styled
 
 
 def _state(entry: LogEntry) -> str:
@@ -28,10 +30,10 @@ class _Bar:
         self._total, self._done, self._seconds = total, 0, seconds
         self._name, self._last = "", LogEntry(0.0, None, None)
         self._begin = time.monotonic()
-        self._console = Console(file=sys.stderr)
+        self._console = Console(file=styled(sys.stderr))
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
@@ -59,7 +61,7 @@ class _Bar:
         self._done += 1
         self._seconds, self._begin = seconds_left, time.monotonic()
         self._console.print(
-            f"[{self._done}/{self._total}] {text}", highlight=False, markup=False, soft_wrap=True
+            f"[{self._done}/{self._total}] {printable(text)}", highlight=False, markup=False, soft_wrap=True
         )
         self._refresh()
 
@@ -74,7 +76,7 @@ class _Bar:
             left = (
                 f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
             )
-        text = f"{self._name}: {_state(self._last)}"
+        text = f"{printable(self._name)}: {_state(self._last)}"
         self._progress.update(self._task, completed=self._done, description=text, left=left)
 
 
@@ -92,5 +94,5 @@ def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Show `text`, e.g. ``explaining``, on stderr until the `with` block ends, if stderr is a terminal."""
-    with Console(file=sys.stderr).status(text):
+    with Console(file=styled(sys.stderr)).status(text):
         yield

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...core.errors import InputError
 from ...core.instance_file import load_instance
+from ...core.printable import printable
 from ...settings import Setting, load_settings
 from .experiment import Problem
 
@@ -38,10 +39,12 @@ def setting_problem(setting: Setting) -> Problem:
 def file_problem(path: str | Path, name: str) -> Problem:
     """Return the problem of an instance file, which has the one placement that the file states.
 
+    What cannot be shown of the name is escaped, because the name goes into tables and databases.
+
     Raises
     ------
     InputError
         If the file cannot be read or holds no instance.
     """
     instance = load_instance(path)
-    return Problem(name, instance.placement.name, lambda _: instance)
+    return Problem(printable(name), instance.placement.name, lambda _: instance)
