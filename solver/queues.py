@@ -24,12 +24,18 @@ share a queue, and the l-th of them takes the l-th B of those stages. A queue of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
 
 from tightpipe.core.instance import Instance
+from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order, Schedule
+from tightpipe.kernels.arrays import Ints
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
@@ -159,48 +165,80 @@ def _weight_queues(instance: Instance, device: int, held: list[Member], count: i
 
 def words_of(queues: Queues, order: Order) -> list[Word]:
     """Return the word of each device, in which a fused backward becomes a B and a W."""
-    instance = queues.instance
-    words: list[Word] = []
-    for device in order.to_lists():
-        word: Word = []
-        for kind, stage, microbatch in device:
-            kinds = (OpKind.B, OpKind.W) if kind is OpKind.BW else (kind,)
-            word += [queues.index[k, instance.route(microbatch), stage] for k in kinds]
-        words.append(word)
-    return words
+    word, offsets = flat_words_of(queues, order)
+    numbers = word.tolist()
+    return [numbers[a:b] for a, b in pairwise(offsets.tolist())]
+
+
+def flat_words_of(queues: Queues, order: Order) -> tuple[Ints, Ints]:
+    """Return the words of all devices as one array, and where in it each device's word begins and ends.
+
+    The second array has one entry more than there are devices.
+    """
+    arrays = arrays_of(queues.instance)
+    kind, stage, microbatch = order.operations.T
+    fused = kind == OpKind.BW
+    copies = np.where(fused, 2, 1)
+    is_weight = np.zeros(int(copies.sum()), np.bool_)  # of the two copies of a BW, the second is the W
+    is_weight[np.cumsum(copies)[fused] - 1] = True
+    split = np.repeat(np.where(fused, OpKind.B, kind), copies)
+    split[is_weight] = OpKind.W
+    route = arrays.route[np.repeat(microbatch, copies)]
+    word = _numbers(queues)[split, route, np.repeat(stage, copies)]
+    return word, np.concatenate([[0], np.cumsum(copies)])[order.offsets]
 
 
 def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
     """Return the start of each item in ticks, for a schedule whose backwards are split."""
-    found: list[list[int]] = [[] for _ in queues.queues]
-    for device, word in enumerate(words_of(queues, schedule.order)):
-        for q, start in zip(word, schedule.start[schedule.order.rows(device)].tolist(), strict=True):
-            found[q].append(start)
-    return [start for starts in found for start in starts]
+    word, _ = flat_words_of(queues, schedule.order)
+    return np.asarray(schedule.start[np.argsort(word, kind="stable")]).tolist()
 
 
-def order_of(queues: Queues, words: list[Word]) -> Order:
+def order_of(queues: Queues, words: Sequence[Sequence[int]]) -> Order:
     """Return the order that the words stand for, with the microbatches in sequence within each queue."""
-    return Order.from_lists([_operations(queues, word) for word in words])
+    word = np.concatenate([np.asarray(each, np.int64) for each in words])
+    return order_of_flat(queues, word, np.cumsum([0, *map(len, words)]))
 
 
-def _operations(queues: Queues, word: Word) -> list[tuple[int, int, int]]:
-    instance = queues.instance
-    of_route: dict[int, list[int]] = {}
-    for m in range(instance.microbatches):
-        of_route.setdefault(instance.route(m), []).append(m)
-    done = dict.fromkeys(word, 0)
-    waiting: dict[int, list[tuple[int, int]]] = {}  # of each W queue, (stage, microbatch) of its B's so far
-    found = []
-    for q in word:
-        queue, k = queues.queues[q], done[q]
-        done[q] += 1
-        if queue.kind is OpKind.W:
-            stage, microbatch = waiting[q][k]
-        else:
-            ((route, stage),) = queue.members
-            microbatch = of_route[route][k]
-        if queue.kind is OpKind.B:
-            waiting.setdefault(queues.index[OpKind.W, route, stage], []).append((stage, microbatch))
-        found.append((int(queue.kind), stage, microbatch))
+def order_of_flat(queues: Queues, word: Ints, offsets: Ints) -> Order:
+    """Return the order that words stand for which are given as one array, as `flat_words_of` returns them.
+
+    A W belongs to the first B of its pool whose W has not run yet.
+    """
+    kinds = np.array([int(queue.kind) for queue in queues.queues])
+    routes, stages = np.array([queue.members[0] for queue in queues.queues]).T
+    kind, stage, rank = kinds[word], stages[word], _ranks(word)
+    microbatch = _microbatches(queues.instance)[routes[word], np.minimum(rank, _most(queues) - 1)]
+    pools = np.where(kinds == OpKind.B, _numbers(queues)[OpKind.W, routes, stages], -1)
+    weights, backwards = np.flatnonzero(kind == OpKind.W), np.flatnonzero(kind == OpKind.B)
+    # A pool lies on one device, so its B's and its W's stand in the sequence of the device's word.
+    weights = weights[np.argsort(word[weights], kind="stable")]
+    backwards = backwards[np.argsort(pools[word[backwards]], kind="stable")]
+    stage[weights], microbatch[weights] = stage[backwards], microbatch[backwards]
+    return Order(np.stack([kind, stage, microbatch], axis=1), offsets)
+
+
+def _ranks(word: Ints) -> Ints:
+    """Return for each entry how many equal entries stand before it."""
+    by_queue = np.argsort(word, kind="stable")
+    ordered = word[by_queue]
+    rank = np.empty_like(word)
+    rank[by_queue] = np.arange(len(word)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
+def _numbers(queues: Queues) -> Ints:
+    """Return `Queues.index` as an array, shape (3, routes, stages)."""
+    found = np.empty((3, len(queues.instance.placement.routes), queues.instance.stages), np.int64)
+    for key, number in queues.index.items():
+        found[key] = number
     return found
+
+
+def _microbatches(instance: Instance) -> Ints:
+    """Return the microbatches of each route in sequence, shape (routes, microbatches per route)."""
+    return np.argsort(arrays_of(instance).route, kind="stable").reshape(len(instance.placement.routes), -1)
+
+
+def _most(queues: Queues) -> int:
+    return queues.instance.microbatches // len(queues.instance.placement.routes)

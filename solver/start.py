@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tightpipe.core.errors import InputError
 from tightpipe.core.instance import Instance
+from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 
-from .queues import order_of, queues_of, words_of
+from .queues import flat_words_of, order_of_flat, queues_of
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -18,13 +21,15 @@ def one_by_one(instance: Instance) -> Order:
 
     This order is valid whenever the instance has a valid order.
     """
-    devices: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
-    for m in range(instance.microbatches):
-        for s in range(instance.stages):
-            devices[instance.device(s, m)].append((OpKind.F, s, m))
-        for s in reversed(range(instance.stages)):
-            devices[instance.device(s, m)] += [(OpKind.B, s, m), (OpKind.W, s, m)]
-    return Order.from_lists(devices)
+    stages, n = instance.stages, instance.microbatches
+    up, down = np.arange(stages), np.repeat(np.arange(stages)[::-1], 2)
+    kind = np.concatenate([np.full(stages, OpKind.F), np.tile([OpKind.B, OpKind.W], stages)])
+    stage = np.concatenate([up, down])
+    numbers = arrays_of(instance)
+    device = numbers.device[numbers.route][:, stage].ravel()
+    each = np.stack([np.tile(kind, n), np.tile(stage, n), np.repeat(np.arange(n), len(kind))], axis=1)
+    by_device = np.argsort(device, kind="stable")
+    return Order(each[by_device], np.searchsorted(device[by_device], np.arange(instance.devices + 1)))
 
 
 def in_queue_order(schedule: Schedule) -> Schedule:
@@ -34,7 +39,7 @@ def in_queue_order(schedule: Schedule) -> Schedule:
     `retime` then gives the order its best start times.
     """
     queues = queues_of(schedule.instance)
-    return retime(schedule.instance, order_of(queues, words_of(queues, schedule.order)))
+    return retime(schedule.instance, order_of_flat(queues, *flat_words_of(queues, schedule.order)))
 
 
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:

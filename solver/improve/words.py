@@ -12,7 +12,7 @@ import numpy as np
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Bools, Ints
 
-from ..queues import Queues, order_of, words_of
+from ..queues import Queues, flat_words_of, order_of_flat
 from .event_graph import EventGraph
 
 
@@ -58,17 +58,13 @@ def words_for(graph: EventGraph) -> Words:
 
 def items_of(queues: Queues, order: Order) -> Ints:
     """Return the item at each position of an order, with its microbatches relabelled first in, first out."""
-    first = np.cumsum([0, *(queue.count for queue in queues.queues)])
-    done = np.zeros(len(queues.queues), np.int64)
-    found = []
-    for word in words_of(queues, order):
-        for q in word:
-            found.append(first[q] + done[q])
-            done[q] += 1
-    return np.array(found)
+    word, _ = flat_words_of(queues, order)
+    # The items are numbered queue after queue, and within a queue in the sequence in which they run.
+    item = np.empty_like(word)
+    item[np.argsort(word, kind="stable")] = np.arange(len(word))
+    return item
 
 
 def order_of_items(queues: Queues, graph: EventGraph, item: Ints) -> Order:
     """Return the order that words stand for, given the item at each position."""
-    word, offsets = graph.queue[item].tolist(), graph.offsets
-    return order_of(queues, [word[offsets[d] : offsets[d + 1]] for d in range(len(offsets) - 1)])
+    return order_of_flat(queues, graph.queue[item], graph.offsets)

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from ..kernels.arrays import Ints
 from .errors import InputError
 from .instance import Instance, Objective
+from .paths_kernel import NO_PATH, paths_from
 from .schedule import Order, Schedule
-from .simulate import simulate
+from .simulate import run_arrays, simulate, simulate_in_sequence
 
-_NO_PATH = -(2**60)
+_TOGETHER = 16  # devices whose paths are found in one pass; more would take much memory at a time
 
 
 def retime(instance: Instance, order: Order) -> Schedule:
@@ -35,12 +36,12 @@ def retime(instance: Instance, order: Order) -> Schedule:
     loops, where the edge from d to e has the weight D[d, e]. The least integer T is thus the largest mean
     weight of a cycle, rounded up (Karp 1978).
     """
-    earliest = simulate(instance, order)
+    earliest, sequence = simulate_in_sequence(instance, order)
     if not np.diff(order.offsets).all():
         raise InputError("the order has a device that runs nothing")
     if instance.objective is Objective.MAKESPAN:
         return earliest
-    least = _begin_distances(instance, order, earliest)
+    least = _begin_distances(instance, order, sequence)
     return simulate(instance, order, _least_potential(least, earliest.start[order.offsets[:-1]]))
 
 
@@ -65,37 +66,29 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
     DeadlockError, InputError
         As in `simulate`.
     """
-    return _begin_distances(instance, order, simulate(instance, order))
+    return _begin_distances(instance, order, simulate_in_sequence(instance, order)[1])
 
 
-def _begin_distances(instance: Instance, order: Order, earliest: Schedule) -> Ints:
-    to_first, to_last = _longest_paths(instance, order, earliest)
+def _begin_distances(instance: Instance, order: Order, sequence: Ints) -> Ints:
+    to_first, to_last = _longest_paths(instance, order, sequence)
     least = np.maximum(to_first, to_last - _largest_cycle_mean(to_last))
     np.fill_diagonal(least, 0)
     return least
 
 
-def _longest_paths(instance: Instance, order: Order, earliest: Schedule) -> tuple[Ints, Ints]:
+def _longest_paths(instance: Instance, order: Order, sequence: Ints) -> tuple[Ints, Ints]:
     """Return the longest paths from the first start of each device to all first starts and to all last ends.
 
-    Both matrices have the shape (devices, devices) and hold ticks, or `_NO_PATH`.
+    Both matrices have the shape (devices, devices) and hold ticks, or `NO_PATH`. `sequence` is that of
+    `simulate_in_sequence`.
     """
-    p = instance.devices
-    horizon = int(earliest.end.max()) + 1
-    to_first = np.full((p, p), _NO_PATH, np.int64)
-    to_last = np.full((p, p), _NO_PATH, np.int64)
-    firsts, lasts = order.offsets[:-1], order.offsets[1:] - 1
-    for device in range(p):
-        # The device may begin only at `horizon`, after the end of all operations in `earliest`. So another
-        # operation ends after `horizon` exactly when a path from the device leads to it, and the time from
-        # `horizon` on is then the length of the longest such path.
-        delayed = np.zeros(p, np.int64)
-        delayed[device] = horizon
-        late = simulate(instance, order, delayed)
-        follows = late.start[firsts] >= horizon
-        to_first[device, follows] = late.start[firsts][follows] - horizon
-        follows = late.end[lasts] > horizon
-        to_last[device, follows] = late.end[lasts][follows] - horizon
+    p, arrays = instance.devices, run_arrays(instance, order)
+    found = [
+        paths_from(source, min(_TOGETHER, p - source), *arrays, sequence) for source in range(0, p, _TOGETHER)
+    ]
+    to_first, to_last = (np.concatenate(part) for part in zip(*found, strict=True))
+    for paths in (to_first, to_last):
+        paths[paths < 0] = NO_PATH
     return to_first, to_last
 
 
@@ -104,7 +97,7 @@ def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
     p = len(weight)
     walks = np.zeros((p + 1, p), np.int64)  # walks[k, v]: heaviest walk of k edges that ends at v
     for k in range(p):
-        walks[k + 1] = np.maximum((walks[k][:, None] + weight).max(axis=0), _NO_PATH)
+        walks[k + 1] = np.maximum((walks[k][:, None] + weight).max(axis=0), NO_PATH)
     lengths = np.arange(p, 0, -1)
     means = -((walks[:p] - walks[p]) // lengths[:, None])  # ceil of (walks[p] - walks[k]) / (p - k)
     return int(means.min(axis=0).max())

@@ -47,17 +47,33 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
         have, an operation twice, or a slot whose two operations cannot run together; or if `release` is not
         one integer per device.
     """
-    numbers = arrays_of(instance)
+    return simulate_in_sequence(instance, order, release)[0]
+
+
+def simulate_in_sequence(
+    instance: Instance, order: Order, release: ArrayLike | None = None
+) -> tuple[Schedule, Ints]:
+    """Return the schedule of `simulate`, and the first row of each slot in a sequence of events.
+
+    In this sequence each slot comes after those that it waits for. The arguments and the errors are those of
+    `simulate`.
+    """
     earliest = _release_times(release, instance.devices)
     _check_operations(instance, order)
-    start, end, done = earliest_times(
+    start, end, sequence = earliest_times(*run_arrays(instance, order), earliest)
+    if start.min(initial=0) < 0:
+        raise DeadlockError(_describe_deadlock(instance, order, start))
+    return Schedule(instance, order, start, end), sequence
+
+
+def run_arrays(instance: Instance, order: Order) -> tuple[Any, ...]:
+    """Return the arguments, from the order and the instance, of the loops that run an order."""
+    numbers = arrays_of(instance)
+    return (
         *(order.operations, order.offsets, order.pairs),
         *(numbers.duration, numbers.lag, numbers.peer, numbers.route, numbers.overlapped),
-        *(instance.costs.link_occupancy, earliest),
+        instance.costs.link_occupancy,
     )
-    if done < len(order):
-        raise DeadlockError(_describe_deadlock(instance, order, start))
-    return Schedule(instance, order, start, end)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:

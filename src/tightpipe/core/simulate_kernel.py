@@ -56,29 +56,40 @@ def earliest_times(
     overlapped: Ints,
     occupancy: int,
     release: Ints,
-) -> tuple[Ints, Ints, int]:
-    """Return the earliest start and end of each operation in ticks, and how many operations can run.
+) -> tuple[Ints, Ints, Ints]:
+    """Return the earliest start and end of each operation in ticks, and the slots in a sequence of events.
 
-    The loop visits the devices one after another, again and again. Each device runs its operations in
-    sequence until the next one waits for an operation that has not run yet. The loop ends when no device can
-    go on. Operations that have not run by then never can, because of a deadlock or a missing operation; their
+    A device runs its operations in sequence until the next one waits for an operation that has not run yet.
+    The device goes on after another one has sent it a message. The loop ends when no device can go on.
+    Operations that have not run by then never can, because of a deadlock or a missing operation; their
     start and end are `ABSENT`.
+
+    The sequence has the first row of each slot that can run, and every slot comes after those it waits for.
 
     `release` holds the earliest start of each device, and `occupancy` is the link occupancy, both in ticks.
     The other arrays are those of `Order` and `InstanceArrays`.
     """
     devices = len(offsets) - 1
     ends = np.full((4, duration.shape[1], len(route)), ABSENT, np.int64)
-    sent = ends.copy()
-    last = np.full((devices, devices), -occupancy, np.int64)  # tick at which the last message left, by link
+    sent = ends.copy() if occupancy > 0 else ends
+    # tick at which the last message left, by link
+    last = np.full((devices, devices if occupancy > 0 else 1), -occupancy, np.int64)
     start = np.full(len(operations), ABSENT, np.int64)
     end = np.full(len(operations), ABSENT, np.int64)
+    sequence = np.empty(len(operations), np.int64)
     head = offsets[:-1].copy()
     free = release.copy()
+    waiting = np.empty(devices, np.int64)  # a ring: the devices that may be able to go on
+    listed = np.empty(devices, np.bool_)
     done, before = 0, -1
-    while done > before:
-        before = done
+    while done > before:  # in an order whose operations are all on their devices, one round is enough
+        before, first, count = done, 0, devices
         for device in range(devices):
+            waiting[device], listed[device] = device, True
+        while count > 0:
+            device = waiting[first]
+            first, count = (first + 1) % devices, count - 1
+            listed[device] = False
             while head[device] < offsets[device + 1]:
                 i = head[device]
                 kind, stage, m = operations[i, 0], operations[i, 1], operations[i, 2]
@@ -87,25 +98,39 @@ def earliest_times(
                     break
                 begin = max(free[device], ready + lags[kind, route[m], stage])
                 until = begin + duration[kind, stage]
-                count = 1
+                rows = 1
                 if joined[i]:
                     other, its_stage, its_m = operations[i + 1, 0], operations[i + 1, 1], operations[i + 1, 2]
                     ready = _predecessor_end(other, its_stage, its_m, ends, sent)
                     if ready < 0:
                         break
                     begin = max(begin, ready + lags[other, route[its_m], its_stage])
-                    together = overlapped[device]
-                    if together < 0 or other != _BW:
-                        together = duration[kind, stage] + duration[other, its_stage]
-                    until = begin + together
-                    count = 2
-                for j in range(i, i + count):
+                    until = begin + paired_time(duration, overlapped[device], kind, stage, other, its_stage)
+                    rows = 2
+                for j in range(i, i + rows):
                     kind, stage, m = operations[j, 0], operations[j, 1], operations[j, 2]
                     start[j], end[j] = begin, until
                     ends[kind, stage, m] = until
                     receiver = peers[kind, route[m], stage]
-                    sent[kind, stage, m] = departure(until, receiver, last[device], occupancy)
+                    if occupancy > 0:
+                        sent[kind, stage, m] = departure(until, receiver, last[device], occupancy)
+                    if receiver >= 0 and not listed[receiver]:
+                        waiting[(first + count) % devices] = receiver
+                        listed[receiver] = True
+                        count += 1
                 free[device] = until
-                head[device] += count
-                done += count
-    return start, end, done
+                head[device] += rows
+                sequence[done] = i
+                done += 1
+    return start, end, sequence[:done]
+
+
+@compiled_with_arrays
+def paired_time(duration: Ints, together: int, kind: int, stage: int, other: int, its_stage: int) -> int:
+    """Return the ticks of a slot with two operations: `together` for an F with a BW, else their sum.
+
+    `together` is negative where the device has no such time.
+    """
+    if together < 0 or other != _BW:
+        return int(duration[kind, stage] + duration[other, its_stage])
+    return together
