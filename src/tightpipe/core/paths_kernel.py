@@ -1,6 +1,13 @@
-"""The compiled loop that finds the longest paths between the devices of an order."""
+"""Compiled loops that find the longest paths between the devices of an order.
+
+All paths that end at an operation are found together, in one pass over the operations in the sequence of
+their starts. A message has a *place*, which a later message takes over after it has arrived. Few messages are
+under way at a time, so all places stay in the processor's cache, however many operations there are.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,12 +18,23 @@ from .simulate_kernel import paired_time
 
 _F, _W = int(OpKind.F), int(OpKind.W)
 NO_PATH = -(2**60)
+_NONE = -1
+
+
+class Traffic(NamedTuple):
+    """What each of the N operations of an order waits for and sends, and how long its slot takes."""
+
+    home: Ints  # (N,) device
+    ticks: Ints  # (N,) how long the operation's slot takes
+    taken: Ints  # (N,) place of the message or result that the operation waits for, -1 for none
+    lag: Ints  # (N,) communication time of that message in ticks
+    given: Ints  # (N,) place of the message or result that another operation waits for, -1 for none
+    receiver: Ints  # (N,) device to which that message goes, -1 where it stays on the device
+    places: int
 
 
 @compiled_with_arrays
-def paths_from(
-    source: int,
-    sources: int,
+def traffic_of(
     operations: Ints,
     offsets: Ints,
     joined: Ints,
@@ -27,89 +45,120 @@ def paths_from(
     overlapped: Ints,
     occupancy: int,
     sequence: Ints,
+) -> Traffic:
+    """Return what the operations of an order wait for and send.
+
+    Parameters
+    ----------
+    operations, offsets, joined, duration, lags, peers, route, overlapped, occupancy
+        As in `earliest_times`.
+    sequence
+        The first row of each slot, in a sequence in which each slot comes after those that it waits for.
+    """
+    size, stages = len(operations), duration.shape[1]
+    home, ticks, lag = np.empty(size, np.int64), np.empty(size, np.int64), np.zeros(size, np.int64)
+    taken, given, receiver = np.full(size, _NONE), np.full(size, _NONE), np.full(size, _NONE)
+    for device in range(len(offsets) - 1):
+        home[offsets[device] : offsets[device + 1]] = device
+    place = np.full((2, stages, len(route)), _NONE)  # of the results of F, and of B or BW
+    unused, count, places = np.empty(size, np.int64), 0, 0
+    for i in sequence:
+        kind, stage, rows = operations[i, 0], operations[i, 1], 1
+        ticks[i] = duration[kind, stage]
+        if joined[i]:
+            rows = 2
+            other, its_stage = operations[i + 1, 0], operations[i + 1, 1]
+            ticks[i] = paired_time(duration, overlapped[home[i]], kind, stage, other, its_stage)
+        for j in range(i, i + rows):
+            kind, stage, m = operations[j, 0], operations[j, 1], operations[j, 2]
+            if kind == _W or (kind == _F and stage == 0):
+                continue  # the B of a W runs before it on the same device
+            if kind == _F or stage == stages - 1:
+                taken[j] = place[0, stage - (kind == _F), m]
+            else:
+                taken[j] = place[1, stage + 1, m]
+            lag[j] = lags[kind, route[m], stage]
+            unused[count] = taken[j]
+            count += 1
+        for j in range(i, i + rows):
+            kind, stage, m = operations[j, 0], operations[j, 1], operations[j, 2]
+            if kind == _W or (kind != _F and stage == 0):
+                continue
+            if count > 0:
+                count -= 1
+                given[j] = unused[count]
+            else:
+                given[j] = places
+                places += 1
+            place[min(kind, 1), stage, m] = given[j]
+            receiver[j] = peers[kind, route[m], stage]
+    return Traffic(home, ticks, taken, lag, given, receiver, places)
+
+
+@compiled_with_arrays
+def paths_from(
+    source: int,
+    sources: int,
+    offsets: Ints,
+    joined: Ints,
+    occupancy: int,
+    sequence: Ints,
+    traffic: Traffic,
 ) -> tuple[Ints, Ints]:
     """Return the longest paths, in ticks, from the first starts of some devices to all firsts and lasts.
 
     The sources are the devices from `source` on, `sources` in number. A path goes from the start of the first
-    operation of its source along the operations that have to follow one another, with their durations and
-    communication. All paths of an operation are found together, in one pass over the operations in a sequence
-    in which each comes after those that it waits for. So the time is that of one simulation per source at
-    most, and less because the numbers of the sources lie next to each other in memory.
+    operation of its source along operations that have to follow one another, with their durations and their
+    communication.
 
     Parameters
     ----------
     source, sources
         The first source, and the number of sources.
-    sequence
-        The first row of each slot, in the sequence that `earliest_times` returns.
-    operations, offsets, joined, duration, lags, peers, route, overlapped, occupancy
+    offsets, joined, occupancy
         As in `earliest_times`.
+    sequence
+        As in `traffic_of`.
+    traffic
+        What the operations wait for and send.
 
     Returns
     -------
     to_first, to_last
         Ticks to the start of the first operation and to the end of the last operation of each device, each of
-        shape (sources, devices); at most `NO_PATH` plus the length of some path where there is no path.
+        shape (sources, devices); a negative number where there is no path.
     """
     devices = len(offsets) - 1
-    home = np.empty(len(operations), np.int64)
-    for device in range(devices):
-        home[offsets[device] : offsets[device + 1]] = device
-    # when the result of F, and of B or BW, leaves its device; nothing but the device itself waits for a W
-    sent = np.full((2, duration.shape[1], len(route), sources), NO_PATH, np.int64)
-    last = np.full((devices if occupancy > 0 else 1, devices, sources), NO_PATH, np.int64)
-    free = np.full((devices, sources), NO_PATH, np.int64)
-    to_first = np.full((sources, devices), NO_PATH, np.int64)
-    to_last = np.full((sources, devices), NO_PATH, np.int64)
-    begin = np.empty(sources, np.int64)
+    sent = np.full((traffic.places, sources), NO_PATH)
+    free = np.full((devices, sources), NO_PATH)
+    links = np.full((devices, devices, sources), NO_PATH) if occupancy > 0 else np.full((1, 1, 1), NO_PATH)
+    to_first, to_last = np.full((sources, devices), NO_PATH), np.full((sources, devices), NO_PATH)
     for i in sequence:
-        device = home[i]
-        if i == offsets[device] and source <= device < source + sources:
-            free[device, device - source] = 0
-        kind, stage = operations[i, 0], operations[i, 1]
-        time, rows = duration[kind, stage], 1
-        if joined[i]:
-            other, its_stage = operations[i + 1, 0], operations[i + 1, 1]
-            time, rows = paired_time(duration, overlapped[device], kind, stage, other, its_stage), 2
-        for k in range(sources):
-            begin[k] = free[device, k]
-        for j in range(i, i + rows):
-            _wait(operations[j], duration.shape[1], lags, route, sent, begin)
-        if i == offsets[device]:
-            to_first[:, device] = begin
-        for k in range(sources):
-            free[device, k] = begin[k] + time
-        for j in range(i, i + rows):
-            kind, stage, m = operations[j, 0], operations[j, 1], operations[j, 2]
-            if kind == _W:
-                continue
-            leaves = sent[min(kind, 1), stage, m]
-            for k in range(sources):
-                leaves[k] = free[device, k]
-            receiver = peers[kind, route[m], stage]
-            if occupancy > 0 and receiver >= 0:
-                before = last[device, receiver]
+        device = traffic.home[i]
+        now, is_first = free[device], i == offsets[device]
+        if is_first and source <= device < source + sources:
+            now[device - source] = 0
+        for j in range(i, i + 1 + joined[i]):
+            if traffic.taken[j] >= 0:
+                message, lag = sent[traffic.taken[j]], traffic.lag[j]
                 for k in range(sources):
-                    leaves[k] = before[k] = max(leaves[k], before[k] + occupancy)
+                    now[k] = max(now[k], message[k] + lag)
+        if is_first:
+            for k in range(sources):
+                to_first[k, device] = now[k]
+        ticks = traffic.ticks[i]
+        for k in range(sources):
+            now[k] += ticks
+        for j in range(i, i + 1 + joined[i]):
+            if traffic.given[j] >= 0:
+                message = sent[traffic.given[j]]
+                for k in range(sources):
+                    message[k] = now[k]
+                if occupancy > 0 and traffic.receiver[j] >= 0:
+                    link = links[device, traffic.receiver[j]]
+                    for k in range(sources):
+                        link[k] = message[k] = max(message[k], link[k] + occupancy)
     for device in range(devices):
-        to_last[:, device] = free[device]
+        for k in range(sources):
+            to_last[k, device] = free[device, k]
     return to_first, to_last
-
-
-@compiled_with_arrays
-def _wait(operation: Ints, stages: int, lags: Ints, route: Ints, sent: Ints, begin: Ints) -> None:
-    """Let the times `begin` of all sources wait for the message or result that an operation needs."""
-    kind, stage, m = operation[0], operation[1], operation[2]
-    if kind == _F:
-        if stage == 0:
-            return
-        needed = sent[0, stage - 1, m]
-    elif kind == _W:
-        return  # its B has run before on the same device
-    elif stage == stages - 1:
-        needed = sent[0, stage, m]
-    else:
-        needed = sent[1, stage + 1, m]
-    lag = lags[kind, route[m], stage]
-    for k in range(len(begin)):
-        begin[k] = max(begin[k], needed[k] + lag)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..kernels.arrays import Ints
 from .errors import InputError
 from .instance import Instance, Objective
-from .paths_kernel import NO_PATH, paths_from
+from .paths_kernel import NO_PATH, paths_from, traffic_of
 from .schedule import Order, Schedule
 from .simulate import run_arrays, simulate, simulate_in_sequence
 
@@ -82,10 +82,9 @@ def _longest_paths(instance: Instance, order: Order, sequence: Ints) -> tuple[In
     Both matrices have the shape (devices, devices) and hold ticks, or `NO_PATH`. `sequence` is that of
     `simulate_in_sequence`.
     """
-    p, arrays = instance.devices, run_arrays(instance, order)
-    found = [
-        paths_from(source, min(_TOGETHER, p - source), *arrays, sequence) for source in range(0, p, _TOGETHER)
-    ]
+    p, traffic = instance.devices, traffic_of(*run_arrays(instance, order), sequence)
+    rest = order.offsets, order.pairs, instance.costs.link_occupancy, sequence, traffic
+    found = [paths_from(source, min(_TOGETHER, p - source), *rest) for source in range(0, p, _TOGETHER)]
     to_first, to_last = (np.concatenate(part) for part in zip(*found, strict=True))
     for paths in (to_first, to_last):
         paths[paths < 0] = NO_PATH

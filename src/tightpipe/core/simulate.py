@@ -53,7 +53,7 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 def simulate_in_sequence(
     instance: Instance, order: Order, release: ArrayLike | None = None
 ) -> tuple[Schedule, Ints]:
-    """Return the schedule of `simulate`, and the first row of each slot in a sequence of events.
+    """Return the schedule of `simulate`, and the first row of each slot in the sequence of their starts.
 
     In this sequence each slot comes after those that it waits for. The arguments and the errors are those of
     `simulate`.
@@ -63,7 +63,8 @@ def simulate_in_sequence(
     start, end, sequence = earliest_times(*run_arrays(instance, order), earliest)
     if start.min(initial=0) < 0:
         raise DeadlockError(_describe_deadlock(instance, order, start))
-    return Schedule(instance, order, start, end), sequence
+    by_start = np.argsort(start[sequence], kind="stable")
+    return Schedule(instance, order, start, end), sequence[by_start]
 
 
 def run_arrays(instance: Instance, order: Order) -> tuple[Any, ...]:
