@@ -79,7 +79,7 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     budget = allowance.begin()
     formulas = all_bounds(instance)
     yield from formulas
-    starts = warm_starts(instance) if budget.left > 0 and is_modelled(instance) else []
+    starts = warm_starts(instance, budget) if budget.left > 0 and is_modelled(instance) else []
     if not starts:
         return
     _, start = starts[0]
