@@ -191,7 +191,8 @@ def flat_words_of(queues: Queues, order: Order) -> tuple[Ints, Ints]:
 def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
     """Return the start of each item in ticks, for a schedule whose backwards are split."""
     word, _ = flat_words_of(queues, schedule.order)
-    return np.asarray(schedule.start[np.argsort(word, kind="stable")]).tolist()
+    starts: list[int] = schedule.start[np.argsort(word, kind="stable")].tolist()
+    return starts
 
 
 def order_of(queues: Queues, words: Sequence[Sequence[int]]) -> Order:

@@ -17,6 +17,10 @@ _SHORTEST, _LONGEST = 0.01, 1e8  # seconds; not every solver takes 0 or infinity
 _SEEDS = 2**31  # number of seeds; solvers take integers of 32 bits with a sign
 
 
+class TimeUpError(Exception):
+    """Work that has no result before its end was given up, because the time of its budget is up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Deadline, threads, seed and memory cap of a solve, or of a part of it.
@@ -61,6 +65,11 @@ class Budget:
         """Seconds until the deadline, 0 after it or once `halt` is set; infinite without a deadline."""
         halted = self.halt is not None and self.halt.is_set()
         return 0.0 if halted else max(0.0, self.deadline - perf_counter())
+
+    def check(self) -> None:
+        """Raise a `TimeUpError` if no time is left."""
+        if self.left <= 0:
+            raise TimeUpError
 
     @property
     def seconds_for_solver(self) -> float:

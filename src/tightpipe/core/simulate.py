@@ -67,7 +67,9 @@ def simulate_in_sequence(
     return Schedule(instance, order, start, end), sequence[by_start]
 
 
-def run_arrays(instance: Instance, order: Order) -> tuple[Any, ...]:
+def run_arrays(
+    instance: Instance, order: Order
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, int]:
     """Return the arguments, from the order and the instance, of the loops that run an order."""
     numbers = arrays_of(instance)
     return (

@@ -21,7 +21,6 @@ from ..core.metrics import cost
 from ..core.placement import PLACEMENTS
 from ..core.progress import Progress
 from ..core.result import LogEntry, Result, Status
-from ..core.schedule import Schedule
 from .installed import Installed, heuristic_at, installed_heuristics
 from .own_heuristic import OwnHeuristic, as_heuristic
 from .starts import Start, WarmStart, cheapest, requested_starts, schedule_of

@@ -74,8 +74,8 @@ class StartClock:
 
     Heuristics may take a share of the time that a search has. They may always take a short time, so that a
     search without any time starts from a heuristic's schedule all the same if the instance is not large. A
-    heuristic that does not look at the clock begins only if the time left is as long as it will probably take.
-    This is estimated from the number of operations, and from how fast earlier heuristics were.
+    heuristic that does not look at the clock begins only if the time left is as long as it will probably
+    take. This is estimated from the number of operations, and from how fast earlier heuristics were.
 
     Parameters
     ----------
@@ -92,6 +92,16 @@ class StartClock:
         if not budget.endless:
             self._budget = replace(budget, deadline=perf_counter() + max(_LEAST, _SHARE * budget.left))
 
+    @property
+    def _checking(self) -> float:
+        """Seconds that it takes to retime and validate a schedule."""
+        return self._slowness * _CHECKING * self._operations
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for heuristics is up."""
+        return self._budget.left <= self._checking
+
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
         needed = _CHECKING if heuristic.timed else heuristic.pace + _CHECKING
@@ -100,11 +110,9 @@ class StartClock:
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
         """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
         begun = perf_counter()
-        checking = self._slowness * _CHECKING * self._operations
+        begin_checking = max(0.0, self._budget.left - self._checking)
         try:
-            return schedule_of(
-                instance, heuristic, self._budget.within(max(0.0, self._budget.left - checking))
-            )
+            return schedule_of(instance, heuristic, self._budget.within(begin_checking))
         finally:
             if not heuristic.timed:
                 usual = (heuristic.pace + _CHECKING) * self._operations
@@ -149,17 +157,21 @@ def requested_starts(
         As in `tightpipe.solve`.
     budget
         The limits of the search that starts from these schedules. If it has a deadline, heuristics take at
-        most a share of the time left, or half a second if that is longer. A heuristic that is asked for by its
-        name takes as long as it takes.
+        most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
+        for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
     """
     if warm_start == "best":
         yield from _heuristic_starts(instance, budget)
     elif warm_start is not None:
-        yield Start(0, "", _resolve(instance, warm_start))
+        schedule = _resolve(instance, warm_start, StartClock(instance, budget))
+        if schedule is not None:
+            yield Start(0, "", schedule)
 
 
-def _resolve(instance: Instance, warm_start: Schedule | str | OwnHeuristic) -> Schedule:
-    """Return the valid schedule that a `warm_start` argument gives or names.
+def _resolve(
+    instance: Instance, warm_start: Schedule | str | OwnHeuristic, clock: StartClock
+) -> Schedule | None:
+    """Return the valid schedule that a `warm_start` argument gives or names; None if time was too short.
 
     Raises
     ------
@@ -173,8 +185,10 @@ def _resolve(instance: Instance, warm_start: Schedule | str | OwnHeuristic) -> S
         return warm_start
     heuristic = _find(instance, warm_start)
     try:
-        return schedule_of(instance, heuristic)
+        return clock.schedule_of(instance, heuristic)
     except NoScheduleError as error:
+        if heuristic.timed and clock.over:
+            return None
         raise InputError(str(error), key="warm_start", value=heuristic.name) from None
 
 
