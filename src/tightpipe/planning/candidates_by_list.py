@@ -52,16 +52,35 @@ class DeviceStages:
         return sorted(way for way in found if way.bound < NEVER)
 
     def excess(self, cuts: tuple[int, ...]) -> int:
-        """Return how many bytes the device lacks to hold one microbatch, with the best recompute options."""
-        return min(
-            device_excess(self.tables, self.device, self.begin, self.end, self.option)
-            for _ in self._choices(cuts)
-        )
+        """Return how many bytes the device lacks to hold one microbatch, with the best recompute options.
+
+        In a best choice let t be the most transient bytes of a stage. Then each stage may just as well take
+        the option that saves most among those with at most t transient bytes. So one choice for each t is
+        enough, unless B of a stage takes no time without recomputation.
+        """
+        self._cut(cuts)
+        first = self.tables.first_option
+        options = [np.arange(first[i], first[i + 1]) for i in self.begin * self.side + self.end]
+        transient, saved = self.tables.transient, self.tables.saved
+        least = NEVER
+        for most in np.unique(transient[np.concatenate(options)]):
+            able = [each[transient[each] <= most] for each in options]
+            if all(map(len, able)):
+                self._until.check()
+                self.option[:] = [each[saved[each].argmax()] for each in able]
+                least = min(least, self._lacking())
+        return least if least < NEVER else min(self._lacking() for _ in self._choices(cuts))
+
+    def _lacking(self) -> int:
+        return int(device_excess(self.tables, self.device, self.begin, self.end, self.option))
+
+    def _cut(self, cuts: tuple[int, ...]) -> None:
+        array = np.array(cuts, np.int64)
+        self.begin[:], self.end[:] = array[self.stage], array[self.stage + 1]
 
     def _choices(self, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Write each combination of the options of the device's stages into the arrays, and yield it."""
-        array = np.array(cuts, np.int64)
-        self.begin[:], self.end[:] = array[self.stage], array[self.stage + 1]
+        self._cut(cuts)
         first = self.tables.first_option
         intervals = self.begin * self.side + self.end
         for chosen in product(*(range(int(first[i]), int(first[i + 1])) for i in intervals)):

@@ -51,13 +51,29 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration)
-    if configuration.placement.stages > configuration.layers:
+    if configuration.placement.stages > configuration.layers or lacks_in_all(configuration):
         return Listed(configuration, [])
     if kind is not None:
         return Tabled(configuration, kind, until)
     if _partitions(configuration) <= _LISTED:
         return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
     return Unlisted(configuration, until)
+
+
+def lacks_in_all(configuration: Configuration) -> bool:
+    """Return whether all devices together lack memory for one microbatch of the whole model.
+
+    Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
+    and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be.
+    """
+    problem, layers = configuration.problem, configuration.problem.model.layers
+    sizes = problem.cluster.memory_of(configuration.placement.devices)
+    if sizes is None:
+        return False
+    again = problem.space.recompute
+    held = (min(a.activation, a.kept) if again and a.recomputable else a.activation for a in layers)
+    needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + sum(held)
+    return needed > sum(size - problem.cluster.reserve for size in sizes)
 
 
 def _partitions(configuration: Configuration) -> int:
