@@ -86,7 +86,7 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     upper, best = cost(start), max(formulas, key=_value)
     for search, share in searches:
         refuse_contradiction(start, best.value, best.proof, best.name)
-        if best.value == upper:
+        if best.value == upper or budget.left <= 0:
             break
         bound = search(instance, upper, budget.part(share), best.value, progress)
         if bound.value > best.value:
