@@ -94,6 +94,16 @@ class Budget:
         """
         return self.within(share * self.left)
 
+    def first_part(self, share: float, least: float) -> Budget:
+        """Return the budget of work with which a search begins: a share of the time left, or `least` seconds.
+
+        The longer of the two counts, so the work gets `least` seconds even if less time is left. A budget
+        without a deadline still has none.
+        """
+        return (
+            self if self.endless else replace(self, deadline=perf_counter() + max(least, share * self.left))
+        )
+
     def with_deadline(self, seconds: float = _UNENDING) -> Budget:
         """Return the same budget if it has a deadline, else one that ends in `seconds`."""
         return self.within(seconds) if self.endless else self

@@ -12,6 +12,7 @@ candidates of which the cheapest schedules can be expected.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, product
 from random import Random
 from time import perf_counter
@@ -33,7 +34,7 @@ _PROVES, _FINDS = "best", "improve"  # the methods that raise bounds and that fi
 _FIRST_SLICE = 0.01  # share of the time limit for a candidate's first solve; each solve doubles the time
 _SHORTEST_SLICE = 0.2  # least seconds for the first solve
 _UNLIMITED_SLICE = 5.0  # seconds for the first solve if there is no time limit
-_RUSH = 0.5  # seconds to shift the cuts of a candidate that is found at once
+_RUSH = 0.5  # seconds to look for a candidate when time is up and there is no plan
 _LULL = 0.25  # share of the time so far after which proofs that have not raised the bound become rarer
 _RARE = 0.2  # time for such proofs, as a multiple of that for finding cheaper plans
 _VARYING = 0.3  # time for trying neighbours, as a multiple of the time that solvers have just taken
@@ -97,20 +98,23 @@ class Search:
         return self.pool.reason
 
     def rush(self) -> None:
-        """Schedule the candidate of each configuration that is found at once, until one has a schedule.
+        """Schedule candidates of each configuration that are found at once, until one has a schedule.
 
         This is for a search that has ended without any plan, as it does if its time was short.
         """
-        none = self.budget.within(0.0)
+        until = self.budget.first_part(1.0, _RUSH)
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
-            candidate = rushed_candidate(source.configuration, self.budget.within(_RUSH))
-            if candidate is None:
-                continue
-            found = self.pool.look_at(candidate, self.pool.heuristics, until=none)
-            if found is not None and found.schedule is None and self._solves:
-                self.pool.solve(found, _FINDS, none)
-            if self.pool.best is not None:
-                return
+            for found in self._found_at_once(source, until):
+                if found is not None and found.schedule is None and self._solves:
+                    self.pool.solve(found, _FINDS, self.budget.within(0.0))
+                if self.pool.best is not None:
+                    return
+
+    def _found_at_once(self, source: Partitions, until: Budget) -> Iterator[OpenCandidate | None]:
+        yield self.pool.take(source, until)
+        candidate = rushed_candidate(source.configuration, until)
+        if candidate is not None:
+            yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
 
     def _schedule(self, candidate: Candidate, heuristics: list[str]) -> OpenCandidate | None:
         return self.pool.look_at(candidate, heuristics, until=self.budget)

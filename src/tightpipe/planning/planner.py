@@ -22,6 +22,7 @@ from .why_nothing_fits import why_nothing_fits
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _SHARE = 0.5  # share of the time in which the candidates of all configurations are bounded
+_LEAST = 0.5  # seconds that this may take however short the time is
 _NOTHING_FITS = "every plan in the search space is proven not to fit"
 
 
@@ -88,7 +89,7 @@ def _sources(configurations: list[Configuration], budget: Budget) -> list[Partit
 
     Each configuration may use an equal part of what the configurations before it have left.
     """
-    until, found = budget.part(_SHARE), list[Partitions]()
+    until, found = budget.first_part(_SHARE, _LEAST), list[Partitions]()
     for k, configuration in enumerate(configurations):
         found.append(partitions_of(configuration, until.part(1 / (len(configurations) - k))))
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -88,9 +87,7 @@ class StartClock:
     def __init__(self, instance: Instance, budget: Budget) -> None:
         self._operations = 3 * instance.stages * instance.microbatches
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
-        self._budget = budget
-        if not budget.endless:
-            self._budget = replace(budget, deadline=perf_counter() + max(_LEAST, _SHARE * budget.left))
+        self._budget = budget.first_part(_SHARE, _LEAST)
 
     @property
     def _checking(self) -> float:
