@@ -25,6 +25,7 @@ Graham's (1966). Filling gaps with W's: Qi et al., "Zero Bubble Pipeline Paralle
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import nsmallest
 
 from tightpipe.core.budget import UNLIMITED, Budget
@@ -77,11 +78,8 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    problem = list_problem(instance)
-    runs = (_run(instance, problem, rule, budget) for rule in RULES)
-    return cheapest_of(
-        instance, "list", nsmallest(_RETIMED, filter(None, runs), key=lambda run: run.cost), budget
-    )
+    runs = _runs(instance, budget)
+    return cheapest_of(instance, "list", nsmallest(_RETIMED, runs, key=lambda run: run.cost), budget)
 
 
 def order_by(instance: Instance, rule: Rule) -> Order:
@@ -89,6 +87,15 @@ def order_by(instance: Instance, rule: Rule) -> Order:
     run = _run(instance, list_problem(instance), rule, UNLIMITED)
     assert run is not None, "without a limit of time every run ends"
     return run.order
+
+
+def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
+    problem = list_problem(instance)
+    for rule in RULES:
+        run = _run(instance, problem, rule, budget)
+        if run is None:
+            return
+        yield run
 
 
 def _run(instance: Instance, problem: ListProblem, rule: Rule, budget: Budget) -> Run | None:

@@ -23,7 +23,7 @@ from tightpipe.planning.relaxed_candidates import relaxed_candidate
 from tightpipe.planning.rushed_candidates import Rushed, rushed_candidate
 
 OVER = Budget(deadline=0.0)
-BLOCK = Layer("block", 10, 12, 8, activation=8, weight_activation=4, input=1, output=1, parameters=1)
+BLOCK = Layer("block", 10, 12, 8, activation=8, weight_activation=1, input=1, output=1)
 
 
 def problem_of(layers: int, memory: int | None = None, recompute: bool = False) -> PlanningProblem:

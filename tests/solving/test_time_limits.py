@@ -66,7 +66,7 @@ def test_no_heuristic_begins_after_half_of_the_time_limit(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     begun: list[str] = []
-    starts_with(monkeypatch, *(heuristic(name, clock, 4.0, begun, 0.0) for name in "abcd"))
+    starts_with(monkeypatch, *(heuristic(name, clock, 3.0, begun, 3.0) for name in "abcd"))
     assert len(warm_starts(SMALL, UNLIMITED.within(14.0))) == 2
     assert begun == ["a", "b"]
 
