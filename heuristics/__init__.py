@@ -23,6 +23,8 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="greedy-v",
             make=greedy_v_order,
+            timed=True,
+            pace=1.5e-6,
             placements=("v",),
             memory="every limit if uniform, else most; made for 2p activations and more",
             source="Qi et al., arXiv:2405.15362, and its authors' published schedule search",
@@ -30,6 +32,8 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="list",
             make=list_order,
+            timed=True,
+            pace=2.5e-5,
             placements=PLACEMENTS,
             memory="every limit that has a schedule",
             source="list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
@@ -37,6 +41,8 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="due-date",
             make=due_date_order,
+            timed=True,
+            pace=4e-5,
             placements=PLACEMENTS,
             memory="every limit that has a schedule; made for 1.5p activations and more",
             source="list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
@@ -59,6 +65,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="v-beat",
             make=v_beat_order,
+            pace=2e-6,
             placements=("v",),
             memory="2p activations",
             source="the proof of its optimality in docs/theorem.md",
@@ -66,6 +73,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="modulo",
             make=modulo_order,
+            pace=5e-7,
             placements=("linear", "v", "loop", "wave"),
             memory="most limits that have a schedule; made for scarce memory",
             source="modulo scheduling (Rau, 'Iterative Modulo Scheduling', MICRO 1994)",

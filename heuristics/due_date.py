@@ -31,16 +31,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import InfeasibleError
 from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
-from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
 from .due_date_kernel import DueDates, run_by_due_dates
-from .list_problem import ListProblem, Run, list_problem, run_of
+from .list_problem import ListProblem, Run, cheapest_of, list_problem, run_in_slices
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _RETIMED = 4  # number of orders of least simulated cost that are compared by their exact cost
@@ -80,21 +79,30 @@ RULES = (
 """The rules that `due_date_order` tries."""
 
 
-def due_date_order(instance: Instance) -> Order:
+def due_date_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return the best order that list scheduling by due dates finds under any rule of `RULES`.
 
     Every instance that has a schedule gets an order.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    budget
+        When its time is up, no further rule is tried.
 
     Raises
     ------
     InfeasibleError
         If the instance has no schedule.
+    NoScheduleError
+        If time is up before the first order is found.
     """
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    best = nsmallest(_RETIMED, _runs(instance), key=lambda run: run.cost)
-    return min((run.order for run in best), key=lambda order: cost(retime(instance, order)))
+    best = nsmallest(_RETIMED, _runs(instance, budget), key=lambda run: run.cost)
+    return cheapest_of(instance, "due-date", best, budget)
 
 
 def order_by(instance: Instance, rule: DueDateRule) -> Order:
@@ -103,10 +111,17 @@ def order_by(instance: Instance, rule: DueDateRule) -> Order:
     return run_with(instance, problem, due_dates(instance, problem, rule)).order
 
 
-def _runs(instance: Instance) -> Iterator[Run]:
+def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
     problem = list_problem(instance)
     for rule in RULES:
-        yield run_with(instance, problem, due_dates(instance, problem, rule))
+        run = _run(instance, problem, due_dates(instance, problem, rule), budget)
+        if run is None:
+            return
+        yield run
+
+
+def _run(instance: Instance, problem: ListProblem, due: DueDates, budget: Budget) -> Run | None:
+    return run_in_slices(instance, problem, lambda state, most: run_by_due_dates(state, due, most), budget)
 
 
 def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
@@ -121,10 +136,9 @@ def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
     due
         The due dates.
     """
-    stages, devices = problem.stages.copy(), problem.devices.copy()
-    routes = len(instance.placement.routes)
-    rows = run_by_due_dates(stages, devices, problem.local, instance.microbatches, routes, due)
-    return run_of(instance, rows, devices)
+    run = _run(instance, problem, due, UNLIMITED)
+    assert run is not None, "without a limit of time every run ends"
+    return run
 
 
 def due_dates(instance: Instance, problem: ListProblem, rule: DueDateRule) -> DueDates:

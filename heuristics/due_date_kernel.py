@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tightpipe.core.operation import OpKind
-from tightpipe.kernels.arrays import Ints, Records
+from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled_with_arrays
 
 from .list_state_kernel import (
     NEVER,
     State,
     may_start,
-    new_state,
     next_arrival,
     next_to_decide,
     oldest_pending,
@@ -39,36 +38,28 @@ class DueDates(NamedTuple):
 
 
 @compiled_with_arrays
-def run_by_due_dates(
-    stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, due: DueDates
-) -> Ints:
-    """Run all operations by due dates, and return the order.
+def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
+    """Run the next operations by due dates; there must be `most` left.
 
     Parameters
     ----------
-    stages, devices, local
-        The entries of a `list_problem.ListProblem`. The run changes the first two.
-    microbatches, routes
-        Numbers of microbatches and of routes.
+    state
+        The state of the run, which is changed.
+    most
+        The most operations to run; the run then goes on at the next call.
     due
         The due dates, and the shares that decide which W's and F's may start.
 
-    Returns
-    -------
-    array
-        The order, of shape (p, operations per device, 3): kind, stage and microbatch of each operation.
     """
-    state = new_state(stages, devices, local, microbatches, routes)
-    left = state.order.shape[0] * state.order.shape[1]
+    left = most
     while left > 0:
-        device = next_to_decide(devices)
+        device = next_to_decide(state.devices)
         kind, stage, resume = _decide(state, device, due)
         if stage < 0:
-            devices[device].wake = resume
+            state.devices[device].wake = resume
         else:
             start_operation(state, kind, stage)
             left -= 1
-    return state.order
 
 
 @compiled_with_arrays

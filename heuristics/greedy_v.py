@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.graph import NO_LIMIT
 from tightpipe.core.instance import Instance, Objective
@@ -60,32 +61,43 @@ class _Problem(NamedTuple):
     microbatches: int
 
 
-def greedy_v_order(instance: Instance) -> Order:
+def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return the order of least cost that the greedy V-schedule finds.
 
     Where the instance has no memory limit, the greedy runs without one and with limits of 2p, 2.5p and 3p
     activations, because many early F's can cost time.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    budget
+        When its time is up, no further pass begins.
 
     Raises
     ------
     InputError, InfeasibleError
         If the placement is not `v`, or the instance has no schedule.
     NoScheduleError
-        If the greedy finds no schedule at this limit; the message says at which limit it finds one.
+        If the greedy finds no schedule at this limit, or none in this time. Without a limit of time, the
+        message says at which memory limit it finds one.
     """
     check_placement(instance, "greedy-v", "v")
-    best = best_attempt(instance)
+    best = best_attempt(instance, budget)
     if best is None:
-        raise NoScheduleError(_reason(instance))
+        raise NoScheduleError(_reason(instance) if budget.endless else _short_reason(instance))
     rows = best.order.shape[1]
     return Order(best.order, np.arange(instance.devices + 1) * rows)
 
 
-def best_attempt(instance: Instance) -> Attempt | None:
-    """Return the best attempt over all limits to try and all policies; None if every pass fails."""
+def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | None:
+    """Return the best attempt over all limits to try and all policies; None if every pass fails.
+
+    No pass begins when the time of the budget is up.
+    """
     key = _KEYS[instance.objective]
     problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
-    attempts = (_improved(problem, policy) for problem in problems for policy in _POLICIES)
+    attempts = (_improved(problem, policy, budget) for problem in problems for policy in _POLICIES)
     return min((a for a in attempts if a is not None), key=key, default=None)
 
 
@@ -95,15 +107,18 @@ _KEYS: dict[Objective, Callable[[Attempt], int]] = {
 }
 
 
-def _improved(problem: _Problem, policy: Policy) -> Attempt | None:
+def _improved(problem: _Problem, policy: Policy, budget: Budget) -> Attempt | None:
     """Repeat passes while the largest bubble of a device shrinks, and return the best attempt.
 
-    The result is None if the first pass fails. The bubble of a device is its idle time since its first F,
-    plus its work, less the largest work of a device. If a device's bubble was d ticks below the largest
-    bubble in one pass, the device may idle freely in the next pass until its bubble reaches d ticks.
+    The result is None if the first pass fails, or if time is up before it. The bubble of a device is its idle
+    time since its first F, plus its work, less the largest work of a device. If a device's bubble was d ticks
+    below the largest bubble in one pass, the device may idle freely in the next pass until its bubble reaches
+    d ticks.
     """
+    if budget.left <= 0:
+        return None
     best = _attempt(problem, policy, np.zeros(len(problem.devices), np.int64))
-    while best is not None:
+    while best is not None and budget.left > 0:
         again = _attempt(problem, policy, best.spare)
         if again is None or again.bubble >= best.bubble:
             break
@@ -161,8 +176,7 @@ def _limits_to_try(instance: Instance) -> Iterator[Ints]:
 
 def _reason(instance: Instance) -> str:
     """Return a message that the greedy has no schedule at this limit, and at which limits it has one."""
-    limits = stage_costs(instance).limit
-    said = f"greedy-v has no schedule at the memory limit {_shown(limits)}"
+    limits, said = stage_costs(instance).limit, _short_reason(instance)
     enough = _enough_memory(instance, limits)
     if enough is None:
         return f"{said}, and none without one"
@@ -170,6 +184,10 @@ def _reason(instance: Instance) -> str:
     if smallest is None:
         return f"{said}; it has one at {_shown(enough)}, found by bisection"
     return f"{said}; the smallest limit at which it has one is {smallest}"
+
+
+def _short_reason(instance: Instance) -> str:
+    return f"greedy-v has no schedule at the memory limit {_shown(stage_costs(instance).limit)}"
 
 
 def _shown(limits: Ints) -> str:

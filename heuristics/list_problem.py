@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.budget import Budget
+from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.metrics import cost
+from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
-from .list_state_kernel import DEVICE, STAGE
+from .list_state_kernel import DEVICE, STAGE, State, new_state
 from .stage_costs import stage_costs
+
+_SLICE = 50_000  # operations between two looks at the clock, about a tenth of a second
 
 
 class ListProblem(NamedTuple):
@@ -53,18 +60,62 @@ def list_problem(instance: Instance) -> ListProblem:
     return ListProblem(stages, devices, by_home.reshape(p, -1))
 
 
-def run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
-    """Return the order that a run of list scheduling found, and its cost.
+def run_in_slices(
+    instance: Instance, problem: ListProblem, advance: Callable[[State, int], None], budget: Budget
+) -> Run | None:
+    """Run list scheduling, and return the order that it found and the cost; None if time is up before.
+
+    Parameters
+    ----------
+    instance
+        The instance to run.
+    problem
+        The records of the instance, which stay unchanged.
+    advance
+        Runs a number of further operations, and changes the state.
+    budget
+        The clock is looked at after every `_SLICE` operations.
+    """
+    routes = len(instance.placement.routes)
+    records = problem.stages.copy(), problem.devices.copy(), problem.local
+    state = new_state(*records, instance.microbatches, routes)
+    left = state.order.shape[0] * state.order.shape[1]
+    while left > 0:
+        if budget.left <= 0:
+            return None
+        advance(state, min(left, _SLICE))
+        left -= _SLICE
+    return _run_of(instance, state.order, state.devices)
+
+
+def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:
+    """Return the order that costs least at its best start times; the first one if time is up.
 
     Parameters
     ----------
     instance
         The instance that was run.
-    rows
-        Kind, stage and microbatch of each operation of each device, shape (p, operations per device, 3).
-    devices
-        The records of the devices after the run, shape (p,).
+    family
+        Name of the heuristic, for the error.
+    runs
+        The runs whose orders are compared, the one with the least cost first.
+    budget
+        When its time is up, no further order is looked at.
+
+    Raises
+    ------
+    NoScheduleError
+        If there is no run, because time was up before the first one ended.
     """
+    if not runs:
+        raise NoScheduleError(f"{family} found no schedule within the time limit")
+    looked_at = [run.order for k, run in enumerate(runs) if k == 0 or budget.left > 0]
+    if len(looked_at) == 1:
+        return looked_at[0]
+    return min(looked_at, key=lambda order: cost(retime(instance, order)))
+
+
+def _run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
     order = Order(rows, np.arange(len(devices) + 1) * rows.shape[1])
     if instance.objective is Objective.MAKESPAN:
         return Run(order, int(devices["end"].max()))

@@ -25,16 +25,16 @@ Graham's (1966). Filling gaps with W's: Qi et al., "Zero Bubble Pipeline Paralle
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import nsmallest
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import InfeasibleError
 from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 
 from .list_kernel import Rule, run_list
-from .list_problem import ListProblem, Run, list_problem, run_of
+from .list_problem import ListProblem, Run, cheapest_of, list_problem, run_in_slices
 
 _RETIMED = 2  # number of orders of least simulated cost that are compared by their exact cost
 
@@ -58,29 +58,45 @@ RULES = (
 """The priority rules that `list_order` tries."""
 
 
-def list_order(instance: Instance) -> Order:
+def list_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return the best order that list scheduling finds; it finds one whenever the instance has a schedule.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    budget
+        When its time is up, no further rule is tried.
 
     Raises
     ------
     InfeasibleError
         If the instance has no schedule.
+    NoScheduleError
+        If time is up before the first order is found.
     """
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    problem = list_problem(instance)
-    best = nsmallest(_RETIMED, (_run(instance, problem, rule) for rule in RULES), key=lambda run: run.cost)
-    return min((run.order for run in best), key=lambda order: cost(retime(instance, order)))
+    runs = _runs(instance, budget)
+    return cheapest_of(instance, "list", nsmallest(_RETIMED, runs, key=lambda run: run.cost), budget)
 
 
 def order_by(instance: Instance, rule: Rule) -> Order:
     """Return the order that list scheduling finds by one rule; the instance must have a schedule."""
-    return _run(instance, list_problem(instance), rule).order
+    run = _run(instance, list_problem(instance), rule, UNLIMITED)
+    assert run is not None, "without a limit of time every run ends"
+    return run.order
 
 
-def _run(instance: Instance, problem: ListProblem, rule: Rule) -> Run:
-    stages, devices = problem.stages.copy(), problem.devices.copy()
-    routes = len(instance.placement.routes)
-    rows = run_list(stages, devices, problem.local, instance.microbatches, routes, rule)
-    return run_of(instance, rows, devices)
+def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
+    problem = list_problem(instance)
+    for rule in RULES:
+        run = _run(instance, problem, rule, budget)
+        if run is None:
+            return
+        yield run
+
+
+def _run(instance: Instance, problem: ListProblem, rule: Rule, budget: Budget) -> Run | None:
+    return run_in_slices(instance, problem, lambda state, most: run_list(state, rule, most), budget)

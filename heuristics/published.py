@@ -23,6 +23,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="gpipe",
         make=gpipe_order,
+        pace=2e-6,
         placements=("linear",),
         memory="n activations",
         source="Huang et al., arXiv:1811.06965, section 2.3",
@@ -30,6 +31,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="1f1b",
         make=one_f_one_b_order,
+        pace=2e-6,
         placements=("linear",),
         memory="p activations on the first device, one fewer on each next",
         source="Narayanan et al., arXiv:2006.09503, section 3; without a flush section 3.1",
@@ -116,6 +118,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="1f1b-v",
         make=one_f_one_b_v_order,
+        pace=2e-6,
         placements=("v",),
         memory="about two thirds of 1F1B's",
         source=_CONTROLLABLE,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import HeuristicError, InputError, NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.placement import PLACEMENTS
@@ -33,6 +35,12 @@ class Heuristic:
     flushless
         Function that returns the order for an instance of several iterations without a flush; None if the
         family has no such order.
+    timed
+        Whether `make` takes a budget as its second argument, and ends when the time of the budget is up.
+    pace
+        Seconds per operation that the heuristic takes on a usual machine, if only roughly. A search with a
+        time limit runs the fastest heuristics first, and decides by this number for which of those that are
+        not `timed` there is time.
 
     Raises
     ------
@@ -42,11 +50,13 @@ class Heuristic:
     """
 
     name: str
-    make: Callable[[Instance], Order]
+    make: Callable[..., Order]
     placements: tuple[str, ...]
     memory: str
     source: str
     flushless: Callable[[Instance], Order] | None = None
+    timed: bool = False
+    pace: float = 4e-6
 
     def __post_init__(self) -> None:
         for key in ("name", "memory", "source"):
@@ -60,8 +70,15 @@ class Heuristic:
             rule = f"must be a tuple of names out of {', '.join(PLACEMENTS)}"
             raise InputError(rule, key="placements", value=self.placements)
 
-    def order(self, instance: Instance) -> Order:
+    def order(self, instance: Instance, budget: Budget = UNLIMITED) -> Order:
         """Return the order for all iterations of the instance.
+
+        Parameters
+        ----------
+        instance
+            The problem.
+        budget
+            Limits the time of a heuristic that is `timed`; another heuristic does not look at the clock.
 
         Raises
         ------
@@ -75,14 +92,17 @@ class Heuristic:
             If the family's function returns something other than an order.
         """
         if instance.iterations == 1:
-            return self._ordered(self.make, instance)
+            return self._ordered(self._make(budget), instance)
         if instance.flush:
             block = instance.microbatches // instance.iterations
-            once = self._ordered(self.make, replace(instance, microbatches=block, iterations=1))
+            once = self._ordered(self._make(budget), replace(instance, microbatches=block, iterations=1))
             return _repeated(once, instance.iterations, block)
         if self.flushless is None:
             raise NoScheduleError(f"{self.name} has no form without a flush between iterations")
         return self._ordered(self.flushless, instance)
+
+    def _make(self, budget: Budget) -> Callable[[Instance], Order]:
+        return partial(self.make, budget=budget) if self.timed else self.make
 
     def _ordered(self, make: Callable[[Instance], Order], instance: Instance) -> Order:
         order = make(instance)

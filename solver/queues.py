@@ -20,15 +20,20 @@ messages leave when the original ones did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from tightpipe.core.graph import graph_of
-from tightpipe.core.graph_arrays import arrays_of
+from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order, Schedule
+from tightpipe.kernels.arrays import Ints
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
@@ -125,91 +130,92 @@ def queues_of(instance: Instance) -> Queues:
 
 
 class Tokens(NamedTuple):
-    """What a device runs in sequence: its word, and which of its items run together."""
+    """The words of all devices as one array, with what runs together; there are N items and p devices."""
 
-    word: Word
-    joined: list[int]  # for each item, how it runs with the next one: `SINGLE`, `FUSED` or `PAIRED`
+    word: Ints  # (N,) queue of each item, device after device
+    joined: Ints  # (N,) how each item runs with the next one: `SINGLE`, `FUSED` or `PAIRED`
+    offsets: Ints  # (p + 1,) the items of device d are offsets[d] to offsets[d + 1] - 1
 
 
 def words_of(queues: Queues, order: Order) -> list[Word]:
     """Return the word of each device, in which a fused backward becomes a B and a W."""
-    return [tokens.word for tokens in tokens_of(queues, order)]
+    tokens = tokens_of(queues, order)
+    numbers = tokens.word.tolist()
+    return [numbers[a:b] for a, b in pairwise(tokens.offsets.tolist())]
 
 
-def tokens_of(queues: Queues, order: Order) -> list[Tokens]:
-    """Return the tokens of each device.
+def tokens_of(queues: Queues, order: Order) -> Tokens:
+    """Return the words of an order, and what runs together in it.
 
     Where no joint operation takes another time than its operations one after the other, all are single.
     """
-    instance, joint = queues.instance, graph_of(queues.instance).joint
-    found = []
-    for device in order.to_slots():
-        word: Word = []
-        joined: list[int] = []
-        for slot in device:
-            for kind, stage, microbatch in slot:
-                kinds = (OpKind.B, OpKind.W) if kind is OpKind.BW else (kind,)
-                word += [queues.index[k, instance.route(microbatch), stage] for k in kinds]
-                joined += [FUSED, SINGLE] if kind is OpKind.BW else [SINGLE]
-            if [kind for kind, _, _ in slot] == [OpKind.F, OpKind.BW]:
-                joined[-3] = PAIRED
-        found.append(Tokens(word, joined if joint else [SINGLE] * len(word)))
-    return found
+    graph = arrays_of(queues.instance)
+    kind, stage, microbatch = order.operations.T
+    fused = kind == OpKind.BW
+    copies = np.where(fused, 2, 1)
+    ends = np.cumsum(copies)
+    split = np.repeat(np.where(fused, OpKind.B, kind), copies)
+    split[ends[fused] - 1] = OpKind.W  # of the two copies of a BW, the second is the W
+    joined = np.full(len(split), SINGLE)
+    if graph_of(queues.instance).joint:
+        joined[ends[fused] - 2] = FUSED
+        (first,) = np.nonzero(order.pairs)
+        joined[ends[first[fused[first + 1]]] - 1] = PAIRED
+    mb_class = graph.mb_class[np.repeat(microbatch, copies)]
+    word = graph.nodes["queue"][graph.node[split, mb_class, np.repeat(stage, copies)]]
+    return Tokens(word, joined, np.concatenate([[0], ends])[order.offsets])
 
 
 def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
     """Return the start of each item in ticks, for a schedule whose backwards are split."""
-    found: list[list[int]] = [[] for _ in queues.queues]
-    for device, word in enumerate(words_of(queues, schedule.order)):
-        for q, start in zip(word, schedule.start[schedule.order.rows(device)].tolist(), strict=True):
-            found[q].append(start)
-    return [start for starts in found for start in starts]
+    word = tokens_of(queues, schedule.order).word
+    starts: list[int] = schedule.start[np.argsort(word, kind="stable")].tolist()
+    return starts
 
 
-def order_of(queues: Queues, words: list[Word], joined: list[list[int]] | None = None) -> Order:
-    """Return the order that the words stand for, with the microbatches in sequence within each queue.
+def order_of(queues: Queues, words: Sequence[Sequence[int]]) -> Order:
+    """Return the order that words without joint operations stand for."""
+    word = np.concatenate([np.asarray(each, np.int64) for each in words])
+    return order_of_tokens(queues, Tokens(word, np.full(len(word), SINGLE), np.cumsum([0, *map(len, words)])))
 
-    Parameters
-    ----------
-    queues
-        The queues.
-    words
-        The word of each device.
-    joined
-        For each device and item, how it runs with the next one, as in `Tokens`; None if all are single.
+
+def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
+    """Return the order that words stand for, with the microbatches in sequence within each queue.
+
+    The W of a fused backward belongs to its B. Every other W belongs to the first single B of its pool whose
+    W has not run yet.
     """
-    if joined is None:
-        joined = [[SINGLE] * len(word) for word in words]
-    slots = (_slots(queues, Tokens(word, mine)) for word, mine in zip(words, joined, strict=True))
-    return Order.from_slots(list(slots))
+    graph, (word, joined, offsets) = arrays_of(queues.instance), tokens
+    first = np.searchsorted(graph.nodes["queue"], np.arange(len(graph.queues)))  # a node of each queue
+    node = graph.nodes[first[word]]
+    kind, stage, microbatch = node["kind"].copy(), node["stage"].copy(), np.zeros(len(word), np.int64)
+    weights, others = np.flatnonzero(kind == OpKind.W), np.flatnonzero(kind != OpKind.W)
+    own = _microbatches(graph)
+    microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
+    kind[joined == FUSED] = OpKind.BW
+    follows = np.append(False, joined[:-1] == FUSED)
+    weights, backwards = weights[~follows[weights]], np.flatnonzero(kind == OpKind.B)
+    pools = graph.nodes["queue"][graph.node[OpKind.W, node["mb_class"], node["stage"]]]
+    # A pool lies on one device, so its B's and its W's stand in the sequence of the device's word.
+    weights = weights[np.argsort(word[weights], kind="stable")]
+    backwards = backwards[np.argsort(pools[backwards], kind="stable")]
+    stage[weights], microbatch[weights] = stage[backwards], microbatch[backwards]
+    rows = np.stack([kind, stage, microbatch], axis=1)[~follows]
+    before = np.concatenate([[0], np.cumsum(~follows)])  # rows that stand before each item
+    return Order(rows, before[offsets], (joined == PAIRED)[~follows])
 
 
-def _slots(queues: Queues, tokens: Tokens) -> list[list[tuple[int, int, int]]]:
-    instance = queues.instance
-    of_route: dict[int, list[int]] = {}
-    for m in range(instance.microbatches):
-        of_route.setdefault(instance.route(m), []).append(m)
-    done = dict.fromkeys(tokens.word, 0)
-    single: dict[int, list[tuple[int, int]]] = {}  # of each W queue, (stage, microbatch) of its single B's
-    found: list[list[tuple[int, int, int]]] = []
-    follows = SINGLE  # how the item before runs with this one
-    for q, joins in zip(*tokens, strict=True):
-        queue = queues.queues[q]
-        before, follows = follows, joins
-        if queue.kind is OpKind.W and before == FUSED:
-            continue  # its BW is in the order
-        k, done[q] = done[q], done[q] + 1
-        if queue.kind is OpKind.W:
-            stage, microbatch = single[q][k]
-        else:
-            ((route, stage),) = queue.members
-            microbatch = of_route[route][k]
-        kind = OpKind.BW if joins == FUSED else queue.kind
-        if kind is OpKind.B:
-            single.setdefault(queues.index[OpKind.W, route, stage], []).append((stage, microbatch))
-        operation = (int(kind), stage, microbatch)
-        if before == PAIRED:
-            found[-1].append(operation)
-        else:
-            found.append([operation])
+def _ranks(word: Ints) -> Ints:
+    """Return for each entry how many equal entries stand before it."""
+    by_queue = np.argsort(word, kind="stable")
+    ordered = word[by_queue]
+    rank = np.empty_like(word)
+    rank[by_queue] = np.arange(len(word)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
+def _microbatches(graph: GraphArrays) -> Ints:
+    """Return the microbatches of each class in sequence, shape (classes, most microbatches of a class)."""
+    found = np.zeros((graph.node.shape[1], int(graph.rank.max()) + 1), np.int64)
+    found[graph.mb_class, graph.rank] = np.arange(len(graph.rank))
     return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tightpipe.core.errors import InputError
+from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
@@ -10,7 +13,7 @@ from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 
-from .queues import order_of, queues_of, tokens_of
+from .queues import order_of_tokens, queues_of, tokens_of
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -18,13 +21,15 @@ def one_by_one(instance: Instance) -> Order:
 
     This order is valid whenever the instance has a valid order.
     """
-    devices: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
-    for m in range(instance.microbatches):
-        for s in range(instance.stages):
-            devices[instance.device(s, m)].append((OpKind.F, s, m))
-        for s in reversed(range(instance.stages)):
-            devices[instance.device(s, m)] += [(OpKind.B, s, m), (OpKind.W, s, m)]
-    return Order.from_lists(devices)
+    stages, n = instance.stages, instance.microbatches
+    up, down = np.arange(stages), np.repeat(np.arange(stages)[::-1], 2)
+    kind = np.concatenate([np.full(stages, OpKind.F), np.tile([OpKind.B, OpKind.W], stages)])
+    stage = np.concatenate([up, down])
+    graph = arrays_of(instance)
+    device = graph.nodes["device"][graph.node[OpKind.F, graph.mb_class]][:, stage].ravel()
+    each = np.stack([np.tile(kind, n), np.tile(stage, n), np.repeat(np.arange(n), len(kind))], axis=1)
+    by_device = np.argsort(device, kind="stable")
+    return Order(each[by_device], np.searchsorted(device[by_device], np.arange(instance.devices + 1)))
 
 
 def in_queue_order(schedule: Schedule) -> Schedule:
@@ -34,8 +39,7 @@ def in_queue_order(schedule: Schedule) -> Schedule:
     split where that costs nothing. `retime` then gives the order its best start times.
     """
     queues = queues_of(schedule.instance)
-    words, joined = zip(*tokens_of(queues, schedule.order), strict=True)
-    return retime(schedule.instance, order_of(queues, list(words), list(joined)))
+    return retime(schedule.instance, order_of_tokens(queues, tokens_of(queues, schedule.order)))
 
 
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:

@@ -69,7 +69,7 @@ class Side:
 
     def __init__(self, budget: Budget, start: Callable[[Side], Turns]) -> None:
         self.whole, self.threads, self.share = budget, budget.threads, 1.0
-        self.seconds = self.used = self.moved = 0.0
+        self.seconds = self.used = self.moved = self._last = 0.0
         self.effort = budget.effort / budget.threads
         self.ended, self.reason = False, ""
         self._turns = start(self)
@@ -92,6 +92,14 @@ class Side:
         """
         return min(self.whole.left, max(0.0, self.effort))
 
+    @property
+    def over(self) -> bool:
+        """Whether the time left to the solve is shorter than the last turn was, or no effort is left.
+
+        A turn that cannot stop early should not begin then.
+        """
+        return self.rest <= (0.0 if self.whole.endless else self._last)
+
     def turn(self) -> None:
         """Take the next turn and count its time.
 
@@ -104,7 +112,8 @@ class Side:
             self.ended, self.reason, nominal = True, str(end.value), 0.0
         except FAILURES as error:
             self.ended, self.reason, nominal = True, failure(error), 0.0
-        seconds = nominal if self.whole.endless else perf_counter() - begun
+        self._last = perf_counter() - begun
+        seconds = nominal if self.whole.endless else self._last
         self.seconds += seconds
         self.used += seconds * threads
         self.moved *= exp(-seconds / self._forgets)

@@ -65,7 +65,7 @@ _ANNEALED = 0.6  # share of the remaining search for annealing if it converges; 
 _CONVERGED = 2000  # moves per item after which annealing has converged
 _MOVES_PER_ITEM = 2000  # moves per item of the whole search if neither time nor effort is limited
 _WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
-_LEAST_BATCH = 25  # the fewest moves of a batch
+_LEAST_BATCH = 8  # the fewest moves of a batch
 _SECONDS_PER_BATCH = 0.05
 
 
@@ -196,9 +196,13 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
     search = _Search(instance, incumbent, side)
     with ThreadPoolExecutor(side.whole.threads) as pool:
         yield from search.find_rule(pool)
+        if side.over:
+            return ""
         folded = None if search.task.graph.joint else fold(in_queue_order(incumbent.schedule))
-        if folded is not None:
+        if folded is not None and not side.over:
             yield from search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
+        if side.over:
+            return ""
         converged = yield from search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
     if converged and is_modelled(instance) and not search.task.graph.joint:
         return (yield from search_neighbourhoods(instance, incumbent, side))
@@ -268,7 +272,7 @@ class _Search:
         tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self._seeds_of_rules()]
         runs, best = max(1, _batch(len(task.graph.arrays.queue)) // _RUN_PER_MOVE), np.inf
         generation, waiting = 0, tuners
-        while (spent := self.meter.spent) < _RULES:
+        while (spent := self.meter.spent) < _RULES and not self.side.over:
             if not waiting:
                 waiting = tuners
                 if spent * _GENERATIONS >= _RULES * (generation + 1):
@@ -322,7 +326,7 @@ class _Search:
         best, since, warmth, moves = cost(start), self.meter.spent, _COLD * self.unit, 0
         left, converged = share * (1.0 - since), False
         for part in ROUNDS:
-            if self.meter.spent >= since + left:
+            if self.meter.spent >= since + left or self.side.over:
                 break
             if task is self.task and cost(self.incumbent.schedule) < best:  # another side may have found it
                 start = in_queue_order(self.incumbent.schedule)
@@ -330,7 +334,7 @@ class _Search:
             for walker in walkers:
                 walker.begin(positions, begin)
             begun, lasts = self.meter.spent, part * left
-            while (spent := self.meter.spent) < begun + lasts:
+            while (spent := self.meter.spent) < begun + lasts and not self.side.over:
                 cooled = warmth * _COOLING ** -((spent - begun) / lasts)
                 walk = partial(_Walker.walk, moves=_batch(items), warmth=cooled)
                 list(pool.map(walk, walkers[: self.side.threads]))
@@ -342,6 +346,8 @@ class _Search:
                     if best + task.saved < cost(self.incumbent.schedule):
                         task.offer(start, self.incumbent)
                 yield self.meter.batch()
+            if self.side.over:
+                break
             speed = moves / (self.meter.spent - since)
             if not converged and self.meter.timed and speed * left > _CONVERGED * items:
                 left, converged = _ANNEALED * left, True

@@ -11,7 +11,6 @@ needs more: an F in a pair also waits for what the B behind it waits for.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Bools, Ints
 
-from ..queues import Queues, order_of, tokens_of
+from ..queues import Queues, Tokens, order_of_tokens, tokens_of
 from .event_graph import EventGraph
 
 
@@ -94,19 +93,13 @@ class Positions(NamedTuple):
 
 def positions_of(queues: Queues, order: Order) -> Positions:
     """Return the words of an order, with its microbatches relabelled first in, first out."""
-    first = np.cumsum([0, *(queue.count for queue in queues.queues)])
-    done = np.zeros(len(queues.queues), np.int64)
-    item, joined = [], []
-    for tokens in tokens_of(queues, order):
-        for q in tokens.word:
-            item.append(first[q] + done[q])
-            done[q] += 1
-        joined += tokens.joined
-    return Positions(np.array(item), np.array(joined))
+    word, joined, _ = tokens_of(queues, order)
+    # The items are numbered queue after queue, and within a queue in the sequence in which they run.
+    item = np.empty_like(word)
+    item[np.argsort(word, kind="stable")] = np.arange(len(word))
+    return Positions(item, joined)
 
 
 def order_of_positions(queues: Queues, graph: EventGraph, found: Positions) -> Order:
     """Return the order that words stand for."""
-    word, joined = graph.arrays.queue[found.item].tolist(), found.joined.tolist()
-    parts = [slice(begin, end) for begin, end in pairwise(graph.offsets.tolist())]
-    return order_of(queues, [word[part] for part in parts], [joined[part] for part in parts])
+    return order_of_tokens(queues, Tokens(graph.arrays.queue[found.item], found.joined, graph.offsets))

@@ -1,6 +1,7 @@
 """Proven lower bounds of the cost by closed formulas, which are computed in no noticeable time."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.result import Bound
@@ -28,6 +29,7 @@ def all_bounds(instance: Instance) -> list[Bound]:
     return [bound(instance) for bound in BOUNDS]
 
 
+@lru_cache(maxsize=64)  # every search asks for it before it begins
 def best_bound(instance: Instance) -> Bound:
     """Return the largest bound of `BOUNDS`; of several equal ones, the one with the simplest proof."""
     return max(all_bounds(instance), key=lambda bound: bound.value)

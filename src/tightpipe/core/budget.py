@@ -17,6 +17,10 @@ _SHORTEST, _LONGEST = 0.01, 1e8  # seconds; not every solver takes 0 or infinity
 _SEEDS = 2**31  # number of seeds; solvers take integers of 32 bits with a sign
 
 
+class TimeUpError(Exception):
+    """Work that has no result before its end was given up, because the time of its budget is up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Deadline, threads, seed and memory cap of a solve, or of a part of it.
@@ -62,6 +66,11 @@ class Budget:
         halted = self.halt is not None and self.halt.is_set()
         return 0.0 if halted else max(0.0, self.deadline - perf_counter())
 
+    def check(self) -> None:
+        """Raise a `TimeUpError` if no time is left."""
+        if self.left <= 0:
+            raise TimeUpError
+
     @property
     def seconds_for_solver(self) -> float:
         """Seconds until the deadline, made positive and finite as other solvers require."""
@@ -84,6 +93,16 @@ class Budget:
         `share` is above 0 and at most 1. A budget without a deadline still has none.
         """
         return self.within(share * self.left)
+
+    def first_part(self, share: float, least: float) -> Budget:
+        """Return the budget of work with which a search begins: a share of the time left, or `least` seconds.
+
+        The longer of the two counts, so the work gets `least` seconds even if less time is left. A budget
+        without a deadline still has none.
+        """
+        return (
+            self if self.endless else replace(self, deadline=perf_counter() + max(least, share * self.left))
+        )
 
     def with_deadline(self, seconds: float = _UNENDING) -> Budget:
         """Return the same budget if it has a deadline, else one that ends in `seconds`."""

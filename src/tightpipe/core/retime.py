@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from ..kernels.arrays import Ints
 from .errors import InputError
 from .instance import Instance, Objective
+from .paths_kernel import NO_PATH
 from .schedule import Order, Schedule
 from .simulate import Simulation
-
-_NO_PATH = -(2**60)
 
 
 def retime(instance: Instance, order: Order) -> Schedule:
@@ -36,12 +35,12 @@ def retime(instance: Instance, order: Order) -> Schedule:
     weight of a cycle, rounded up (Karp 1978).
     """
     simulation = Simulation(instance, order)
-    earliest = simulation.run(np.zeros(instance.devices, np.int64))
+    earliest, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
     if not np.diff(order.offsets).all():
         raise InputError("the order has a device that runs nothing")
     if instance.objective is Objective.MAKESPAN:
         return earliest
-    least = _begin_distances(simulation, earliest)
+    least = _begin_distances(simulation, sequence)
     return simulation.run(_least_potential(least, earliest.start[order.offsets[:-1]]))
 
 
@@ -67,38 +66,15 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
         As in `simulate`.
     """
     simulation = Simulation(instance, order)
-    return _begin_distances(simulation, simulation.run(np.zeros(instance.devices, np.int64)))
+    _, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
+    return _begin_distances(simulation, sequence)
 
 
-def _begin_distances(simulation: Simulation, earliest: Schedule) -> Ints:
-    to_first, to_last = _longest_paths(simulation, earliest)
+def _begin_distances(simulation: Simulation, sequence: Ints) -> Ints:
+    to_first, to_last = simulation.longest_paths(sequence)
     least = np.maximum(to_first, to_last - _largest_cycle_mean(to_last))
     np.fill_diagonal(least, 0)
     return least
-
-
-def _longest_paths(simulation: Simulation, earliest: Schedule) -> tuple[Ints, Ints]:
-    """Return the longest paths from the first start of each device to all first starts and to all last ends.
-
-    Both matrices have the shape (devices, devices) and hold ticks, or `_NO_PATH`.
-    """
-    order, p = earliest.order, earliest.order.devices
-    horizon = int(earliest.end.max()) + 1
-    to_first = np.full((p, p), _NO_PATH, np.int64)
-    to_last = np.full((p, p), _NO_PATH, np.int64)
-    firsts, lasts = order.offsets[:-1], order.offsets[1:] - 1
-    for device in range(p):
-        # The device may begin only at `horizon`, after the end of all operations in `earliest`. So another
-        # operation ends after `horizon` exactly when a path from the device leads to it, and the time from
-        # `horizon` on is then the length of the longest such path.
-        delayed = np.zeros(p, np.int64)
-        delayed[device] = horizon
-        late = simulation.run(delayed)
-        follows = late.start[firsts] >= horizon
-        to_first[device, follows] = late.start[firsts][follows] - horizon
-        follows = late.end[lasts] > horizon
-        to_last[device, follows] = late.end[lasts][follows] - horizon
-    return to_first, to_last
 
 
 def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
@@ -106,7 +82,7 @@ def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
     p = len(weight)
     walks = np.zeros((p + 1, p), np.int64)  # walks[k, v]: heaviest walk of k edges that ends at v
     for k in range(p):
-        walks[k + 1] = np.maximum((walks[k][:, None] + weight).max(axis=0), _NO_PATH)
+        walks[k + 1] = np.maximum((walks[k][:, None] + weight).max(axis=0), NO_PATH)
     lengths = np.arange(p, 0, -1)
     means = -((walks[:p] - walks[p]) // lengths[:, None])  # ceil of (walks[p] - walks[k]) / (p - k)
     return int(means.min(axis=0).max())

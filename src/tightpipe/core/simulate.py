@@ -14,10 +14,12 @@ from .graph_arrays import GraphArrays, arrays_of, deltas_of
 from .instance import Instance
 from .integers import plain
 from .operation import Operation, OpKind
+from .paths_kernel import NO_PATH, paths_from, traffic_of
 from .schedule import Order, Schedule
 from .simulate_kernel import earliest_times, new_run
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_TOGETHER = 16  # devices whose paths are found in one pass; more would take much memory at a time
 
 
 def simulate(instance: Instance, order: Order, release: ArrayLike | None = None) -> Schedule:
@@ -68,7 +70,7 @@ class Simulation:
     def __init__(self, instance: Instance, order: Order) -> None:
         _check_devices_and_pairs(instance, order)
         self._instance, self._order, self._graph = instance, order, arrays_of(instance)
-        self._run = new_run(self._graph, order)
+        self._times = new_run(self._graph, order)
 
     def run(self, release: Ints) -> Schedule:
         """Return the schedule with the smallest start times.
@@ -83,11 +85,42 @@ class Simulation:
         DeadlockError
             If operations wait for each other; the message names them.
         """
-        order, times = self._order, self._run
-        done = earliest_times(self._graph, order.offsets, order.pairs, release, times)
+        return self.run_in_sequence(release)[0]
+
+    def run_in_sequence(self, release: Ints) -> tuple[Schedule, Ints]:
+        """Return the schedule of `run`, and the first row of each slot in the sequence of their starts.
+
+        In this sequence each slot comes after those that it waits for.
+        """
+        order, times = self._order, self._times
+        done, slots = earliest_times(self._graph, order.offsets, order.pairs, release, times)
         if done < len(order):
             raise DeadlockError(_describe_deadlock(self._instance, order, times.start))
-        return Schedule(self._instance, order, times.start, times.end)
+        sequence = times.sequence[:slots]
+        by_start = np.argsort(times.start[sequence], kind="stable")
+        return Schedule(self._instance, order, times.start, times.end), sequence[by_start]
+
+    def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
+        """Return the longest paths from the first start of each device to all first starts and last ends.
+
+        Parameters
+        ----------
+        sequence
+            The slots in a sequence in which each comes after those that it waits for.
+
+        Returns
+        -------
+        to_first, to_last
+            Ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
+        """
+        order, p = self._order, self._order.devices
+        traffic = traffic_of(self._graph, order.offsets, order.pairs, self._times, sequence)
+        rest = self._graph, order.offsets, order.pairs, self._times, sequence, traffic
+        found = [paths_from(source, min(_TOGETHER, p - source), *rest) for source in range(0, p, _TOGETHER)]
+        to_first, to_last = (np.concatenate(part) for part in zip(*found, strict=True))
+        for paths in (to_first, to_last):
+            paths[paths < 0] = NO_PATH
+        return to_first, to_last
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:

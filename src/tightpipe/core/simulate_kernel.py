@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels.arrays import Ints
+from ..kernels.arrays import Bools, Ints
 from ..kernels.compiled import compiled, compiled_inline
 from .errors import InputError
 from .graph_arrays import GraphArrays
@@ -34,6 +34,9 @@ class Run(NamedTuple):
     last: Ints  # (p, p) when the last message left, for each link
     head: Ints  # (p,) next operation of each device
     free: Ints  # (p,) when each device is free
+    waiting: Ints  # (p,) a ring of devices that may be able to go on
+    listed: Bools  # (p,) whether each device is in the ring
+    sequence: Ints  # (M,) the first operation of each slot that has run; each slot after those it waits for
 
 
 def new_run(graph: GraphArrays, order: Order) -> Run:
@@ -45,10 +48,24 @@ def new_run(graph: GraphArrays, order: Order) -> Run:
         If the graph does not have an operation of the order, or if the order has an operation twice.
     """
     size, items, p = len(order), len(graph.items), len(graph.devices)
+
+    def ints(*shape: int) -> Ints:
+        return np.empty(shape, np.int64)
+
     run = Run(
-        *(np.empty(size, np.int64) for _ in range(5)),
-        *(np.empty(items, np.int64) for _ in range(2)),
-        *(np.empty(shape, np.int64) for shape in ((p, p), p, p)),
+        node=ints(size),
+        item=ints(size),
+        ticks=ints(size),
+        start=ints(size),
+        end=ints(size),
+        ended=ints(items),
+        sent=ints(items),
+        last=ints(p, p if graph.occupancy else 1),
+        head=ints(p),
+        free=ints(p),
+        waiting=ints(p),
+        listed=np.empty(p, np.bool_),
+        sequence=ints(size),
     )
     wrong = _name_items(graph, order.operations, run)
     if wrong >= 0:
@@ -129,13 +146,15 @@ def departure(end: int, receiver: int, last: Ints, occupancy: int) -> int:
 
 
 @compiled
-def earliest_times(graph: GraphArrays, offsets: Ints, joined: Ints, release: Ints, run: Run) -> int:
-    """Compute the earliest start and end of each operation, and return how many operations can run.
+def earliest_times(
+    graph: GraphArrays, offsets: Ints, joined: Ints, release: Ints, run: Run
+) -> tuple[int, int]:
+    """Compute the earliest start and end of each operation.
 
-    The loop visits the devices one after another, again and again. Each device runs its operations in
-    sequence until the next one waits for an operation that has not run yet. The loop ends when no device can
-    go on. Operations that have not run by then never can, because of a deadlock or a missing operation; their
-    start and end are `ABSENT`.
+    A device runs its operations in sequence until the next one waits for an operation that has not run yet.
+    The device goes on after another one has sent it a message. The loop ends when no device can go on.
+    Operations that have not run by then never can, because of a deadlock or a missing operation; their start
+    and end are `ABSENT`.
 
     Parameters
     ----------
@@ -147,38 +166,65 @@ def earliest_times(graph: GraphArrays, offsets: Ints, joined: Ints, release: Int
         Earliest start of each device in ticks, shape (p,).
     run
         The run of the order, which receives the times; those of an earlier call do not matter.
+
+    Returns
+    -------
+    operations, slots
+        The numbers of operations and of slots that can run; a slot has one operation, or the two of a pair.
     """
     for times in (run.start, run.end, run.ended, run.sent):
         times[:] = ABSENT
     run.last[:] = -graph.occupancy
-    for device in range(len(release)):
+    devices = len(release)
+    for device in range(devices):
         run.head[device], run.free[device] = offsets[device], release[device]
-    done, before = 0, -1
-    while done > before:
-        before = done
-        for device in range(len(release)):
-            done += _go_on(graph, offsets, joined, device, run)
-    return done
+    done, slots, before = 0, 0, -1
+    while done > before:  # in an order whose operations are all on their devices, one round is enough
+        before, first, count = done, 0, devices
+        for device in range(devices):
+            run.waiting[device], run.listed[device] = device, True
+        while count > 0:
+            device = run.waiting[first]
+            first, count = (first + 1) % devices, count - 1
+            run.listed[device] = False
+            ran, further, count = _go_on(graph, offsets, joined, device, run, slots, first, count)
+            done, slots = done + ran, slots + further
+    return done, slots
 
 
 @compiled_inline
-def _go_on(graph: GraphArrays, offsets: Ints, joined: Ints, device: int, run: Run) -> int:
-    """Run the operations of a device until one waits, and return how many have run."""
-    i, free = run.head[device], run.free[device]
+def _go_on(
+    graph: GraphArrays, offsets: Ints, joined: Ints, device: int, run: Run, slots: int, first: int, count: int
+) -> tuple[int, int, int]:
+    """Run the operations of a device until one waits.
+
+    `slots` slots have run before, and the ring of waiting devices begins at `first` with `count` devices.
+
+    Returns
+    -------
+    operations, slots, count
+        The numbers of operations and of slots that have run, and of devices in the ring.
+    """
+    i, free, further = run.head[device], run.free[device], 0
     while i < offsets[device + 1]:
-        begin, count = free, 1 + joined[i]
-        for j in range(i, i + count):
+        begin, rows = free, 1 + joined[i]
+        for j in range(i, i + rows):
             ready = _arrival(graph, j, run)
             begin = ABSENT if ready < 0 or begin < 0 else max(begin, ready)
         if begin < 0:
             break
         free = begin + run.ticks[i]
-        for j in range(i, i + count):
+        for j in range(i, i + rows):
             item = run.item[j]
             run.start[j], run.end[j], run.ended[item] = begin, free, free
             receiver = graph.nodes[run.node[j]].receiver
             run.sent[item] = departure(free, receiver, run.last[device], graph.occupancy)
-        i += count
+            if receiver >= 0 and not run.listed[receiver]:
+                run.waiting[(first + count) % len(run.free)] = receiver
+                run.listed[receiver] = True
+                count += 1
+        run.sequence[slots + further] = i
+        i, further = i + rows, further + 1
     ran = i - run.head[device]
     run.head[device], run.free[device] = i, free
-    return int(ran)
+    return int(ran), further, count

@@ -8,7 +8,7 @@ from time import perf_counter
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
 
-from ..core.budget import Budget
+from ..core.budget import UNLIMITED, Budget, TimeUpError
 from ..core.contradiction import refuse_contradiction
 from ..core.errors import InputError, NoScheduleError
 from ..core.interruption import was_stopped
@@ -17,7 +17,7 @@ from ..core.placement import Placement
 from ..core.progress import Progress
 from ..core.result import LogEntry, Proof
 from ..solving.methods import find_method
-from ..solving.starts import schedule_of
+from ..solving.starts import StartClock
 from .candidate import Candidate, instance_of
 from .device_bound_kernel import NEVER
 from .open_candidate import OpenCandidate
@@ -96,22 +96,27 @@ class CandidatePool:
         """Return whether a candidate with this bound, in ticks, cannot be cheaper than the best plan."""
         return self.best is not None and bound >= self.cheapest
 
-    def take(self, source: Partitions) -> OpenCandidate | None:
+    def take(self, source: Partitions, until: Budget = UNLIMITED) -> OpenCandidate | None:
         """Take the next candidate of a source and schedule it by heuristics.
 
-        Return the candidate; None if `look_at` returns None or if no candidate is left. A source that has no
-        candidate left is removed from `sources`.
+        Return the candidate; None if `look_at` returns None, if no candidate is left, or if the time of
+        `until` is up before. A source that has no candidate left is removed from `sources`.
         """
         bound = source.bound
-        candidate = source.take()
+        try:
+            candidate = source.take(until)
+        except TimeUpError:
+            return None
         if candidate is None:
             self.sources.remove(source)
             self._ended.append(source)
             return None
         self._first_bounds.setdefault(candidate.placement, bound)
-        return self.look_at(candidate, self.heuristics, bound)
+        return self.look_at(candidate, self.heuristics, bound, until)
 
-    def look_at(self, candidate: Candidate, heuristics: list[str], bound: int = 0) -> OpenCandidate | None:
+    def look_at(
+        self, candidate: Candidate, heuristics: list[str], bound: int = 0, until: Budget = UNLIMITED
+    ) -> OpenCandidate | None:
         """Schedule a candidate by heuristics, and return it with its bound and its cheapest schedule.
 
         Return None if heuristics have scheduled the candidate before, if it does not fit the memory, or if it
@@ -125,13 +130,16 @@ class CandidatePool:
             Names of heuristics. Those that do not know the candidate's placement are left out.
         bound
             A lower bound of the candidate's cost in ticks.
+        until
+            Limits the time of the heuristics, as `StartClock` says.
         """
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:
             return None
+        clock = StartClock(found.instance, until)
         for heuristic in heuristics:
             if candidate.placement.name in HEURISTICS[heuristic].placements:
-                _schedule_by(found, heuristic)
+                _schedule_by(found, heuristic, clock)
         self._offer(found)
         return found
 
@@ -207,10 +215,12 @@ class CandidatePool:
             self._progress(entry)
 
 
-def _schedule_by(found: OpenCandidate, heuristic: str) -> None:
+def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> None:
     """Schedule a candidate by a heuristic; keep the schedule if no heuristic has found one as cheap."""
+    if not clock.has_time_for(HEURISTICS[heuristic]):
+        return
     with suppress(NoScheduleError):
-        schedule = schedule_of(found.instance, HEURISTICS[heuristic])
+        schedule = clock.schedule_of(found.instance, HEURISTICS[heuristic])
         if cost(schedule) < found.heuristic_cost:
             found.heuristic, found.heuristic_cost = heuristic, cost(schedule)
             found.schedule, found.method = schedule, heuristic

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.budget import UNLIMITED, Budget
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER, device_bound, device_excess
@@ -27,10 +28,16 @@ class _Way(NamedTuple):
 
 
 class DeviceStages:
-    """The stages of one device, in arrays that are filled anew for each partition."""
+    """The stages of one device, in arrays that are filled anew for each partition.
 
-    def __init__(self, configuration: Configuration, arrays: Arrays, device: int) -> None:
-        self.tables, self.device = arrays.tables, device
+    A device with several stages, each with many recompute options, has very many ways. So all methods raise a
+    `TimeUpError` when the time of the budget `until` is up.
+    """
+
+    def __init__(
+        self, configuration: Configuration, arrays: Arrays, device: int, until: Budget = UNLIMITED
+    ) -> None:
+        self.tables, self.device, self._until = arrays.tables, device, until
         self.side = configuration.layers + 1
         self.stage = np.array(configuration.placement.stages_on(device), np.int64)
         self.begin, self.end, self.option = (np.zeros_like(self.stage) for _ in range(3))
@@ -45,19 +52,39 @@ class DeviceStages:
         return sorted(way for way in found if way.bound < NEVER)
 
     def excess(self, cuts: tuple[int, ...]) -> int:
-        """Return how many bytes the device lacks to hold one microbatch, with the best recompute options."""
-        return min(
-            device_excess(self.tables, self.device, self.begin, self.end, self.option)
-            for _ in self._choices(cuts)
-        )
+        """Return how many bytes the device lacks to hold one microbatch, with the best recompute options.
+
+        In a best choice let t be the most transient bytes of a stage. Then each stage may just as well take
+        the option that saves most among those with at most t transient bytes. So one choice for each t is
+        enough, unless B of a stage takes no time without recomputation.
+        """
+        self._cut(cuts)
+        first = self.tables.first_option
+        options = [np.arange(first[i], first[i + 1]) for i in self.begin * self.side + self.end]
+        transient, saved = self.tables.transient, self.tables.saved
+        least = NEVER
+        for most in np.unique(transient[np.concatenate(options)]):
+            able = [each[transient[each] <= most] for each in options]
+            if all(map(len, able)):
+                self._until.check()
+                self.option[:] = [each[saved[each].argmax()] for each in able]
+                least = min(least, self._lacking())
+        return least if least < NEVER else min(self._lacking() for _ in self._choices(cuts))
+
+    def _lacking(self) -> int:
+        return int(device_excess(self.tables, self.device, self.begin, self.end, self.option))
+
+    def _cut(self, cuts: tuple[int, ...]) -> None:
+        array = np.array(cuts, np.int64)
+        self.begin[:], self.end[:] = array[self.stage], array[self.stage + 1]
 
     def _choices(self, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Write each combination of the options of the device's stages into the arrays, and yield it."""
-        array = np.array(cuts, np.int64)
-        self.begin[:], self.end[:] = array[self.stage], array[self.stage + 1]
+        self._cut(cuts)
         first = self.tables.first_option
         intervals = self.begin * self.side + self.end
         for chosen in product(*(range(int(first[i]), int(first[i + 1])) for i in intervals)):
+            self._until.check()
             self.option[:] = chosen
             yield chosen
 
@@ -85,12 +112,19 @@ class Listed:
         The configuration to which the candidates belong.
     partitions
         The cuts of each partition.
+    until
+        When its time is up before all partitions are bounded, the work is given up with a `TimeUpError`.
     """
 
-    def __init__(self, configuration: Configuration, partitions: Iterable[tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        partitions: Iterable[tuple[int, ...]],
+        until: Budget = UNLIMITED,
+    ) -> None:
         self.configuration = configuration
-        arrays = configuration.arrays()
-        self._options, self._devices = arrays.options, device_stages(configuration, arrays)
+        arrays = configuration.arrays(until=until)
+        self._options, self._devices = arrays.options, device_stages(configuration, arrays, until)
         self._ways: dict[tuple[int, ...], list[list[_Way]]] = {}
         self._number = count()
         self._heap: list[_Beginning] = []
@@ -105,9 +139,16 @@ class Listed:
         """The least bound, in ticks, of a candidate that is not yet taken; `NEVER` if all are taken."""
         return self._heap[0].bound if self._heap else NEVER
 
-    def take(self) -> Candidate | None:
-        """Return the candidate with the least bound that is not yet taken; None if all are."""
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
+        """Return the candidate with the least bound that is not yet taken; None if all are.
+
+        Raises
+        ------
+        TimeUpError
+            If the time of `until` is up. The other candidates can still be taken later.
+        """
         while self._heap:
+            until.check()
             bound, left, _, cuts, chosen = heappop(self._heap)
             if not left:
                 recomputed = self._options.of(by_stage(self._devices, chosen))
@@ -121,9 +162,12 @@ class Listed:
         heappush(self._heap, _Beginning(bound, left, next(self._number), cuts, chosen))
 
 
-def device_stages(configuration: Configuration, arrays: Arrays) -> list[DeviceStages]:
+def device_stages(
+    configuration: Configuration, arrays: Arrays, until: Budget = UNLIMITED
+) -> list[DeviceStages]:
     """Return the `DeviceStages` of each device."""
-    return [DeviceStages(configuration, arrays, device) for device in range(configuration.placement.devices)]
+    devices = range(configuration.placement.devices)
+    return [DeviceStages(configuration, arrays, device, until) for device in devices]
 
 
 def by_stage(devices: list[DeviceStages], chosen: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -5,22 +5,28 @@ With two stages, each device must have one stage from each half of the stages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from time import perf_counter
 
 import numpy as np
 
+from ..core.budget import UNLIMITED, Budget, TimeUpError
 from ..core.placement import Placement
 from ..kernels.arrays import Ints
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
-from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill
+from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill, fill_end
 from .recompute_options import RecomputeOptions
 
 _SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, as multiples of a device's mean work
+_RESTS = 512  # rests that are filled between two looks at the clock, at first
+_SECONDS = 0.05  # where that takes less time, more of them are filled the next time
 _ROWS = 4096  # rows of the array for `expand` at first
 _SCRATCH = 24
 _MOST_LOOPED = 160  # layers; with more, a table for each start of the second half would take minutes
@@ -40,13 +46,20 @@ def _kind_of(placement: Placement) -> int | None:
     return None
 
 
-def least_excess_in_tables(configuration: Configuration, kind: int) -> int:
+def least_excess_in_tables(configuration: Configuration, kind: int, until: Budget) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
 
     `kind` is the result of `kind_of`. The result is `NEVER` if no partition gives every F, B and W some time.
+
+    Raises
+    ------
+    TimeUpError
+        If the time of `until` is up.
     """
-    arrays = configuration.arrays()
-    tables = (_Table(configuration, arrays, kind, m, NEVER, BYTES) for m in middles(configuration, kind))
+    arrays = configuration.arrays(until=until)
+    tables = (
+        _Table(configuration, arrays, kind, m, NEVER, BYTES, until) for m in middles(configuration, kind)
+    )
     return min((table.bound for table in tables), default=NEVER)
 
 
@@ -67,7 +80,14 @@ class _Table:
     """
 
     def __init__(
-        self, configuration: Configuration, arrays: Arrays, kind: int, middle: int, cap: int, counted: int
+        self,
+        configuration: Configuration,
+        arrays: Arrays,
+        kind: int,
+        middle: int,
+        cap: int,
+        counted: int,
+        until: Budget,
     ) -> None:
         p, side = configuration.placement.devices, configuration.layers + 1
         self.tables, self.options = arrays
@@ -76,7 +96,16 @@ class _Table:
         self.total = np.zeros((p + 1, side, side), np.int64)
         self._scratch = np.zeros(_SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
-        fill(self.tables, kind, p, middle, cap, counted, self.least, self.total, self._scratch)
+        fill_end(kind, p, configuration.layers, middle, self.least, self.total)
+        for device in range(p - 1, -1, -1):
+            self._fill(device, counted, until)
+
+    def _fill(self, device: int, counted: int, until: Budget) -> None:
+        """Fill all rests of a device, and look at the clock in between."""
+        p, rests = self.configuration.placement.devices, self.least[0].size
+        arguments = self.tables, self.kind, p, self.middle, self.cap, counted
+        results = self.least, self.total, self._scratch
+        in_slices(rests, until, partial(fill, *arguments, *results, device))
 
     @property
     def start(self) -> tuple[int, int]:
@@ -100,6 +129,24 @@ class _Table:
             self._rows = np.zeros((2 * number, 8), np.int64)
             expand(self.tables, self.kind, p, *rest, self._rows)
         return self._rows[:number]
+
+
+def in_slices(rests: int, until: Budget, work: Callable[[int, int], None]) -> None:
+    """Do the work for all numbers below `rests`, and look at the clock in between.
+
+    `work` is called with the first number of a slice and the one after its last number.
+
+    Raises
+    ------
+    TimeUpError
+        If the time of `until` is up.
+    """
+    begin, size = 0, _RESTS
+    while begin < rests:
+        until.check()
+        begun, end = perf_counter(), min(begin + size, rests)
+        work(begin, end)
+        begin, size = end, 2 * size if perf_counter() - begun < _SECONDS else max(1, size // 2)
 
 
 Way = tuple[int, int, int, int]  # the new x and y, and the options of the stages taken
@@ -128,46 +175,72 @@ class Tabled:
     is the result of `kind_of`.
     """
 
-    def __init__(self, configuration: Configuration, kind: int) -> None:
+    def __init__(self, configuration: Configuration, kind: int, until: Budget = UNLIMITED) -> None:
         self.configuration, self.kind = configuration, kind
+        self._open = True  # whether there is a further cap
         mean = configuration.mean_work
-        self._caps = iter([*(int(slack * mean) for slack in _SLACKS), NEVER])
+        self._caps = [*(int(slack * mean) for slack in _SLACKS), NEVER]
         self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []
-        self._refill()
+        self._refill(until)
 
     @property
     def bound(self) -> int:
-        """The least bound, in ticks, of a candidate that is not yet taken; `NEVER` if all are taken."""
-        return self._heap[0][0] if self._heap else NEVER
+        """The least bound, in ticks, of a candidate that is not yet taken; `NEVER` if all are taken.
 
-    def take(self) -> Candidate | None:
-        """Return the candidate with the least bound that is not yet taken; None if all are."""
+        It may be lower than that after time was up in `take`.
+        """
+        if self._heap:
+            return self._heap[0][0]
+        return self._floor if self._open else NEVER
+
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
+        """Return the candidate with the least bound that is not yet taken; None if all are.
+
+        Raises
+        ------
+        TimeUpError
+            If the time of `until` is up. The other candidates can still be taken later.
+        """
         found = None
-        while self._heap and found is None:
+        while found is None:
+            self._refill(until)
+            if not self._heap:
+                break
+            until.check()
             _, _, _, beginning = heappop(self._heap)
             if len(beginning.ways) < self.configuration.placement.devices:
                 self._go_on(beginning)
             elif beginning.bound >= self._floor:
                 found = self._candidate(beginning)
-            self._refill()
+        if not self._heap and until.left > 0:
+            with suppress(TimeUpError):
+                self._refill(until)  # so that `bound` is exact
         return found
 
-    def _refill(self) -> None:
+    def _refill(self, until: Budget) -> None:
         """While the heap is empty, make the tables for the next cap, and add an empty beginning of each.
 
         A table without a candidate below the cap is left out. After the last cap, nothing is done.
         """
-        while not self._heap:
-            self._floor, cap = self._cap, next(self._caps, None)
-            if cap is None:
+        while not self._heap and self._open:
+            self._floor = self._cap
+            if not self._caps:
+                self._open = False
                 return
-            self._cap, arrays = cap, self.configuration.arrays(cap)
-            for middle in middles(self.configuration, self.kind):
-                table = _Table(self.configuration, arrays, self.kind, middle, cap, TICKS)
-                if table.bound < NEVER:
-                    self._push(table.bound, 0, _Beginning(table))
+            tables = self._tables(self._caps[0], until)
+            self._cap = self._caps.pop(0)
+            for table in tables:
+                self._push(table.bound, 0, _Beginning(table))
+
+    def _tables(self, cap: int, until: Budget) -> list[_Table]:
+        arrays = self.configuration.arrays(cap, until)
+        tables = (
+            _Table(self.configuration, arrays, self.kind, middle, cap, TICKS, until)
+            for middle in middles(self.configuration, self.kind)
+        )
+        return [table for table in tables if table.bound < NEVER]
 
     def _push(self, bound: int, total: int, beginning: _Beginning) -> None:
         heappush(self._heap, (max(bound, self._floor), total, -next(self._tie), beginning))

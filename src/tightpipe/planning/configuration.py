@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ..core.budget import UNLIMITED, Budget
 from ..core.placement import Placement
 from .device_bound_kernel import NEVER
 from .model_arrays import Tables, tables_of
@@ -53,14 +54,19 @@ class Configuration:
         """Ticks of each layer for one microbatch, without recomputation."""
         return [layer.forward + layer.backward + layer.weight for layer in self.problem.model.layers]
 
-    def arrays(self, cap: int = NEVER) -> Arrays:
+    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
         """Return the arrays from which all bounds below `cap` ticks can be computed.
 
         Every run of consecutive layers can become a stage. Let k be the most layers of a run whose work for
         all microbatches is at most `cap` ticks. Runs of more than k layers get no recompute options, and so
         loops over the options leave them out: a device with such a stage has a bound above `cap`.
+
+        Raises
+        ------
+        TimeUpError
+            If the time of `until` is up before all options are found.
         """
-        options = self.sets.up_to(self._longest(cap))
+        options = self.sets.up_to(self._longest(cap), until)
         return Arrays(tables_of(self.problem, self.placement, options), options)
 
     def _longest(self, cap: int) -> int:

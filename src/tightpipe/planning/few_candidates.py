@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle, product
 
 import numpy as np
 
+from ..core.budget import UNLIMITED, Budget
 from .candidate import Candidate
 from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
@@ -24,19 +26,20 @@ class Unlisted:
     layers. So the bound is the least work, among all sets of layers, that is no less than these two numbers.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, until: Budget = UNLIMITED) -> None:
         self.configuration = configuration
-        self.bound = _least_sum(configuration)
-        self.arrays = configuration.arrays(int(_LONGEST * configuration.mean_work))
-        self._devices = device_stages(configuration, self.arrays)
+        self.bound = _least_sum(configuration, until)
+        self.arrays = configuration.arrays(int(_LONGEST * configuration.mean_work), until)
+        self._devices = device_stages(configuration, self.arrays, until)
         self._taken = False
 
-    def take(self) -> Candidate | None:
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
         """Return the one candidate at the first call, and None at later calls or if it does not fit."""
         if self._taken:
             return None
         self._taken = True
-        cuts = self._improved(_even_cuts(self.configuration))
+        self._devices = device_stages(self.configuration, self.arrays, until)
+        cuts = self._improved(even_cuts(self.configuration.ticks, self.configuration.placement.stages))
         ways = [device.ways(cuts) for device in self._devices]
         if not all(ways):
             return None
@@ -63,24 +66,29 @@ class Unlisted:
         return max(bounds), sum(bounds)
 
 
-def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
-    """Return the cuts that come nearest to equal work in all stages."""
-    layers, stages = configuration.layers, configuration.placement.stages
-    ticks = np.cumsum([0, *configuration.ticks])
+def even_cuts(amounts: Sequence[float], stages: int) -> tuple[int, ...]:
+    """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has."""
+    layers = len(amounts)
+    summed = np.cumsum([0, *amounts])
     cuts = [0]
     for stage in range(1, stages):
-        nearest = int(np.abs(ticks - ticks[-1] * stage / stages).argmin())
+        nearest = int(np.abs(summed - summed[-1] * stage / stages).argmin())
         cuts.append(min(max(nearest, cuts[-1] + 1), layers - (stages - stage)))
     return (*cuts, layers)
 
 
-def _least_sum(configuration: Configuration) -> int:
+def least_work(configuration: Configuration) -> int:
+    """Return the mean work of a device, or what `_crowded` returns if that is more, for one microbatch."""
+    layers, devices = sorted(configuration.ticks, reverse=True), configuration.placement.devices
+    return max(-(-sum(layers) // devices), _crowded(layers, devices))
+
+
+def _least_sum(configuration: Configuration, until: Budget) -> int:
     """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches."""
-    devices = configuration.placement.devices
-    layers = sorted(configuration.ticks, reverse=True)
-    least = max(-(-sum(layers) // devices), _crowded(layers, devices))
+    least = least_work(configuration)
     sums = 1  # bit k is set if some layers take k ticks together
-    for ticks in layers:
+    for ticks in configuration.ticks:
+        until.check()
         sums |= sums << ticks
     above = sums >> least
     return configuration.problem.batch.microbatches * (least + (above & -above).bit_length() - 1)

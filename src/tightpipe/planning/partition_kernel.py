@@ -33,8 +33,11 @@ def fill(
     least: Ints,
     total: Ints,
     scratch: Ints,
+    device: int,
+    begin: int,
+    end: int,
 ) -> None:
-    """For each *rest*, find how the other devices share it so that their largest bound is least.
+    """For some *rests*, find how the other devices share them so that their largest bound is least.
 
     A rest is a set of layers that some devices leave to the others. The bound of a device is its
     `device_bound` in ticks, or the bytes that it lacks, as `counted` says.
@@ -64,27 +67,29 @@ def fill(
         bound; among several such ways, it is the one with the least sum.
     scratch
         Working space for 24 numbers.
+    device
+        The number of devices that already have their stages. The rests of `device + 1` must be filled.
+    begin, end
+        The rests with the numbers `begin` to `end - 1` are filled; the rest (x, y) has number x (L + 1) + y.
     """
-    layers = len(tables.forward) - 1
-    _fill_end(kind, devices, layers, middle, least, total)
+    layers, after = len(tables.forward) - 1, devices - device
     everything = _work(tables, 0, layers)
-    for device in range(devices - 1, -1, -1):
-        after = devices - device
-        for x in range(layers + 1):
-            for y in range(layers + 1):
-                least[device, x, y] = NEVER
-                if not is_rest(kind, x, y, layers, middle, after, device):
-                    continue
-                left = _left(tables, kind, x, y, layers, middle)
-                if counted == TICKS and cap < NEVER:
-                    most = float(cap) / tables.microbatches
-                    if left > after * most or everything - left > device * most:
-                        continue
-                _take(tables, kind, device, devices, middle, cap, counted, least, total, scratch, x, y)
+    for number in range(begin, end):
+        x, y = number // (layers + 1), number % (layers + 1)
+        least[device, x, y] = NEVER
+        if not is_rest(kind, x, y, layers, middle, after, device):
+            continue
+        left = _left(tables, kind, x, y, layers, middle)
+        if counted == TICKS and cap < NEVER:
+            most = float(cap) / tables.microbatches
+            if left > after * most or everything - left > device * most:
+                continue
+        _take(tables, kind, device, devices, middle, cap, counted, least, total, scratch, x, y)
 
 
 @compiled
-def _fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, total: Ints) -> None:
+def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, total: Ints) -> None:
+    """Fill the rests that are left when all devices have their stages; the arguments are those of `fill`."""
     for x in range(layers + 1):
         for y in range(layers + 1):
             least[devices, x, y] = 0 if is_empty(kind, x, y, layers, middle) else NEVER

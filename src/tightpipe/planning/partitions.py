@@ -6,12 +6,14 @@ from itertools import islice
 from math import comb
 from typing import Protocol
 
+from ..core.budget import UNLIMITED, Budget, TimeUpError
 from .candidate import Candidate
 from .candidates_by_list import Listed, all_cuts, device_stages
 from .candidates_by_table import Tabled, kind_of, least_excess_in_tables
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .few_candidates import Unlisted
+from .rushed_candidates import Rushed
 
 _LISTED = 50_000  # the most partitions that are listed
 
@@ -25,37 +27,75 @@ class Partitions(Protocol):
     def bound(self) -> int:
         """A lower bound, in ticks, of the cost of all candidates not yet taken; `NEVER` if none is left."""
 
-    def take(self) -> Candidate | None:
-        """Return the next candidate; None if none is left, or if the others are too many to look at."""
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
+        """Return the next candidate; None if none is left, or if the others are too many to look at.
+
+        Raises
+        ------
+        TimeUpError
+            If the time of `until` is up before the next candidate is known.
+        """
 
 
-def partitions_of(configuration: Configuration) -> Partitions:
-    """Return the candidates of a configuration."""
+def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Partitions:
+    """Return the candidates of a configuration.
+
+    If the time of `until` is up before the candidates are bounded, the result is a single candidate that is
+    found at once, and a bound of all candidates by their work alone (`Rushed`).
+    """
+    try:
+        return _bounded(configuration, until)
+    except TimeUpError:
+        return Rushed(configuration)
+
+
+def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration)
-    if configuration.placement.stages > configuration.layers:
+    if configuration.placement.stages > configuration.layers or lacks_in_all(configuration):
         return Listed(configuration, [])
     if kind is not None:
-        return Tabled(configuration, kind)
+        return Tabled(configuration, kind, until)
     if _partitions(configuration) <= _LISTED:
-        return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages))
-    return Unlisted(configuration)
+        return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
+    return Unlisted(configuration, until)
+
+
+def lacks_in_all(configuration: Configuration) -> bool:
+    """Return whether all devices together lack memory for one microbatch of the whole model.
+
+    Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
+    and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be.
+    """
+    problem, layers = configuration.problem, configuration.problem.model.layers
+    sizes = problem.cluster.memory_of(configuration.placement.devices)
+    if sizes is None:
+        return False
+    again = problem.space.recompute
+    held = (min(a.activation, a.kept) if again and a.recomputable else a.activation for a in layers)
+    needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + sum(held)
+    return needed > sum(size - problem.cluster.reserve for size in sizes)
 
 
 def _partitions(configuration: Configuration) -> int:
     return comb(configuration.layers - 1, configuration.placement.stages - 1)
 
 
-def least_excess(configuration: Configuration) -> int:
+def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
     The result is `NEVER` if in every partition F, B or W of some stage takes no time. If there are too many
     partitions to look at all of them, some are left out. Then another partition may lack fewer bytes.
+
+    Raises
+    ------
+    TimeUpError
+        If the time of `until` is up.
     """
     kind, placement = kind_of(configuration), configuration.placement
     if placement.stages > configuration.layers:
         return NEVER
     if kind is not None:
-        return least_excess_in_tables(configuration, kind)
-    devices = device_stages(configuration, configuration.arrays())
+        return least_excess_in_tables(configuration, kind, until)
+    devices = device_stages(configuration, configuration.arrays(until=until), until)
     partitions = islice(all_cuts(configuration.layers, placement.stages), _LISTED)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)

@@ -12,24 +12,29 @@ candidates of which the cheapest schedules can be expected.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, product
 from random import Random
 from time import perf_counter
 
-from ..core.budget import Budget
+from ..core.budget import Budget, TimeUpError
 from ..core.progress import Progress
+from .candidate import Candidate
 from .candidate_pool import CandidatePool
+from .configuration import Configuration
 from .neighbours import neighbours
 from .open_candidate import OpenCandidate
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
 from .recomputing_candidates import seeds
 from .relaxed_candidates import relaxed_candidate
+from .rushed_candidates import Rushed, rushed_candidate
 
 _PROVES, _FINDS = "best", "improve"  # the methods that raise bounds and that find cheaper schedules
 _FIRST_SLICE = 0.01  # share of the time limit for a candidate's first solve; each solve doubles the time
 _SHORTEST_SLICE = 0.2  # least seconds for the first solve
 _UNLIMITED_SLICE = 5.0  # seconds for the first solve if there is no time limit
+_RUSH = 0.5  # seconds to look for a candidate when time is up and there is no plan
 _LULL = 0.25  # share of the time so far after which proofs that have not raised the bound become rarer
 _RARE = 0.2  # time for such proofs, as a multiple of that for finding cheaper plans
 _VARYING = 0.3  # time for trying neighbours, as a multiple of the time that solvers have just taken
@@ -65,6 +70,7 @@ class Search:
         self.pool = CandidatePool(problem, sources, progress)
         self._random = Random(budget.seed)
         by_bound = sorted(sources, key=lambda source: source.bound)
+        by_bound = [source for source in by_bound if not isinstance(source, Rushed)]  # those take too long
         self._relaxed = product(_HELD, [(source.configuration, source.bound) for source in by_bound])
         self._proving = self._finding = self._relaxing = 0.0  # seconds, or turns without a time limit
         self._hope = _HOPE  # share of its cost by which a candidate's first search is supposed to lower it
@@ -91,6 +97,28 @@ class Search:
                 break
         return self.pool.reason
 
+    def rush(self) -> None:
+        """Schedule candidates of each configuration that are found at once, until one has a schedule.
+
+        This is for a search that has ended without any plan, as it does if its time was short.
+        """
+        until = self.budget.first_part(1.0, _RUSH)
+        for source in sorted(self.pool.sources, key=lambda source: source.bound):
+            for found in self._found_at_once(source, until):
+                if found is not None and found.schedule is None and self._solves:
+                    self.pool.solve(found, _FINDS, self.budget.within(0.0))
+                if self.pool.best is not None:
+                    return
+
+    def _found_at_once(self, source: Partitions, until: Budget) -> Iterator[OpenCandidate | None]:
+        yield self.pool.take(source, until)
+        candidate = rushed_candidate(source.configuration, until)
+        if candidate is not None:
+            yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
+
+    def _schedule(self, candidate: Candidate, heuristics: list[str]) -> OpenCandidate | None:
+        return self.pool.look_at(candidate, heuristics, until=self.budget)
+
     @property
     def _is_over(self) -> bool:
         return self.pool.reason != "" or self.pool.closed or self.budget.left <= 0
@@ -108,11 +136,11 @@ class Search:
         first = []
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
             if self.budget.left > 0:
-                first.append(self.pool.take(source))
+                first.append(self.pool.take(source, self.budget))
         for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
             for seed in seeds(self.problem, found.candidate):
                 if self.budget.left > 0:
-                    self.pool.look_at(seed, self.pool.heuristics)
+                    self._schedule(seed, self.pool.heuristics)
 
     def _prove(self) -> bool:
         """Work on the configuration or the candidate with the least bound, so that this bound rises.
@@ -125,7 +153,7 @@ class Search:
         most = min(pool.open, key=lambda found: (found.bound, found.proofs), default=None)
         precedes = self._solves and most is not None and source is not None and most.bound <= source.bound
         if source is not None and not pool.is_beaten(source.bound) and not precedes:
-            pool.take(source)
+            pool.take(source, self.budget)
         elif most is not None and self._solves:
             pool.solve(most, _PROVES, self.budget.shortened(self._slice * 2**most.proofs))
             most.proofs += 1
@@ -198,13 +226,19 @@ class Search:
             held, (configuration, bound) = following
             looked += 1
             cap = min(int(_CAP * bound) + 1, self.pool.cheapest)
-            candidate = None if self.pool.is_beaten(bound) else relaxed_candidate(configuration, cap, held)
-            found = None if candidate is None else self.pool.look_at(candidate, self.pool.heuristics)
+            candidate = None if self.pool.is_beaten(bound) else self._relaxed_of(configuration, cap, held)
+            found = None if candidate is None else self._schedule(candidate, self.pool.heuristics)
             if found is not None and self._solves and not (found.closed or self._is_over):
                 found.searches = 1
                 self._search(found)
         self._relaxing += perf_counter() - begun
         return looked > 0
+
+    def _relaxed_of(self, configuration: Configuration, cap: int, held: float) -> Candidate | None:
+        try:
+            return relaxed_candidate(configuration, cap, held, self.budget.part(_RELAXED))
+        except TimeUpError:
+            return None
 
     def _may_relax(self, begun: float) -> bool:
         spent = perf_counter() - begun
@@ -231,7 +265,7 @@ class Search:
         for candidate in islice(neighbours(self.problem, here.candidate, self._random), _MOST_NEIGHBOURS):
             if until.left <= 0 or self._is_over:
                 return False
-            self.pool.look_at(candidate, [here.heuristic])
+            self._schedule(candidate, [here.heuristic])
             if self.pool.climber is not here:
                 return True
         return False

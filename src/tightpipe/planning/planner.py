@@ -5,13 +5,15 @@ from __future__ import annotations
 from time import perf_counter
 
 from ..core.allowance import Allowance
+from ..core.budget import Budget, TimeUpError
 from ..core.interruption import reason_of
 from ..core.progress import Progress, ignore
 from ..core.result import Status
 from ..solving.ensure_compiled import ensure_compiled
 from .candidate_pool import CandidatePool
+from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .partitions import partitions_of
+from .partitions import Partitions, partitions_of
 from .plan import Plan
 from .plan_search import Search
 from .problem import PlanningProblem
@@ -19,6 +21,8 @@ from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
+_SHARE = 0.5  # share of the time in which the candidates of all configurations are bounded
+_LEAST = 0.5  # seconds that this may take however short the time is
 _NOTHING_FITS = "every plan in the search space is proven not to fit"
 
 
@@ -64,9 +68,9 @@ def plan(
     configurations = configurations_of(problem)
     ensure_compiled()
     begun, budget = perf_counter(), allowance.begin()
-    sources = [partitions_of(configuration) for configuration in configurations]
+    sources = _sources(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
-        reason = why_nothing_fits(problem, configurations)
+        reason = _why_nothing_fits(problem, configurations, budget)
         return Plan(
             problem, Status.INFEASIBLE, None, None, "", None, None, perf_counter() - begun, reason=reason
         )
@@ -75,7 +79,27 @@ def plan(
         reason = search.run()
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
+    if search.pool.best is None:
+        search.rush()
     return _answer(problem, search.pool, perf_counter() - begun, reason)
+
+
+def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
+    """Return what yields the candidates of each configuration, found within a part of the time.
+
+    Each configuration may use an equal part of what the configurations before it have left.
+    """
+    until, found = budget.first_part(_SHARE, _LEAST), list[Partitions]()
+    for k, configuration in enumerate(configurations):
+        found.append(partitions_of(configuration, until.part(1 / (len(configurations) - k))))
+    return found
+
+
+def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
+    try:
+        return why_nothing_fits(problem, configurations, budget)
+    except TimeUpError:
+        return _NOTHING_FITS
 
 
 def _answer(problem: PlanningProblem, pool: CandidatePool, seconds: float, reason: str) -> Plan:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.budget import UNLIMITED, Budget
 from ..core.errors import InputError
 from ..kernels.arrays import Ints
 from .layered_model import Layer
@@ -38,13 +39,18 @@ class OptionSets:
         self.problem = problem
         self._known: dict[int, RecomputeOptions] = {}
 
-    def up_to(self, longest: int) -> RecomputeOptions:
+    def up_to(self, longest: int, until: Budget = UNLIMITED) -> RecomputeOptions:
         """Return the ways to recompute every run of at most `longest` consecutive layers.
 
         They are computed at the first call with this number of layers, and kept for later calls.
+
+        Raises
+        ------
+        TimeUpError
+            If the time of `until` is up before all are computed.
         """
         if longest not in self._known:
-            self._known[longest] = RecomputeOptions(self.problem, longest)
+            self._known[longest] = RecomputeOptions(self.problem, longest, until)
         return self._known[longest]
 
 
@@ -57,6 +63,8 @@ class RecomputeOptions:
         The model, and whether layers may be recomputed at all.
     longest
         Most layers of an interval; longer intervals get no ways.
+    until
+        When its time is up, the work is given up with a `TimeUpError`.
 
     Attributes
     ----------
@@ -72,13 +80,14 @@ class RecomputeOptions:
         If so many layers differ that a stage could be recomputed in too many ways.
     """
 
-    def __init__(self, problem: PlanningProblem, longest: int) -> None:
+    def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
         count = len(problem.model.layers)
         known: dict[tuple[int, int], list[Way]] = {}
         ways, first = [], [0]
         for start in range(count + 1):
             for end in range(count + 1):
                 if start < end <= start + longest:
+                    until.check()
                     shorter = known.get((start, end - 1), [_PLAIN])
                     known[start, end] = _longer(problem, shorter, end - 1)
                     ways += known[start, end]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from ..core.budget import UNLIMITED, Budget
 from ..kernels.arrays import Ints
 from .candidate import Candidate
-from .candidates_by_table import Way, candidate_of, kind_of, middles
+from .candidates_by_table import Way, candidate_of, in_slices, kind_of, middles
 from .configuration import Configuration
 from .partition_kernel import FOLDED, LINE, LOOPED
 from .strain_kernel import least_strained
@@ -16,7 +18,9 @@ from .strain_kernel import least_strained
 _MIDDLES = 5  # of the layers at which the second half of the stages can begin, those nearest to even work
 
 
-def relaxed_candidate(configuration: Configuration, cap: int, held: float) -> Candidate | None:
+def relaxed_candidate(
+    configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED
+) -> Candidate | None:
     """Return the candidate with the least sum of strains among those with bounds below a cap.
 
     `strain_kernel.strain` says what the strain of a device is. Candidates with the least bound often have a
@@ -31,6 +35,13 @@ def relaxed_candidate(configuration: Configuration, cap: int, held: float) -> Ca
         A cost in ticks.
     held
         How many times as long as necessary microbatches are supposed to hold memory; see `strain`.
+    until
+        Limits the time.
+
+    Raises
+    ------
+    TimeUpError
+        If the time of `until` is up before all partitions were compared.
 
     Returns
     -------
@@ -41,11 +52,13 @@ def relaxed_candidate(configuration: Configuration, cap: int, held: float) -> Ca
     if kind is None:
         return None
     p, side = configuration.placement.devices, configuration.layers + 1
-    arrays = configuration.arrays(cap)
+    arrays = configuration.arrays(cap, until)
     least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
     scratch, best, ways = np.zeros(24, np.int64), np.inf, list[Way]()
     for middle in _even_middles(configuration, kind):
-        least_strained(arrays.tables, kind, p, middle, cap, held, least, chosen, scratch)
+        work = arrays.tables, kind, p, middle, cap, held, least, chosen, scratch
+        for device in range(p, -1, -1):
+            in_slices(side * side, until, partial(least_strained, *work, device))
         start = 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
         if least[0][start] < best:
             best, ways = least[0][start], list(_ways(chosen, *start))

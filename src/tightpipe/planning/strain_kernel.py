@@ -69,8 +69,11 @@ def least_strained(
     least: Floats,
     chosen: Ints,
     scratch: Ints,
+    device: int,
+    first: int,
+    last: int,
 ) -> None:
-    """For each rest, find the way to share it with the least sum of the devices' strains.
+    """For some rests, find the way to share each with the least sum of the devices' strains.
 
     Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the strains at the
     cost `cap`, plus a small multiple of the `roughness` of the stages.
@@ -89,18 +92,21 @@ def least_strained(
     chosen
         A result of shape (p + 1, L + 1, L + 1, 4): for each rest with a finite sum, the new x and y and the
         recompute options of the stages that the next device takes in the partition with the least sum.
+    device
+        The number of devices that already have their stages, up to p. The rests of `device + 1`, if that is
+        at most p, must be done.
+    first, last
+        The rests with the numbers `first` to `last - 1` are done; the rest (x, y) has number x (L + 1) + y.
     """
     layers = len(tables.forward) - 1
-    least[:] = float("inf")
-    for x in range(layers + 1):
-        for y in range(layers + 1):
+    for number in range(first, last):
+        x, y = number // (layers + 1), number % (layers + 1)
+        least[device, x, y] = float("inf")
+        if device == devices:
             if is_empty(kind, x, y, layers, middle):
-                least[devices, x, y] = 0.0
-    for device in range(devices - 1, -1, -1):
-        for x in range(layers + 1):
-            for y in range(layers + 1):
-                if is_rest(kind, x, y, layers, middle, devices - device, device):
-                    _take(tables, kind, device, devices, cap, held, least, chosen, scratch, x, y)
+                least[device, x, y] = 0.0
+        elif is_rest(kind, x, y, layers, middle, devices - device, device):
+            _take(tables, kind, device, devices, cap, held, least, chosen, scratch, x, y)
 
 
 @compiled

@@ -79,14 +79,14 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     budget = allowance.begin()
     formulas = all_bounds(instance)
     yield from formulas
-    starts = warm_starts(instance) if budget.left > 0 and is_modelled(instance) else []
+    starts = warm_starts(instance, budget) if budget.left > 0 and is_modelled(instance) else []
     if not starts:
         return
     _, start = starts[0]
     upper, best = cost(start), max(formulas, key=_value)
     for search, share in searches:
         refuse_contradiction(start, best.value, best.proof, best.name)
-        if best.value == upper:
+        if best.value == upper or budget.left <= 0:
             break
         bound = search(instance, upper, budget.part(share), best.value, progress)
         if bound.value > best.value:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 
+from ..core.budget import Budget
 from ..core.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
 from ..core.schedule import Order
@@ -42,7 +43,7 @@ GROUP = "tightpipe.heuristics"
 SEARCHES = ("best", "block", "cpsat", "improve", "milp")
 """Names of the methods that are not heuristics. No heuristic may have one of these names."""
 
-_Make = Callable[[Instance], Order]
+_Make = Callable[..., Order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,9 @@ def _explained(make: _Make, name: str) -> _Make:
     """Return a function that runs `make` and turns unknown exceptions into a one-line `HeuristicError`."""
 
     @wraps(make)
-    def explained(instance: Instance) -> Order:
+    def explained(instance: Instance, **limits: Budget) -> Order:
         try:
-            return make(instance)
+            return make(instance, **limits)
         except (InputError, InfeasibleError, NoScheduleError):
             raise
         except Exception as error:

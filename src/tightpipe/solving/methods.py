@@ -21,10 +21,9 @@ from ..core.metrics import cost
 from ..core.placement import PLACEMENTS
 from ..core.progress import Progress
 from ..core.result import LogEntry, Result, Status
-from ..core.schedule import Schedule
 from .installed import Installed, heuristic_at, installed_heuristics
 from .own_heuristic import OwnHeuristic, as_heuristic
-from .starts import WarmStart, requested_starts, schedule_of
+from .starts import Start, WarmStart, cheapest, requested_starts, schedule_of
 
 Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 
@@ -131,14 +130,14 @@ def _run_solver(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
-    starts: list[Schedule] = []
+    starts: list[Start] = []
     try:
-        for schedule in requested_starts(instance, warm_start):
-            starts.append(schedule)
-        result = solver(instance, budget, min(starts, key=cost, default=None), progress=progress)
+        for start in requested_starts(instance, warm_start, budget):
+            starts.append(start)
+        result = solver(instance, budget, cheapest(starts), progress=progress)
     except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
         at_once = budget.within(0.0)
-        result = solver(instance, at_once, min(starts, key=cost, default=None), progress=progress)
+        result = solver(instance, at_once, cheapest(starts), progress=progress)
         result = replace(result, reason=reason_of(stop))
     return replace(result, seconds=time.perf_counter() - begin)
 

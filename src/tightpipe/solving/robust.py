@@ -150,7 +150,7 @@ def solve_robust(
     plain = run(instance, first, warm_start, progress or ignore)
     found = plain.schedule
     assert found is not None, "improve has a schedule for every feasible instance"
-    starts = [found, *requested_starts(instance, warm_start)]
+    starts = [found, *(start.schedule for start in sorted(requested_starts(instance, warm_start, budget)))]
     blocks = [draw_times(instance, models, seed, block) for block in range(-(-samples // BLOCK))]
     start = _least(starts, models, least, samples, seed, budget.threads)
     reason = plain.reason if was_stopped(plain.reason) else ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
 
 from ..core.accepted_order import accepted
+from ..core.budget import UNLIMITED, Budget
 from ..core.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
 from ..core.metrics import cost
@@ -18,17 +21,99 @@ from .own_heuristic import OwnHeuristic, as_heuristic
 
 WarmStart = Schedule | str | OwnHeuristic | None
 
+_SHARE = 0.5  # share of the time of a search that heuristics may take before it begins
+_LEAST = 0.5  # seconds that they may take however short the time is
+_CHECKING = 1.2e-6  # seconds per operation to retime and validate a schedule on a usual machine
 
-def warm_starts(instance: Instance) -> list[tuple[str, Schedule]]:
-    """Return the name and a validated schedule of each heuristic that fits the instance, cheapest first."""
-    return sorted(_heuristic_schedules(instance), key=lambda pair: cost(pair[1]))
+
+class Start(NamedTuple):
+    """A validated schedule, and the heuristic from which it comes.
+
+    Of several schedules that cost the same, the one whose heuristic has the least `place` in the list of all
+    heuristics is taken, whichever was found first.
+    """
+
+    place: int
+    name: str
+    schedule: Schedule
 
 
-def _heuristic_schedules(instance: Instance) -> Iterator[tuple[str, Schedule]]:
-    for heuristic in _fitting(instance).values():
-        schedule = _start_of(instance, heuristic)
-        if schedule is not None:
-            yield heuristic.name, schedule
+def cheapest(starts: Iterable[Start]) -> Schedule | None:
+    """Return the schedule of least cost, None if there is none."""
+    best = min(starts, key=_by_cost, default=None)
+    return None if best is None else best.schedule
+
+
+def _by_cost(start: Start) -> tuple[int, int]:
+    return cost(start.schedule), start.place
+
+
+def warm_starts(instance: Instance, budget: Budget = UNLIMITED) -> list[tuple[str, Schedule]]:
+    """Return the name and a validated schedule of each heuristic that fits the instance, cheapest first.
+
+    Heuristics for which the time of the budget does not suffice are left out, as in `requested_starts`.
+    """
+    found = sorted(_heuristic_starts(instance, budget), key=_by_cost)
+    return [(start.name, start.schedule) for start in found]
+
+
+def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
+    fitting = _fitting(instance)
+    places = {name: place for place, name in enumerate(fitting)}
+    clock = StartClock(instance, budget)
+    for name, heuristic in sorted(fitting.items(), key=lambda item: item[1].pace):
+        if clock.has_time_for(heuristic):
+            schedule = _start_of(instance, heuristic, clock)
+            if schedule is not None:
+                yield Start(places[name], name, schedule)
+
+
+class StartClock:
+    """Decides for which heuristics a search has time before it begins.
+
+    Heuristics may take a share of the time that a search has. They may always take a short time, so that a
+    search without any time starts from a heuristic's schedule all the same if the instance is not large. A
+    heuristic that does not look at the clock begins only if the time left is as long as it will probably
+    take. This is estimated from the number of operations, and from how fast earlier heuristics were.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    budget
+        The limits of the search. Without a deadline there is time for all heuristics.
+    """
+
+    def __init__(self, instance: Instance, budget: Budget) -> None:
+        self._operations = 3 * instance.stages * instance.microbatches
+        self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
+        self._budget = budget.first_part(_SHARE, _LEAST)
+
+    @property
+    def _checking(self) -> float:
+        """Seconds that it takes to retime and validate a schedule."""
+        return self._slowness * _CHECKING * self._operations
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for heuristics is up."""
+        return self._budget.left <= self._checking
+
+    def has_time_for(self, heuristic: Heuristic) -> bool:
+        """Return whether the heuristic may begin."""
+        needed = _CHECKING if heuristic.timed else heuristic.pace + _CHECKING
+        return self._budget.left > self._slowness * needed * self._operations
+
+    def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
+        """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
+        begun = perf_counter()
+        begin_checking = max(0.0, self._budget.left - self._checking)
+        try:
+            return schedule_of(instance, heuristic, self._budget.within(begin_checking))
+        finally:
+            if not heuristic.timed:
+                usual = (heuristic.pace + _CHECKING) * self._operations
+                self._slowness = max(1.0, (perf_counter() - begun) / usual)
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
@@ -38,13 +123,13 @@ def _fitting(instance: Instance) -> dict[str, Heuristic]:
     return {name: h for name, h in known.items() if instance.placement.name in h.placements}
 
 
-def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
+def _start_of(instance: Instance, heuristic: Heuristic, clock: StartClock) -> Schedule | None:
     """Return a heuristic's schedule; None if the heuristic finds no schedule.
 
     A heuristic that is not tightpipe's own may fail with an error. The result is then None as well.
     """
     try:
-        return schedule_of(instance, heuristic)
+        return clock.schedule_of(instance, heuristic)
     except NoScheduleError:
         return None
     except HeuristicError as error:
@@ -56,16 +141,34 @@ def _start_of(instance: Instance, heuristic: Heuristic) -> Schedule | None:
         return None
 
 
-def requested_starts(instance: Instance, warm_start: WarmStart) -> Iterator[Schedule]:
-    """Yield the schedules that `warm_start` asks for, as they are found; the cheapest is the warm start."""
+def requested_starts(
+    instance: Instance, warm_start: WarmStart, budget: Budget = UNLIMITED
+) -> Iterator[Start]:
+    """Yield the schedules that `warm_start` asks for, as they are found; the `cheapest` is the warm start.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    warm_start
+        As in `tightpipe.solve`.
+    budget
+        The limits of the search that starts from these schedules. If it has a deadline, heuristics take at
+        most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
+        for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
+    """
     if warm_start == "best":
-        yield from (schedule for _, schedule in _heuristic_schedules(instance))
+        yield from _heuristic_starts(instance, budget)
     elif warm_start is not None:
-        yield _resolve(instance, warm_start)
+        schedule = _resolve(instance, warm_start, StartClock(instance, budget))
+        if schedule is not None:
+            yield Start(0, "", schedule)
 
 
-def _resolve(instance: Instance, warm_start: Schedule | str | OwnHeuristic) -> Schedule:
-    """Return the valid schedule that a `warm_start` argument gives or names.
+def _resolve(
+    instance: Instance, warm_start: Schedule | str | OwnHeuristic, clock: StartClock
+) -> Schedule | None:
+    """Return the valid schedule that a `warm_start` argument gives or names; None if time was too short.
 
     Raises
     ------
@@ -79,8 +182,10 @@ def _resolve(instance: Instance, warm_start: Schedule | str | OwnHeuristic) -> S
         return warm_start
     heuristic = _find(instance, warm_start)
     try:
-        return schedule_of(instance, heuristic)
+        return clock.schedule_of(instance, heuristic)
     except NoScheduleError as error:
+        if heuristic.timed and clock.over:
+            return None
         raise InputError(str(error), key="warm_start", value=heuristic.name) from None
 
 
@@ -96,8 +201,15 @@ def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
     return fitting[warm_start]
 
 
-def schedule_of(instance: Instance, heuristic: Heuristic) -> Schedule:
+def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIMITED) -> Schedule:
     """Return the schedule of a heuristic's order, after the validator has accepted it.
+
+    Parameters
+    ----------
+    instance, heuristic
+        The problem and the heuristic.
+    budget
+        Limits the time of a heuristic that is `timed`.
 
     Raises
     ------
@@ -107,7 +219,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic) -> Schedule:
         If a heuristic that is not tightpipe's own returns no order or an invalid order, or if a heuristic of
         an installed package raises an exception that is not one of tightpipe's.
     """
-    order = heuristic.order(instance)
+    order = heuristic.order(instance, budget)
     if _is_ours(heuristic):
         return _validated(instance, order)
     try:
