@@ -70,8 +70,8 @@ def derive(windows: Derivation, rng: random.Random) -> None:
 def take_back(windows: Derivation) -> None:
     """Forget suppositions that were not closed. The checker need not: it ends at the first step that fails."""
     while windows.trail:
-        values, at, old = windows.trail.pop()
-        values[at] = old
+        lower, upper, at, *old = windows.trail.pop()
+        lower[at], upper[at] = old
     windows.depth = 0
 
 

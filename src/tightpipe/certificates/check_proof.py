@@ -2,9 +2,8 @@
 
     python check_proof.py proof.json [schedule.json]
 
-This one file is the whole checker. It needs Python 3.11 or later and nothing else, and computes with exact
-integers. A proof names its steps; every number that follows from them is computed here. Exit status: 0 if
-everything is verified, 1 if a step or the schedule fails, 2 on bad input.
+This file is the whole checker and needs only Python, 3.11 or later. A proof names its steps; what follows
+is computed here. Exit status: 0 if all is verified, 1 if a step or the schedule fails, 2 on bad input.
 
 The problem: each of n microbatches runs F (forward) at the stages 0 to S - 1, B (input gradient) from S - 1
 down to 0, and W (weight gradient) at every stage after its B there. A route says which device runs which
@@ -28,9 +27,9 @@ from typing import Any
 
 FORMAT = "tightpipe-proof-1"
 KEYS = {"F": "forward", "B": "backward", "W": "weight"}
-OPTIONAL = ("placement", "chunks", "comm", "memory", "objective", "overlapped", "link_occupancy", "flush")
-LARGEST, LATEST, FAR = 10**12, 10**15, 10**30  # entry of an instance, time, anything
-MOST_BYTES, MOST_VALUES, MOST_KEYS = 2**25, 6 * 10**6, 1000
+OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
+OPTIONAL |= {"overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
+LARGEST, LATEST, FAR, MOST_BYTES, MOST_VALUES, MOST_KEYS = 10**12, 10**15, 10**40, 2**25, 6 * 10**6, 1000
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 10**7, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
@@ -84,31 +83,29 @@ class Problem:
     """An instance: its routes, times, memory and objective."""
 
     def __init__(self, data: Any) -> None:
-        data = table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL, "iterations"))
+        data = OPTIONAL | table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL,))
         self.devices = p = integer(data["devices"], "devices", 1, 1024)
         self.microbatches = n = integer(data["microbatches"], "microbatches", 1, MOST_OPERATIONS)
         self.routes = routes_of(data, p)
         self.stages, self.per_route = len(self.routes[0]), n // len(self.routes)
         require(3 * self.stages * n <= MOST_OPERATIONS, f"instance: more than {MOST_OPERATIONS} operations")
-        self.iterations = integer(data.get("iterations", 1), "iterations", 1, n)
+        self.iterations = integer(data["iterations"], "iterations", 1, n)
         require(n % (len(self.routes) * self.iterations) == 0, "microbatches: must divide into equal parts")
-        self.flush = data.get("flush", True)
-        require(isinstance(self.flush, bool), "flush: must be true or false")
+        self.flush = data["flush"]
+        require(isinstance(self.flush, bool), f"flush: must be true or false, is {shown(self.flush)}")
         self.time = {kind: listed(data[key], self.stages, key, 1) for kind, key in KEYS.items()}
-        comm = data.get("comm", 0)
+        comm = data["comm"]
         if not isinstance(comm, list):
             comm = [[integer(comm, "comm") * (i != j) for j in range(p)] for i in range(p)]
         require([*map(type, comm)] == [list] * p, f"comm: must be an integer or {p} lists of integers")
         self.comm = [listed(row, p, f"comm[{i}]") for i, row in enumerate(comm)]
         require(not any(self.comm[i][i] for i in range(p)), "comm: a device sends itself no message")
-        self.together = data.get("overlapped")
-        self.together = None if self.together is None else listed(self.together, p, "overlapped", 1)
-        self.occupancy = integer(data.get("link_occupancy", 0), "link_occupancy")
-        objective = data.get("objective", "device_span")
-        require(objective in ("device_span", "makespan"), f"objective: unknown, {shown(objective)}")
-        self.makespan = objective == "makespan"
+        self.together = None if data["overlapped"] is None else listed(data["overlapped"], p, "overlapped", 1)
+        self.occupancy = integer(data["link_occupancy"], "link_occupancy")
+        require(data["objective"] in ("device_span", "makespan"), "objective: device_span or makespan")
+        self.makespan = data["objective"] == "makespan"
         memory = dict.fromkeys(KEYS.values(), 0) | {"limit": None}
-        memory = memory if data.get("memory") is None else table(data["memory"], "memory", tuple(memory))
+        memory = memory if data["memory"] is None else table(data["memory"], "memory", tuple(memory))
         self.delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
         for f, b, w in zip(*self.delta.values(), strict=True):
             require(b <= 0 >= w and f + b + w == 0, "memory: B and W free what F takes, and sum to 0 with it")
@@ -126,11 +123,11 @@ class Problem:
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
     """Return the routes on p devices, one per direction of travel: each lists the device of every stage."""
-    name, usual = data.get("placement", "v"), {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
+    name, usual = data["placement"], {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
     require(isinstance(name, str) and name in usual, f"placement: unknown, {shown(name)}")
     lengths = [len(data[key]) for key in KEYS.values() if isinstance(data[key], list)]
     implied = name in ("loop", "wave") and lengths and lengths[0] % p == 0 and lengths[0] >= 2 * p
-    chunks = (lengths[0] // p if implied else usual[name]) if data.get("chunks") is None else data["chunks"]
+    chunks = (lengths[0] // p if implied else usual[name]) if data["chunks"] is None else data["chunks"]
     integer(chunks, "chunks", 1, MOST_OPERATIONS // (3 * p))
     good = {"v": chunks == 2, "wave": chunks % 2 == 0, "bidirectional": chunks == 1 and p % 2 == 0}
     require(good.get(name, True), f"chunks: the placement {name} of {p} devices has no {chunks} per device")
@@ -151,15 +148,14 @@ def cost_of(problem: Problem, devices: Any) -> int:
         check_device(problem, d, slots, times)
     require(len(times) == 3 * problem.stages * problem.microbatches, "operations are missing", CheckError)
     check_dependencies(problem, times)
-    starts, ends = zip(*spans, strict=True)
-    return max(ends) - min(starts) if problem.makespan else max(end - start for start, end in spans)
+    return max(end - (min(spans)[0] if problem.makespan else start) for start, end in spans)
 
 
 def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
     """Return the operations of an entry such as ["F0.1+BW2.3", 5, 9], and its start and end."""
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)):
         raise InputError(f"schedule: {shown(entry)} must be [operation, start, end]")
-    found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+")]
+    found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+", 2)]
     words = [(word[1], int(word[2]), int(word[3])) for word in found if word]
     known = [s < problem.stages and m < problem.microbatches for _, s, m in words]
     require(known == [True] * len(found), f"schedule: the instance has no operation {entry[0]!r:.40}")
@@ -171,8 +167,8 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
     events, running, free = [], [0], 0
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
-        good = len(words) == 1 or (len(words) == 2 and kinds[0] == "F" and kinds[1] in ("B", "BW"))
-        require(good, f"{words}: only an F and a B or BW run together", CheckError)
+        together = len(kinds) == 1 or kinds in (["F", "B"], ["F", "BW"])
+        require(together, f"{words}: only an F and a B or BW run together", CheckError)
         require(start >= free, f"device {d}: two operations run at tick {start}", CheckError)
         due, free = 0, end
         for kind, s, m in words:
@@ -225,7 +221,7 @@ class Windows:
     makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
     idles for T less its work. Each item has a least and a largest start, `early` and `late`. For an item and
     a queue of its device, `low` is the number of items there that surely precede the item, and `high` the
-    first rank that surely follows it. Values only get narrower; `RefutedError` is raised where they cross.
+    first rank that surely follows it. Rules only narrow values; `RefutedError` is raised where they cross.
     """
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
@@ -234,7 +230,9 @@ class Windows:
         self.width = max(2 * len(held) + len({problem.alike[s] for _, s in held}) for held in problem.held)
         orders = self.width * 3 * problem.stages * problem.microbatches
         require(orders <= MOST_ORDERS, "instance: too large for this checker")
-        self.trail, self.queues = list[tuple[Any, int, int]](), list[Queue]()
+        last = 4 * problem.stages - 2  # places on a microbatch's path: even for F's and B's, odd for W's
+        self.place = {"F": range(0, last, 2), "B": range(last, 0, -2), "W": range(last + 1, 0, -2)}
+        self.trail, self.queues = list[tuple[Any, Any, int, int, int]](), list[Queue]()
         self.on = [self.add_queues(d) for d in range(problem.devices)]
         self.link_queues()
         self.local = [q - self.on[queue.device][0] for q, queue in enumerate(self.queues)]
@@ -259,7 +257,7 @@ class Windows:
     def charge(self, work: int) -> None:
         """Count elementary operations before they are done, and refuse a proof of too many."""
         self.effort += work
-        require(self.effort <= MOST_EFFORT, "steps: too much work or depth")
+        require(self.effort <= MOST_EFFORT and self.depth <= MOST_DEPTH, "steps: too much work or depth")
 
     def add_queues(self, d: int) -> list[int]:
         """Add queues of the F's and B's of each stage of device d, and of alike W's; return their numbers."""
@@ -268,22 +266,17 @@ class Windows:
         for kind, (r, s) in product("FBW", problem.held[d]):
             alike.setdefault((kind, problem.alike[s] if kind == "W" else (r, s)), []).append((r, s))
         for (kind, _), members in alike.items():
-            first, count, s = self.queues[-1].end if self.queues else 0, len(members), members[0][1]
-            count *= problem.per_route
-            about = (problem.time[kind][s], problem.delta[kind][s], first, first + count)
-            self.queues.append(Queue(d, kind, members, self.place(kind, s), count, *about))
+            first, count = self.queues[-1].end if self.queues else 0, len(members) * problem.per_route
+            place, time, delta = (of[kind][members[0][1]] for of in (self.place, problem.time, problem.delta))
+            self.queues.append(Queue(d, kind, members, place, count, time, delta, first, first + count))
         return list(range(before, len(self.queues)))
-
-    def place(self, kind: str, s: int) -> int:
-        """Return the place of an operation on its microbatch's path: even for F's and B's, odd for W's."""
-        return 2 * (s if kind == "F" else 2 * self.problem.stages - 1 - s) + (kind == "W")
 
     def link_queues(self) -> None:
         """Find which queue waits for which, item by item, and the least ticks from start to start."""
-        at = {(r, self.place(u.kind, s)): q for q, u in enumerate(self.queues) for r, s in u.members}
+        at = {(r, self.place[u.kind][s]): q for q, u in enumerate(self.queues) for r, s in u.members}
         self.path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
-        self.sources = [[at[r, self.place("B", s)] for r, s in queue.members] for queue in self.queues]
+        self.sources = [[at[r, self.place["B"][s]] for r, s in queue.members] for queue in self.queues]
         for q, queue in enumerate(self.queues):
             before = at.get((queue.members[0][0], queue.place - (1 if queue.kind == "W" else 2)))
             if len(queue.members) == 1 and before is not None:
@@ -300,14 +293,12 @@ class Windows:
 
     def narrow(self, lower: Any, upper: Any, at: int, least: int = -FAR, most: int = FAR) -> None:
         """Limit lower[at], upper[at] to `least` ... `most`; within `suppose`, the trail keeps old values."""
-        self.charge(1)
+        self.charge(5 if self.depth else 1)
         least, most = max(least, lower[at]), min(most, upper[at])
         require(least <= most, "values cross", RefutedError)
-        for values, value in ((lower, least), (upper, most)):
-            if self.depth and value != values[at]:
-                self.charge(4)
-                self.trail.append((values, at, values[at]))
-            values[at] = value
+        if self.depth:
+            self.trail.append((lower, upper, at, lower[at], upper[at]))
+        lower[at], upper[at] = least, most
 
     def precede(self, a: int, b: int) -> None:
         """Enter that item a and all before it in its queue precede item b and all behind it in its queue."""
@@ -336,8 +327,6 @@ class Windows:
         on, at = self.on[self.queues[self.queue[i]].device], self.width * i
         return {q: (self.low[at + k], self.high[at + k]) for k, q in enumerate(on)}
 
-    # Rules. Each narrows the windows without losing a schedule. Arguments: items i, a, b, c, and queues q, r.
-
     def arrive(self, i: int) -> None:
         """Raise i's least start: on its microbatch's path, the item before ends and its message arrives."""
         for shift, lag in self.leaders[self.queue[i]]:
@@ -350,7 +339,6 @@ class Windows:
 
     def walk(self, rank: int) -> None:
         """Apply `arrive` to the items of one rank along their microbatches' paths, `depart` backwards."""
-        self.charge(2 * len(self.path))
         for rule, queues in ((self.arrive, self.path), (self.depart, self.path[::-1])):
             for q in queues:
                 rule(self.queues[q].first + rank)
@@ -360,8 +348,7 @@ class Windows:
         rows = [(self.queues[q], r, low) for q, low, _, r in self.cut(i, ranks) if r < low]
         require(rows, f"item {i} has no predecessor there", CheckError)
         begin = min(self.early[queue.first + r] for queue, r, _ in rows)
-        begin += sum(queue.time * (low - r) for queue, r, low in rows)
-        self.narrow(self.early, self.late, i, least=begin)
+        self.narrow(self.early, self.late, i, begin + sum(queue.time * (low - r) for queue, r, low in rows))
 
     def followed(self, i: int, ranks: Any) -> None:
         """Lower i's largest start: its sure followers below `ranks` (`cut`) run after it, one by one."""
@@ -385,16 +372,13 @@ class Windows:
         self.narrow(self.early, self.late, i, self.frame_early[d] + least, self.frame_late[d] + slack)
 
     def reach(self, i: int) -> tuple[int, int, int]:
-        """Return item i's device and the least and most ticks from its frame's start to the item's start.
-
-        If a device is on one route, all else there waits for one F, so its own frame begins with that F.
-        """
+        """Return item i's device and the least and most ticks from its frame's start to the item's start."""
         own, orders = self.queues[self.queue[i]], self.orders(i)
         least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
         most = sum(self.queues[q].time * high for q, (_, high) in orders.items()) - own.time
-        held = self.problem.held[own.device]
-        single = len({r for r, _ in held}) == 1 and not self.problem.makespan
-        opens = single and i == own.first and own.kind == "F" and own.members == held[:1]
+        # If there is one route, all else on a device waits for one F, so the device's frame begins with it.
+        opens = len(self.problem.routes) == 1 and not self.problem.makespan and i == own.first
+        opens = opens and own.kind == "F" and own.members == self.problem.held[own.device][:1]
         return own.device, least, 0 if opens else self.idle[own.device] + most
 
     def order(self, a: int, b: int) -> None:
@@ -406,8 +390,7 @@ class Windows:
         """Enter that item a precedes c, after checking that a surely precedes b, and b surely precedes c."""
         for one, two in ((a, b), (b, c)):
             low, _ = self.orders(two).get(self.queue[one], (0, 0))
-            known = low > one - self.queues[self.queue[one]].first
-            require(known, f"item {one} may follow item {two}", CheckError)
+            require(low > one - self.queues[self.queue[one]].first, f"{one} may follow {two}", CheckError)
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
@@ -428,15 +411,12 @@ class Windows:
         self.count(i, q, *((-FAR, low + more) if self.queues[q].delta > 0 else (high - more, FAR)))
 
     def pool(self, i: int, q: int, r: int) -> None:
-        """Limit W's by B's: at no time has queue q run more W's than the stages of these W's have run B's.
-
-        If r is q, this limits the W's of q before item i. If r is a queue of B's, this requires B's before i.
-        """
+        """Limit W's by B's: at no time has queue q run more W's than the stages of these W's have run B's."""
         own, orders = self.queue[i], self.orders(i)
         good = q in orders and self.queues[q].kind == "W" and r in (q, *self.sources[q]) and own != r
         require(good, f"queue {q} says nothing about item {i} and queue {r}")
         most = {b: orders[b][b != own] for b in self.sources[q]}
-        if r == q:
+        if r == q:  # the W's before item i, else the B's before it
             self.count(i, q, most=sum(most.values()))
         else:
             self.count(i, r, least=orders[q][0] + (own == q) - sum(most.values()) + most[r])
@@ -449,8 +429,7 @@ class Windows:
         most = sum(self.queues[r].time * orders[r][r != self.queue[i]] for r in orders)
         spare = most + self.idle[d] - self.early[i] + self.frame_late[d]
         require(room >= 0 and spare >= 0, "the work does not fit", RefutedError)
-        low, high = orders[q]
-        self.count(i, q, high - spare // time, low + room // time)
+        self.count(i, q, orders[q][1] - spare // time, orders[q][0] + room // time)
 
     def suppose(self, a: int, b: int, steps: Any) -> None:
         """Conclude that item b precedes a, after checking that the steps refute that a precedes b."""
@@ -461,8 +440,8 @@ class Windows:
             raise CheckError(f"that item {a} precedes {b} leads to no contradiction")
         self.depth -= 1
         while len(self.trail) > mark:
-            values, at, old = self.trail.pop()
-            values[at] = old
+            lower, upper, at, *old = self.trail.pop()
+            lower[at], upper[at] = old
         self.precede(b, a)
 
     def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
@@ -512,9 +491,8 @@ class Windows:
                 require(good, f"counts: those of queue {q} are not shown at tick {t}", CheckError)
         each = {q: factor * self.queues[q].time for q, factor in zip(rows, factors, strict=True)}
         sums = (value for running in (None, *rows) for value in self.sums(d, rows, running, each))
-        found: int | None = min(sums, default=None)
-        if found is None:
-            raise RefutedError("no counts are possible")
+        found: int = min(sums, default=FAR)
+        require(found < FAR, "no counts are possible", RefutedError)
         return found
 
     def sums(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> Any:
@@ -546,18 +524,16 @@ class Windows:
     def run(self, steps: Any) -> None:
         """Apply the steps of a proof, each of which is the name of a rule and its arguments."""
         require(isinstance(steps, list), "steps: must be a list")
-        most = {"i": len(self.queue) - 1, "q": len(self.queues) - 1, "d": len(self.on) - 1, "t": LATEST}
-        most["r"] = self.problem.per_route - 1
+        ends = {"i": len(self.queue), "q": len(self.queues), "d": len(self.on), "r": self.problem.per_route}
         for step in steps:
             if not (isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES):
                 raise InputError(f"steps: unknown step {shown(step)}")
             self.charge(self.width)
-            require(self.depth < MOST_DEPTH, "steps: too much work or depth")
             shape = RULES[step[0]]
             require(len(step) == len(shape) + 1, f"steps: {step[0]} must have {len(shape)} arguments")
             for kind, value in zip(shape, step[1:], strict=True):
                 if kind != "s":
-                    integer(value, f"steps: {step[0]}", -LATEST if kind == "t" else 0, most[kind])
+                    integer(value, f"steps: {step[0]}", -LATEST * (kind == "t"), ends.get(kind, LATEST) - 1)
             getattr(self, step[0])(*step[1:])
 
 
@@ -597,6 +573,9 @@ def check(content: Any, schedule: Any = None) -> str:
     if schedule is None:
         return f"verified: no schedule costs less than {bound}"
     data = table(schedule, "schedule file", ("instance", "devices"), ("method", "cost", "bound"))
+    require(isinstance(data.get("method"), str | None), "method: must be a text")
+    for key in (key for key in ("cost", "bound") if data.get(key) is not None):
+        integer(data[key], key, -LATEST, LATEST)
     require(vars(Problem(data["instance"])) == vars(problem), "schedule: has another instance than the proof")
     cost = cost_of(problem, data["devices"])
     require(cost >= bound, f"the schedule costs {cost}, below the bound {bound}", CheckError)
@@ -611,9 +590,9 @@ def main(arguments: list[str]) -> int:
         print(check(*map(read, arguments)))
         return 0
     except (CheckError, InputError, RecursionError, MemoryError) as error:
-        rejected = isinstance(error, CheckError)
-        print(f"{'not verified' if rejected else 'bad input'}: {error}", file=sys.stderr)
-        return 1 if rejected else 2
+        status, said = (1, "not verified") if isinstance(error, CheckError) else (2, "bad input")
+        print(f"{said}: {str(error) or 'not enough memory'}", file=sys.stderr)
+        return status
 
 
 if __name__ == "__main__":

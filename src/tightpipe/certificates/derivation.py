@@ -94,8 +94,8 @@ class Derivation(Windows):
         with suppress(RefutedError):
             self.precede(a, b)
             refute()
-        for values, at, old in reversed(self.trail[mark:]):
-            values[at] = old
+        for lower, upper, at, *old in reversed(self.trail[mark:]):
+            lower[at], upper[at] = old
         del self.trail[mark:]
         self.depth -= 1
         outer.append(["suppose", a, b, self.steps])

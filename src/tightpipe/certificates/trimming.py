@@ -185,8 +185,8 @@ class _Tracing(Windows):
         self.precede(b, a)
 
     def _take_back(self, trail: int, undone: int) -> None:
-        for values, at, old in reversed(self.trail[trail:]):
-            values[at] = old
+        for lower, upper, at, *old in reversed(self.trail[trail:]):
+            lower[at], upper[at] = old
         del self.trail[trail:]
         for place, writer in reversed(self._undone[undone:]):
             if writer is None:
