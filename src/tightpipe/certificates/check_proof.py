@@ -30,7 +30,7 @@ KEYS = {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
 OPTIONAL |= {"overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_VALUES, MOST_KEYS = 10**12, 10**15, 10**40, 2**25, 6 * 10**6, 1000
-MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 10**7, 100, 16
+MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
 # Rules and the kinds of their arguments: item, queue, device, rank, time, structure (the rule checks it).
@@ -257,7 +257,7 @@ class Windows:
     def charge(self, work: int) -> None:
         """Count elementary operations before they are done, and refuse a proof of too many."""
         self.effort += work
-        require(self.effort <= MOST_EFFORT and self.depth <= MOST_DEPTH, "steps: too much work or depth")
+        require(self.effort <= MOST_EFFORT, "steps: too much work")
 
     def add_queues(self, d: int) -> list[int]:
         """Add queues of the F's and B's of each stage of device d, and of alike W's; return their numbers."""
@@ -524,6 +524,7 @@ class Windows:
     def run(self, steps: Any) -> None:
         """Apply the steps of a proof, each of which is the name of a rule and its arguments."""
         require(isinstance(steps, list), "steps: must be a list")
+        require(self.depth <= MOST_DEPTH, f"steps: suppositions are more than {MOST_DEPTH} deep")
         ends = {"i": len(self.queue), "q": len(self.queues), "d": len(self.on), "r": self.problem.per_route}
         for step in steps:
             if not (isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES):
