@@ -29,7 +29,7 @@ FORMAT = "tightpipe-proof-1"
 KEYS = {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
 OPTIONAL |= {"overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
-LARGEST, LATEST, FAR, MOST_BYTES, MOST_VALUES, MOST_KEYS = 10**12, 10**15, 10**40, 2**25, 6 * 10**6, 1000
+LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
@@ -156,7 +156,7 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)):
         raise InputError(f"schedule: {shown(entry)} must be [operation, start, end]")
     found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+", 2)]
-    words = [(word[1], int(word[2]), int(word[3])) for word in found if word]
+    words = tuple((word[1], int(word[2]), int(word[3])) for word in found if word)
     known = [s < problem.stages and m < problem.microbatches for _, s, m in words]
     require(known == [True] * len(found), f"schedule: the instance has no operation {entry[0]!r:.40}")
     return words, integer(entry[1], "start", 0, LATEST), integer(entry[2], "end", 0, LATEST)
@@ -545,14 +545,14 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def read(path: str) -> Any:
-    """Return the content of a JSON file; the suffix .gz means that gzip has compressed it."""
+def read(path: str, most: int = MOST_VALUES) -> Any:
+    """Return the content of a JSON file of `most` values; with the suffix .gz, gzip has compressed it."""
     try:
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
             text = file.read(MOST_BYTES + 1)
         require(len(text) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         values = sum(map(text.count, (b",", b"[", b"{")))  # counted before they take memory
-        require(values <= MOST_VALUES and text.count(b":") <= MOST_KEYS, "too many values or keys")
+        require(values <= most and text.count(b":") <= MOST_KEYS, f"more than {most} values, or keys")
         return json.loads(text.decode(), object_pairs_hook=unique)
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, InputError) as error:
         raise InputError(f"{path}: cannot be read as JSON: {error}") from None
@@ -588,7 +588,7 @@ def main(arguments: list[str]) -> int:
     """Run the checker, print one line, and return the exit status."""
     try:
         require(1 <= len(arguments) <= 2, "usage: python check_proof.py proof.json [schedule.json]")
-        print(check(*map(read, arguments)))
+        print(check(*map(read, arguments, (MOST_VALUES // 3, MOST_VALUES))))  # the schedule is the larger one
         return 0
     except (CheckError, InputError, RecursionError, MemoryError) as error:
         status, said = (1, "not verified") if isinstance(error, CheckError) else (2, "bad input")
