@@ -194,7 +194,7 @@ class Instance:
         """
         devices = check_int("devices", devices, 1, MOST_DEVICES)
         if chunks is None:
-            chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
+            chunks = _chunks_from_lists(plain(placement), devices, (forward, backward, weight))
         else:
             check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes take memory
         return cls(

@@ -48,7 +48,8 @@ def load_experiment(path: str | Path) -> Experiment:
 def located(error: InputError, path: str | Path) -> InputError:
     """Return the same error with the file and the line of its key."""
     value = error.value if isinstance(error.value, str | int | float) else None
-    return error.at(f"{path}:{line_of(read_text(path), error.key.split('.')[0].split('[')[0], value)}")
+    key = error.key.split(".")[0].split("[")[0].strip('"')
+    return error.at(f"{path}:{line_of(read_text(path), key, value)}")
 
 
 def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
