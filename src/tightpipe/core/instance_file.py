@@ -81,7 +81,7 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
         data["overlapped"] = _collapse(costs.overlapped)
     if costs.link_occupancy:
         data["link_occupancy"] = costs.link_occupancy
-    if instance.iterations > 1:
+    if instance.iterations > 1 or not instance.flush:
         data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data
 
