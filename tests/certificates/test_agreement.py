@@ -71,16 +71,14 @@ def checkers(path: Path) -> dict[str, Any] | None:
     """The instance of a file in the checker's form; None if the checker refuses it."""
     try:
         return vars(Problem(check_proof.read(str(path))))
-    except check_proof.InputError as error:
-        assert len(str(error).splitlines()) == 1
+    except check_proof.InputError:
         return None
 
 
 def ours(path: Path) -> Instance | None:
     try:
         return load_instance(path)
-    except InputError as error:
-        assert len(str(error).splitlines()) == 1
+    except InputError:
         return None
 
 

@@ -162,6 +162,15 @@ def test_a_short_file_of_a_large_instance_takes_little_memory(name: str, tmp_pat
     assert "instance: too large for this checker" in answer(path, 190)
 
 
+def test_suppositions_of_a_short_file_take_little_memory(tmp_path: Path) -> None:
+    """Each of the two moves half a million values, which have to be kept in order to be taken back."""
+    path, many = tmp_path / "proof.json", 250_000
+    inner = ["suppose", 2 * many - 1, 2 * many, [["walk", 0]]]
+    steps = [["suppose", many - 1, many, [inner]]]
+    path.write_text(json.dumps(proof(instance(1, 1, many, alike=True), steps)))
+    assert "steps: too much work" in answer(path, 190)
+
+
 CONTENTS = {
     "nested lists": "[[]],",
     "empty lists": "[],",

@@ -25,8 +25,7 @@ from itertools import product, takewhile
 from reprlib import repr as shown  # shortens long values
 from typing import Any
 
-FORMAT = "tightpipe-proof-1"
-KEYS = {"F": "forward", "B": "backward", "W": "weight"}
+FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
 OPTIONAL |= {"overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
@@ -116,9 +115,8 @@ class Problem:
         self.held: list[list[tuple[int, int]]] = [[] for _ in range(p)]  # route and stage, for each device
         for r, s in product(range(len(self.routes)), range(self.stages)):
             self.held[self.routes[r][s]].append((r, s))
-        for d, held in enumerate(self.held):
-            least = max(self.delta["F"][s] for _, s in held)
-            require(self.limit[d] >= least, f"memory.limit: device {d} must hold an F, so at least {least}")
+        for d, held in enumerate(self.held):  # a device must be able to hold an F
+            integer(self.limit[d], f"memory.limit[{d}]", max(self.delta["F"][s] for _, s in held), FAR)
 
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
@@ -232,7 +230,7 @@ class Windows:
         require(orders <= MOST_ORDERS, "instance: too large for this checker")
         last = 4 * problem.stages - 2  # places on a microbatch's path: even for F's and B's, odd for W's
         self.place = {"F": range(0, last, 2), "B": range(last, 0, -2), "W": range(last + 1, 0, -2)}
-        self.trail, self.queues = list[tuple[Any, Any, int, int, int]](), list[Queue]()
+        self.trail, self.past, self.queues = list[Any](), array("q"), list[Queue]()
         self.on = [self.add_queues(d) for d in range(problem.devices)]
         self.link_queues()
         self.local = [q - self.on[queue.device][0] for q, queue in enumerate(self.queues)]
@@ -297,8 +295,16 @@ class Windows:
         least, most = max(least, lower[at]), min(most, upper[at])
         require(least <= most, "values cross", RefutedError)
         if self.depth:
-            self.trail.append((lower, upper, at, lower[at], upper[at]))
+            self.trail += (lower, upper)
+            self.past.extend((at, lower[at], upper[at]))
         lower[at], upper[at] = least, most
+
+    def take_back(self, mark: int) -> None:
+        """Undo what has been narrowed since the trail had the length `mark`."""
+        while len(self.trail) > mark:
+            upper, lower = self.trail.pop(), self.trail.pop()
+            high, low, at = (self.past.pop() for _ in range(3))
+            lower[at], upper[at] = low, high
 
     def precede(self, a: int, b: int) -> None:
         """Enter that item a and all before it in its queue precede item b and all behind it in its queue."""
@@ -394,16 +400,14 @@ class Windows:
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
-        """Limit how many items of queue q precede item i, an F, by the memory that is held when i starts.
-
-        F's that have begun hold memory, and only B's and W's that have ended freed any. The least held leaves
-        a slack below the limit. Each further F before i uses some, and so does each B or W not put before i.
-        """
+        """Limit how many items of queue q precede item i, an F, by the memory that is held when i starts."""
         own, orders = self.queues[self.queue[i]], self.orders(i)
         good = own.delta > 0 and q in orders and q != self.queue[i] and self.queues[q].delta
         require(good, f"memory says nothing about item {i} and queue {q}")
         low, high = orders[q]
         orders[self.queue[i]] = (i - own.first + 1,) * 2
+        # F's that have begun hold memory, only B's and W's that have ended freed any. The least held leaves a
+        # slack below the limit. Each further F before i uses some, and so does each B or W not put before i.
         deltas = [(self.queues[r].delta, orders[r]) for r in orders]
         slack = self.problem.limit[own.device] - sum(delta * count[delta < 0] for delta, count in deltas)
         require(slack >= 0, "too much memory is held", RefutedError)
@@ -439,9 +443,7 @@ class Windows:
             self.run(steps)
             raise CheckError(f"that item {a} precedes {b} leads to no contradiction")
         self.depth -= 1
-        while len(self.trail) > mark:
-            lower, upper, at, *old = self.trail.pop()
-            lower[at], upper[at] = old
+        self.take_back(mark)
         self.precede(b, a)
 
     def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
@@ -461,7 +463,6 @@ class Windows:
         good = good and len(times) == len(counts) == len(weights) + 1 <= MOST_TIMES
         require(good, f"progress: up to {MOST_TIMES} times, counts for each, and weights between them")
         width, room, need = len(self.on[d]), 0, 0
-        self.charge(width * len(times))
         times = listed(times, len(times), "times", -LATEST, LATEST)
         rows = [listed(row, width, "weights", -LATEST, LATEST) for row in (0, *weights, 0)]
         for past, t, about, old, new in zip(times[:1] + times, times, counts, rows, rows[1:], strict=False):
@@ -532,9 +533,8 @@ class Windows:
             self.charge(self.width)
             shape = RULES[step[0]]
             require(len(step) == len(shape) + 1, f"steps: {step[0]} must have {len(shape)} arguments")
-            for kind, value in zip(shape, step[1:], strict=True):
-                if kind != "s":
-                    integer(value, f"steps: {step[0]}", -LATEST * (kind == "t"), ends.get(kind, LATEST) - 1)
+            for kind, value in ((k, v) for k, v in zip(shape, step[1:], strict=True) if k != "s"):
+                integer(value, f"steps: {step[0]}", -LATEST * (kind == "t"), ends.get(kind, LATEST) - 1)
             getattr(self, step[0])(*step[1:])
 
 

@@ -94,9 +94,7 @@ class Derivation(Windows):
         with suppress(RefutedError):
             self.precede(a, b)
             refute()
-        for lower, upper, at, *old in reversed(self.trail[mark:]):
-            lower[at], upper[at] = old
-        del self.trail[mark:]
+        self.take_back(mark)
         self.depth -= 1
         outer.append(["suppose", a, b, self.steps])
         self.steps = outer

@@ -185,9 +185,7 @@ class _Tracing(Windows):
         self.precede(b, a)
 
     def _take_back(self, trail: int, undone: int) -> None:
-        for lower, upper, at, *old in reversed(self.trail[trail:]):
-            lower[at], upper[at] = old
-        del self.trail[trail:]
+        self.take_back(trail)
         for place, writer in reversed(self._undone[undone:]):
             if writer is None:
                 self._writer.pop(place, None)
