@@ -131,13 +131,14 @@ MEASURED = """
 import resource, runpy, sys
 most = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
 def answer(path: Path, megabytes: int) -> str:
-    """What the checker says about bad input when it may take that much memory: one line."""
+    """What the checker says about bad input, in one line, with so much memory and a minute of a processor."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", MEASURED, str(megabytes * 2**20), str(CHECKER), str(path)],
         capture_output=True, text=True,
@@ -169,6 +170,13 @@ def test_suppositions_of_a_short_file_take_little_memory(tmp_path: Path) -> None
     steps = [["suppose", many - 1, many, [inner]]]
     path.write_text(json.dumps(proof(instance(1, 1, many, alike=True), steps)))
     assert "steps: too much work" in answer(path, 190)
+
+
+def test_the_worst_megabyte_of_steps_ends_within_a_minute(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(proof(instance(1024, 1, 1, alike=True), [["walk", 0]] * 90_000)))
+    assert path.stat().st_size > 10**6
+    assert "steps: too much work" in answer(path, 950)
 
 
 CONTENTS = {
