@@ -306,7 +306,7 @@ WRONG = {
     "inner": (lambda d: d["proof"]["steps"].insert(0, ["suppose", 0, 4, 3]), "steps: must be a list"),
     "deep": (
         lambda d: d["proof"].update(steps=nested(check_proof.MOST_DEPTH + 1)),
-        "steps: too much work or depth",
+        "steps: suppositions are more than 100 deep",
     ),
     "anchor": (lambda d: d["proof"].update(anchor=2), "anchor: must be an integer from 0 to 1, is 2"),
     "instance": (lambda d: d["instance"].update(devices=0), "devices: must be an integer from 1 to 1024"),
@@ -381,7 +381,7 @@ def test_the_work_of_a_file_is_limited(step: list[Any], monkeypatch: pytest.Monk
     with pytest.raises(CheckError, match="no contradiction"):
         check(argued(*steps))
     monkeypatch.setattr(check_proof, "MOST_EFFORT", 1000)
-    with pytest.raises(InputError, match="steps: too much work or depth"):
+    with pytest.raises(InputError, match="steps: too much work"):
         check(argued(*steps))
 
 

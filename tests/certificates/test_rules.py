@@ -69,9 +69,7 @@ def derive(windows: Derivation, rng: random.Random) -> None:
 
 def take_back(windows: Derivation) -> None:
     """Forget suppositions that were not closed. The checker need not: it ends at the first step that fails."""
-    while windows.trail:
-        values, at, old = windows.trail.pop()
-        values[at] = old
+    windows.take_back(0)
     windows.depth = 0
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 from cases import not_as_root
 from command_line import Done, call
 
-from tightpipe import InputError
+from tightpipe import InputError, load_instance, load_schedule
 from tightpipe.core.files import check_writable, read_text, write_bytes, write_text
+from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.planning.problem_file import load_problem
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SMALL: dict[str, Any] = {
@@ -251,6 +254,28 @@ def test_the_suffix_gz_compresses_a_text_into_the_same_bytes_at_any_time(tmp_pat
     assert gzip.decompress(first) == text.encode()
     assert first[4:8] == bytes(4)  # gzip has the time of writing there
     assert read_text(path) == text
+
+
+MARK = b"\xef\xbb\xbf"
+READERS: dict[str, Callable[[Path], Any]] = {
+    "instance.json": load_instance,
+    "instance.json.gz": load_instance,
+    "instance.toml": load_instance,
+    "schedule.json": load_schedule,
+    "model.toml": load_problem,
+    "experiment.toml": load_experiment,
+    "table.csv": read_text,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_byte_order_mark_is_refused_by_every_reader(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    content = MARK + json.dumps(SMALL).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    with pytest.raises(InputError) as error:
+        READERS[name](path)
+    assert str(error.value) == f"{path}: begins with a byte order mark, must be UTF-8 without one"
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cases import instances
 from hypothesis import given
 
 from tightpipe import InputError, Instance, Memory, load_instance, save_instance
+from tightpipe.core.instance import Costs
 from tightpipe.core.instance_file import instance_from_dict, instance_to_dict
 from tightpipe.core.operation import OpKind
+from tightpipe.core.placement import Placement
 
 PAPER: dict[str, Any] = {
     "devices": 8,
@@ -129,6 +133,9 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"iterations": 0}, ["iterations = 0", "at least 1"]),
     ({"flush": 1}, ["flush = 1", "true or false"]),
     ({"extra": 1}, ["extra = 1", "unknown key"]),
+    ({"": 1}, ['"" = 1', "unknown key"]),
+    ({" ": 1}, ['" " = 1', "unknown key"]),
+    ({"memory": PAPER["memory"] | {"": 1}}, ['"" = 1', "unknown key in memory"]),
     ({"memory": 5}, ["memory = 5", "table"]),
     ({"memory": PAPER["memory"] | {"peak": 1}}, ["peak = 1", "unknown key in memory"]),
     ({"memory": PAPER["memory"] | {"weight": -131071}}, ["memory = (303104, -172032, -131071)", "sum to 0"]),
@@ -188,6 +195,8 @@ def test_missing_memory_keys_are_named(key: str) -> None:
         ("long.json", b'{"devices": ' + b"9" * 5000 + b"}", "digits"),
         ("nan.json", b'{"devices": NaN}', "missing key"),
         ("cut.toml", b"devices = ", "not TOML, or truncated"),
+        ("empty_key_twice.json", b'{"": 8, "": 9}', "key '' stands twice"),
+        ("empty_key.toml", b'"" = 3', '"" = 3: unknown key'),
     ],
 )
 def test_bad_files_are_named(name: str, content: bytes | None, words: str, tmp_path: Path) -> None:
@@ -198,6 +207,75 @@ def test_bad_files_are_named(name: str, content: bytes | None, words: str, tmp_p
         load_instance(path)
     assert str(error.value).startswith(f"{path}: ")
     assert words in str(error.value)
+
+
+WRONG_TYPES: tuple[Any, ...] = (
+    *(16, -1, 1.5, True, "x", b"x", [], [[1]], {}, {"forward": 1}, object(), int, 1j, range(3)),
+    *(np.float64(2), np.array([1.5]), np.array([[1, 2], [3, 4]]), np.array(["a"])),
+)
+TYPES = {
+    "devices": int,
+    "microbatches": int,
+    "forward": int,
+    "backward": int,
+    "weight": int,
+    "comm": int,
+    "placement": str,
+    "chunks": int,
+    "memory": Memory,
+    "objective": str,
+    "overlapped": int,
+    "link_occupancy": int,
+    "iterations": int,
+    "flush": bool,
+}
+
+
+def refused(action: Callable[[], Any], *names: str) -> None:
+    """Assert that an action ends with one line that names one of the keys."""
+    with pytest.raises(InputError) as error:
+        action()
+    text = str(error.value)
+    assert "\n" not in text
+    assert any(name in text for name in names), text
+
+
+@pytest.mark.parametrize("key", TYPES)
+def test_values_of_wrong_types_are_named(key: str) -> None:
+    plain: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 1, "backward": 1, "weight": 1}
+    for value in WRONG_TYPES:
+        if type(value) is not TYPES[key]:
+            refused(lambda value=value: Instance.uniform(**{**plain, key: value}), key)
+
+
+@pytest.mark.parametrize("key", ["placement", "costs", "memory"])
+def test_parts_of_wrong_types_are_named(key: str) -> None:
+    parts: dict[str, Any] = {"placement": Placement("v", 2), "microbatches": 4, "costs": Costs(1, 1, 1)}
+    for value in WRONG_TYPES:
+        refused(lambda value=value: Instance(**{**parts, key: value}), f"{key} = ")
+
+
+@pytest.mark.parametrize("key", ["forward", "backward", "weight", "limit"])
+def test_memory_of_wrong_types_is_named(key: str) -> None:
+    plain: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 1, "backward": 1, "weight": 1}
+    for value in WRONG_TYPES:
+        if type(value) is not int:
+            memory = Memory(**{"forward": 2, "backward": -1, "weight": -1, "limit": 8, key: value})
+            refused(lambda memory=memory: Instance.uniform(**plain, memory=memory), f"memory.{key}")
+
+
+def test_a_number_is_no_memory() -> None:
+    with pytest.raises(InputError) as error:
+        Instance.uniform(devices=2, microbatches=4, forward=1, backward=1, weight=1, memory=16)  # type: ignore[arg-type]
+    assert str(error.value) == "memory = 16: must be a Memory(forward, backward, weight, limit)"
+
+
+def test_a_flush_that_is_off_survives_its_file() -> None:
+    for iterations in (1, 2):
+        instance = Instance.uniform(
+            devices=2, microbatches=4, forward=1, backward=1, weight=1, iterations=iterations, flush=False
+        )
+        assert instance_from_dict(instance_to_dict(instance)) == instance
 
 
 def test_a_folder_is_no_instance(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tightpipe.experiments.sweep.toml_lines import line_of
 
 BAD = {
     "unknown key": (SMALL + "colour = 1\n", 5, "colour", "unknown key"),
+    "empty key": (SMALL + '"" = 1\n', 5, '""', "unknown key"),
     "unknown method": (SMALL.replace('"list"', '\n  "lsit"'), 4, "methods", "'lsit'"),
     "unknown setting": ('\nsettings = ["9B-8x24"]\nmethods = ["list"]\n', 2, "settings", "'9B-8x24'"),
     "no problem": ('methods = ["list"]\ninstances = []\n', 2, "instances", "empty"),

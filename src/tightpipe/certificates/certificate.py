@@ -18,7 +18,7 @@ from ..core.result import Proof
 from ..solver.bounds.formulas import three_times, two_times
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
-from .derivation import Step
+from .derivation import Derivation, Step
 from .energetic_times import overload_step, three_times_step
 from .refuting import Refuter, UnprovenError
 from .trimming import trimmed
@@ -127,11 +127,12 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
     Raises
     ------
     UnprovenError
-        If no proof is found within the budget, or the instance has overlapped operations.
+        If no proof is found within the budget, or the instance has overlapped operations, or the bound is
+        larger than the checker reads.
     check_proof.InputError
         If the instance is too large for the checker.
     """
-    if instance.costs.overlapped is not None:
+    if instance.costs.overlapped is not None or target >= check_proof.LATEST:
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
     problem = Problem(instance_to_dict(free))
@@ -161,7 +162,7 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
     """
     steps: list[Step] = []
     try:
-        windows = Windows(problem, target, formula.anchor)
+        windows = Derivation(problem, target, formula.anchor)  # which may try any number of steps
         steps += [*_last_weights(windows), ["walk", 0], ["walk", problem.per_route - 1]]
         windows.run(steps)
     except RefutedError:

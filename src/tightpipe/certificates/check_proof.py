@@ -2,9 +2,8 @@
 
     python check_proof.py proof.json [schedule.json]
 
-This one file is the whole checker. It needs Python 3.11 or later and nothing else, and computes with exact
-integers. A proof names its steps; every number that follows from them is computed here. Exit status: 0 if
-everything is verified, 1 if a step or the schedule fails, 2 on bad input.
+This file is the whole checker and needs only Python, 3.11 or later. A proof names its steps; what follows
+is computed here. Exit status: 0 if all is verified, 1 if a step or the schedule fails, 2 on bad input.
 
 The problem: each of n microbatches runs F (forward) at the stages 0 to S - 1, B (input gradient) from S - 1
 down to 0, and W (weight gradient) at every stage after its B there. A route says which device runs which
@@ -19,17 +18,18 @@ import json
 import re
 import sys
 import zlib
-from collections import namedtuple
+from array import array
+from collections import Counter, namedtuple
 from contextlib import suppress
-from itertools import product
+from itertools import product, takewhile
 from reprlib import repr as shown  # shortens long values
 from typing import Any
 
-FORMAT = "tightpipe-proof-1"
-KEYS = {"F": "forward", "B": "backward", "W": "weight"}
-OPTIONAL = ("placement", "chunks", "comm", "memory", "objective", "overlapped", "link_occupancy", "flush")
-LARGEST, FAR, MOST_OPERATIONS, MOST_ORDERS, MOST_BYTES = 10**15, 10**30, 10**6, 10**7, 2**25
-MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 2 * 10**7, 100, 16
+FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
+OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
+OPTIONAL |= {"overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
+LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
+MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
 Queue = namedtuple("Queue", "device kind members place count time delta first end")
 # Rules and the kinds of their arguments: item, queue, device, rank, time, structure (the rule checks it).
@@ -65,7 +65,7 @@ def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
 
 def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST) -> list[int]:
     """Return `count` integers: those of a list with `count` entries, or one integer repeated."""
-    entries = value if isinstance(value, list) else [value] * count
+    entries = value if isinstance(value, list) else [integer(value, name, low, high)] * count
     require(len(entries) == count, f"{name}: must have {count} entries, has {len(entries)}")
     return [integer(entry, f"{name}[{k}]", low, high) for k, entry in enumerate(entries)]
 
@@ -82,49 +82,50 @@ class Problem:
     """An instance: its routes, times, memory and objective."""
 
     def __init__(self, data: Any) -> None:
-        data = table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL, "iterations"))
+        data = OPTIONAL | table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL,))
         self.devices = p = integer(data["devices"], "devices", 1, 1024)
         self.microbatches = n = integer(data["microbatches"], "microbatches", 1, MOST_OPERATIONS)
         self.routes = routes_of(data, p)
         self.stages, self.per_route = len(self.routes[0]), n // len(self.routes)
         require(3 * self.stages * n <= MOST_OPERATIONS, f"instance: more than {MOST_OPERATIONS} operations")
-        self.iterations = integer(data.get("iterations", 1), "iterations", 1, n)
+        self.iterations = integer(data["iterations"], "iterations", 1, n)
         require(n % (len(self.routes) * self.iterations) == 0, "microbatches: must divide into equal parts")
-        self.flush = data.get("flush", True)
-        require(isinstance(self.flush, bool), "flush: must be true or false")
+        self.flush = data["flush"]
+        require(isinstance(self.flush, bool), f"flush: must be true or false, is {shown(self.flush)}")
         self.time = {kind: listed(data[key], self.stages, key, 1) for kind, key in KEYS.items()}
-        comm = data.get("comm", 0)
+        comm = data["comm"]
         if not isinstance(comm, list):
             comm = [[integer(comm, "comm") * (i != j) for j in range(p)] for i in range(p)]
-        require(len(comm) == p, f"comm: must have {p} rows")
+        require([*map(type, comm)] == [list] * p, f"comm: must be an integer or {p} lists of integers")
         self.comm = [listed(row, p, f"comm[{i}]") for i, row in enumerate(comm)]
         require(not any(self.comm[i][i] for i in range(p)), "comm: a device sends itself no message")
-        together = data.get("overlapped")
-        self.together = None if together is None else listed(together, p, "overlapped", 1)
-        self.occupancy = integer(data.get("link_occupancy", 0), "link_occupancy")
-        objective = data.get("objective", "device_span")
-        require(objective in ("device_span", "makespan"), f"objective: unknown, {shown(objective)}")
-        self.makespan = objective == "makespan"
+        self.together = None if data["overlapped"] is None else listed(data["overlapped"], p, "overlapped", 1)
+        self.occupancy = integer(data["link_occupancy"], "link_occupancy")
+        require(data["objective"] in ("device_span", "makespan"), "objective: device_span or makespan")
+        self.makespan = data["objective"] == "makespan"
         memory = dict.fromkeys(KEYS.values(), 0) | {"limit": None}
-        memory = memory if data.get("memory") is None else table(data["memory"], "memory", tuple(memory))
+        memory = memory if data["memory"] is None else table(data["memory"], "memory", tuple(memory))
         self.delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
         for f, b, w in zip(*self.delta.values(), strict=True):
             require(b <= 0 >= w and f + b + w == 0, "memory: B and W free what F takes, and sum to 0 with it")
         self.limit = [FAR] * p if memory["limit"] is None else listed(memory["limit"], p, "memory.limit")
+        self.alike = list(zip(self.time["W"], self.delta["W"], strict=True))  # W's of equal pairs are alike
         block = n // self.iterations  # an iteration: its first part takes route 0, the next part route 1
         self.route = [self.routes[m % block * len(self.routes) // block] for m in range(n)]
         self.held: list[list[tuple[int, int]]] = [[] for _ in range(p)]  # route and stage, for each device
         for r, s in product(range(len(self.routes)), range(self.stages)):
             self.held[self.routes[r][s]].append((r, s))
+        for d, held in enumerate(self.held):  # a device must be able to hold an F
+            integer(self.limit[d], f"memory.limit[{d}]", max(self.delta["F"][s] for _, s in held), FAR)
 
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
     """Return the routes on p devices, one per direction of travel: each lists the device of every stage."""
-    name, usual = data.get("placement", "v"), {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
+    name, usual = data["placement"], {"linear": 1, "v": 2, "loop": 2, "wave": 4, "bidirectional": 1}
     require(isinstance(name, str) and name in usual, f"placement: unknown, {shown(name)}")
     lengths = [len(data[key]) for key in KEYS.values() if isinstance(data[key], list)]
     implied = name in ("loop", "wave") and lengths and lengths[0] % p == 0 and lengths[0] >= 2 * p
-    chunks = (lengths[0] // p if implied else usual[name]) if data.get("chunks") is None else data["chunks"]
+    chunks = (lengths[0] // p if implied else usual[name]) if data["chunks"] is None else data["chunks"]
     integer(chunks, "chunks", 1, MOST_OPERATIONS // (3 * p))
     good = {"v": chunks == 2, "wave": chunks % 2 == 0, "bidirectional": chunks == 1 and p % 2 == 0}
     require(good.get(name, True), f"chunks: the placement {name} of {p} devices has no {chunks} per device")
@@ -145,19 +146,18 @@ def cost_of(problem: Problem, devices: Any) -> int:
         check_device(problem, d, slots, times)
     require(len(times) == 3 * problem.stages * problem.microbatches, "operations are missing", CheckError)
     check_dependencies(problem, times)
-    starts, ends = zip(*spans, strict=True)
-    return max(ends) - min(starts) if problem.makespan else max(end - start for start, end in spans)
+    return max(end - (min(spans)[0] if problem.makespan else start) for start, end in spans)
 
 
 def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
     """Return the operations of an entry such as ["F0.1+BW2.3", 5, 9], and its start and end."""
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)):
         raise InputError(f"schedule: {shown(entry)} must be [operation, start, end]")
-    found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+")]
-    words = [(word[1], int(word[2]), int(word[3])) for word in found if word]
+    found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+", 2)]
+    words = tuple((word[1], int(word[2]), int(word[3])) for word in found if word)
     known = [s < problem.stages and m < problem.microbatches for _, s, m in words]
     require(known == [True] * len(found), f"schedule: the instance has no operation {entry[0]!r:.40}")
-    return words, integer(entry[1], "start"), integer(entry[2], "end")
+    return words, integer(entry[1], "start", 0, LATEST), integer(entry[2], "end", 0, LATEST)
 
 
 def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> None:
@@ -165,8 +165,8 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
     events, running, free = [], [0], 0
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
-        good = len(words) == 1 or (len(words) == 2 and kinds[0] == "F" and kinds[1] in ("B", "BW"))
-        require(good, f"{words}: only an F and a B or BW run together", CheckError)
+        together = len(kinds) == 1 or kinds in (["F", "B"], ["F", "BW"])
+        require(together, f"{words}: only an F and a B or BW run together", CheckError)
         require(start >= free, f"device {d}: two operations run at tick {start}", CheckError)
         due, free = 0, end
         for kind, s, m in words:
@@ -219,28 +219,31 @@ class Windows:
     makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
     idles for T less its work. Each item has a least and a largest start, `early` and `late`. For an item and
     a queue of its device, `low` is the number of items there that surely precede the item, and `high` the
-    first rank that surely follows it. Values only get narrower; `RefutedError` is raised where they cross.
+    first rank that surely follows it. Rules only narrow values; `RefutedError` is raised where they cross.
     """
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
         require(problem.together is None, "windows do not hold with operations that overlap", CheckError)
         self.problem, self.depth, self.effort = problem, 0, 0
-        self.trail, self.queues = list[tuple[list[int], int, int]](), list[Any]()
+        self.width = max(2 * len(held) + len({problem.alike[s] for _, s in held}) for held in problem.held)
+        orders = self.width * 3 * problem.stages * problem.microbatches
+        require(orders <= MOST_ORDERS, "instance: too large for this checker")
+        last = 4 * problem.stages - 2  # places on a microbatch's path: even for F's and B's, odd for W's
+        self.place = {"F": range(0, last, 2), "B": range(last, 0, -2), "W": range(last + 1, 0, -2)}
+        self.trail, self.past, self.queues = list[Any](), array("q"), list[Queue]()
         self.on = [self.add_queues(d) for d in range(problem.devices)]
         self.link_queues()
-        self.queue = [q for q, queue in enumerate(self.queues) for _ in range(queue.count)]
-        self.rank = [rank for queue in self.queues for rank in range(queue.count)]
-        self.width = max(map(len, self.on))
-        require(len(self.queue) * self.width <= MOST_ORDERS, "instance: too large for this checker")
-        self.local = [self.on[queue.device].index(q) for q, queue in enumerate(self.queues)]
+        self.local = [q - self.on[queue.device][0] for q, queue in enumerate(self.queues)]
         self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
+        require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
         # One of two devices runs between two operations of the other, so their frames start at most T apart.
         self.frame_late = [0 if problem.makespan or d == anchor else target for d in range(problem.devices)]
         self.frame_early = [-time for time in self.frame_late]
-        self.early = [self.frame_early[self.queues[q].device] for q in self.queue]
-        self.ticks = [self.queues[q].time for q in self.queue]
-        self.late = [target - ticks - early for ticks, early in zip(self.ticks, self.early, strict=True)]
-        self.low, self.high = [0] * (self.width * len(self.queue)), [0] * (self.width * len(self.queue))
+        self.queue = array("i", [q for q, queue in enumerate(self.queues) for _ in range(queue.count)])
+        self.ticks = array("q", [self.queues[q].time for q in self.queue])
+        self.early = array("q", [self.frame_early[self.queues[q].device] for q in self.queue])
+        self.late = array("q", [target - t - early for t, early in zip(self.ticks, self.early, strict=True)])
+        self.low, self.high = array("i", [0]) * orders, array("i", [0]) * orders
         for q, queue in enumerate(self.queues):
             for k, r in enumerate(self.on[queue.device]):
                 leads, follows = self.leads(r, q), self.leads(q, r)
@@ -248,38 +251,37 @@ class Windows:
                     at = self.width * (queue.first + rank) + k
                     self.low[at] = rank + (r != q) if leads else 0
                     self.high[at] = rank + (r == q) if follows else self.queues[r].count
-        require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
+
+    def charge(self, work: int) -> None:
+        """Count elementary operations before they are done, and refuse a proof of too many."""
+        self.effort += work
+        require(self.effort <= MOST_EFFORT, "steps: too much work")
 
     def add_queues(self, d: int) -> list[int]:
         """Add queues of the F's and B's of each stage of device d, and of alike W's; return their numbers."""
         problem, before = self.problem, len(self.queues)
         alike: dict[Any, list[tuple[int, int]]] = {}
         for kind, (r, s) in product("FBW", problem.held[d]):
-            name = (problem.time[kind][s], problem.delta[kind][s]) if kind == "W" else (r, s)
-            alike.setdefault((kind, name), []).append((r, s))
+            alike.setdefault((kind, problem.alike[s] if kind == "W" else (r, s)), []).append((r, s))
         for (kind, _), members in alike.items():
-            first, count, s = self.queues[-1].end if self.queues else 0, len(members), members[0][1]
-            count *= problem.per_route
-            about = (problem.time[kind][s], problem.delta[kind][s], first, first + count)
-            self.queues.append(Queue(d, kind, members, self.place(kind, s), count, *about))
+            first, count = self.queues[-1].end if self.queues else 0, len(members) * problem.per_route
+            place, time, delta = (of[kind][members[0][1]] for of in (self.place, problem.time, problem.delta))
+            self.queues.append(Queue(d, kind, members, place, count, time, delta, first, first + count))
         return list(range(before, len(self.queues)))
-
-    def place(self, kind: str, s: int) -> int:
-        """Return the place of an operation on its microbatch's path: even for F's and B's, odd for W's."""
-        return 2 * (s if kind == "F" else 2 * self.problem.stages - 1 - s) + (kind == "W")
 
     def link_queues(self) -> None:
         """Find which queue waits for which, item by item, and the least ticks from start to start."""
-        at = {(r, self.place(u.kind, s)): q for q, u in enumerate(self.queues) for r, s in u.members}
+        at = {(r, self.place[u.kind][s]): q for q, u in enumerate(self.queues) for r, s in u.members}
+        self.path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
-        self.sources = [[at[r, self.place("B", s)] for r, s in queue.members] for queue in self.queues]
+        self.sources = [[at[r, self.place["B"][s]] for r, s in queue.members] for queue in self.queues]
         for q, queue in enumerate(self.queues):
             before = at.get((queue.members[0][0], queue.place - (1 if queue.kind == "W" else 2)))
             if len(queue.members) == 1 and before is not None:
                 leader = self.queues[before]
                 lag = leader.time + self.problem.comm[leader.device][queue.device]
-                self.leaders[q].append((before, lag))
-                self.followers[before].append((q, lag))
+                self.leaders[q].append((leader.first - queue.first, lag))
+                self.followers[before].append((queue.first - leader.first, lag))
 
     def leads(self, q: int, r: int) -> bool:
         """Return whether q is r, or item k of q is before item k of r on a microbatch's path, for all k."""
@@ -287,18 +289,22 @@ class Windows:
         same = one.members[0][0] == two.members[0][0] and len(two.members) == 1 and one.kind != "W"
         return q == r or (same and one.place < two.place)
 
-    def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
+    def narrow(self, lower: Any, upper: Any, at: int, least: int = -FAR, most: int = FAR) -> None:
         """Limit lower[at], upper[at] to `least` ... `most`; within `suppose`, the trail keeps old values."""
-        self.effort += 1
-        for values, value in ((lower, max(least, lower[at])), (upper, min(most, upper[at]))):
-            if self.depth and value != values[at]:
-                self.trail.append((values, at, values[at]))
-            values[at] = value
-        require(lower[at] <= upper[at], "values cross", RefutedError)
+        self.charge(5 if self.depth else 1)
+        least, most = max(least, lower[at]), min(most, upper[at])
+        require(least <= most, "values cross", RefutedError)
+        if self.depth:
+            self.trail += (lower, upper)
+            self.past.extend((at, lower[at], upper[at]))
+        lower[at], upper[at] = least, most
 
-    def start(self, i: int, least: int = -FAR, most: int = FAR) -> None:
-        """Limit the start of an item to `least` ... `most`."""
-        self.narrow(self.early, self.late, i, least, most)
+    def take_back(self, mark: int) -> None:
+        """Undo what has been narrowed since the trail had the length `mark`."""
+        while len(self.trail) > mark:
+            upper, lower = self.trail.pop(), self.trail.pop()
+            high, low, at = (self.past.pop() for _ in range(3))
+            lower[at], upper[at] = low, high
 
     def precede(self, a: int, b: int) -> None:
         """Enter that item a and all before it in its queue precede item b and all behind it in its queue."""
@@ -306,15 +312,12 @@ class Windows:
         require(one.device == two.device, f"items {a} and {b} run on different devices")
         require(a != b, f"item {a} cannot precede itself", CheckError)
         require(one is not two or a < b, "a queue runs backwards", RefutedError)
-        k, own = self.local[self.queue[a]], self.local[self.queue[b]]
-        for at in range(self.width * b + k, self.width * two.end + k, self.width):
-            if self.low[at] > a - one.first:
-                break
-            self.narrow(self.low, self.high, at, a - one.first + 1, FAR)
-        for at in range(self.width * a + own, self.width * (one.first - 1) + own, -self.width):
-            if self.high[at] <= b - two.first:
-                break
-            self.narrow(self.low, self.high, at, -FAR, b - two.first)
+        k, own, w = self.local[self.queue[a]], self.local[self.queue[b]], self.width
+        least, most = a - one.first + 1, b - two.first
+        for at in takewhile(lambda at: self.low[at] < least, range(w * b + k, w * two.end, w)):
+            self.narrow(self.low, self.high, at, least=least)
+        for at in takewhile(lambda at: self.high[at] > most, range(w * a + own, w * one.first - 1, -w)):
+            self.narrow(self.low, self.high, at, most=most)
 
     def count(self, i: int, q: int, least: int = -FAR, most: int = FAR) -> None:
         """Limit the number of items of q that precede item i of the same device to `least` ... `most`."""
@@ -330,22 +333,19 @@ class Windows:
         on, at = self.on[self.queues[self.queue[i]].device], self.width * i
         return {q: (self.low[at + k], self.high[at + k]) for k, q in enumerate(on)}
 
-    # Rules. Each narrows the windows without losing a schedule. Arguments: items i, a, b, c, and queues q, r.
-
     def arrive(self, i: int) -> None:
         """Raise i's least start: on its microbatch's path, the item before ends and its message arrives."""
-        for leader, lag in self.leaders[self.queue[i]]:
-            self.start(i, least=self.early[self.queues[leader].first + self.rank[i]] + lag)
+        for shift, lag in self.leaders[self.queue[i]]:
+            self.narrow(self.early, self.late, i, least=self.early[i + shift] + lag)
 
     def depart(self, i: int) -> None:
         """Lower i's largest start: on its microbatch's path, the item behind it must still start in time."""
-        for follower, lag in self.followers[self.queue[i]]:
-            self.start(i, most=self.late[self.queues[follower].first + self.rank[i]] - lag)
+        for shift, lag in self.followers[self.queue[i]]:
+            self.narrow(self.early, self.late, i, most=self.late[i + shift] - lag)
 
     def walk(self, rank: int) -> None:
         """Apply `arrive` to the items of one rank along their microbatches' paths, `depart` backwards."""
-        path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
-        for rule, queues in ((self.arrive, path), (self.depart, path[::-1])):
+        for rule, queues in ((self.arrive, self.path), (self.depart, self.path[::-1])):
             for q in queues:
                 rule(self.queues[q].first + rank)
 
@@ -354,14 +354,15 @@ class Windows:
         rows = [(self.queues[q], r, low) for q, low, _, r in self.cut(i, ranks) if r < low]
         require(rows, f"item {i} has no predecessor there", CheckError)
         begin = min(self.early[queue.first + r] for queue, r, _ in rows)
-        self.start(i, least=begin + sum(queue.time * (low - r) for queue, r, low in rows))
+        self.narrow(self.early, self.late, i, begin + sum(queue.time * (low - r) for queue, r, low in rows))
 
     def followed(self, i: int, ranks: Any) -> None:
         """Lower i's largest start: its sure followers below `ranks` (`cut`) run after it, one by one."""
         rows = [(self.queues[q], high, r) for q, _, high, r in self.cut(i, ranks) if high < r]
         require(rows, f"item {i} has no follower there", CheckError)
         end = max(self.late[queue.first + r - 1] + queue.time for queue, _, r in rows)
-        self.start(i, most=end - self.ticks[i] - sum(queue.time * (r - high) for queue, high, r in rows))
+        end -= sum(queue.time * (r - high) for queue, high, r in rows)
+        self.narrow(self.early, self.late, i, most=end - self.ticks[i])
 
     def cut(self, i: int, ranks: Any) -> list[tuple[int, int, int, int]]:
         """Return (queue, low, high, rank) for each queue of item i's device; `ranks` has a rank for each."""
@@ -374,19 +375,16 @@ class Windows:
         """Limit the starts of i and its frame: i's predecessors run between, and idling is at most `idle`."""
         d, least, slack = self.reach(i)
         self.narrow(self.frame_early, self.frame_late, d, self.early[i] - slack, self.late[i] - least)
-        self.start(i, self.frame_early[d] + least, self.frame_late[d] + slack)
+        self.narrow(self.early, self.late, i, self.frame_early[d] + least, self.frame_late[d] + slack)
 
     def reach(self, i: int) -> tuple[int, int, int]:
-        """Return item i's device and the least and most ticks from its frame's start to the item's start.
-
-        If a device is on one route, all else there waits for one F, so its own frame begins with that F.
-        """
+        """Return item i's device and the least and most ticks from its frame's start to the item's start."""
         own, orders = self.queues[self.queue[i]], self.orders(i)
         least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
         most = sum(self.queues[q].time * high for q, (_, high) in orders.items()) - own.time
-        held = self.problem.held[own.device]
-        single = len({r for r, _ in held}) == 1 and not self.problem.makespan
-        opens = single and i == own.first and own.kind == "F" and own.members == held[:1]
+        # If there is one route, all else on a device waits for one F, so the device's frame begins with it.
+        opens = len(self.problem.routes) == 1 and not self.problem.makespan and i == own.first
+        opens = opens and own.kind == "F" and own.members == self.problem.held[own.device][:1]
         return own.device, least, 0 if opens else self.idle[own.device] + most
 
     def order(self, a: int, b: int) -> None:
@@ -398,20 +396,18 @@ class Windows:
         """Enter that item a precedes c, after checking that a surely precedes b, and b surely precedes c."""
         for one, two in ((a, b), (b, c)):
             low, _ = self.orders(two).get(self.queue[one], (0, 0))
-            require(low > self.rank[one], f"item {one} may follow item {two}", CheckError)
+            require(low > one - self.queues[self.queue[one]].first, f"{one} may follow {two}", CheckError)
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
-        """Limit how many items of queue q precede item i, an F, by the memory that is held when i starts.
-
-        F's that have begun hold memory, and only B's and W's that have ended freed any. The least held leaves
-        a slack below the limit. Each further F before i uses some, and so does each B or W not put before i.
-        """
+        """Limit how many items of queue q precede item i, an F, by the memory that is held when i starts."""
         own, orders = self.queues[self.queue[i]], self.orders(i)
         good = own.delta > 0 and q in orders and q != self.queue[i] and self.queues[q].delta
         require(good, f"memory says nothing about item {i} and queue {q}")
         low, high = orders[q]
         orders[self.queue[i]] = (i - own.first + 1,) * 2
+        # F's that have begun hold memory, only B's and W's that have ended freed any. The least held leaves a
+        # slack below the limit. Each further F before i uses some, and so does each B or W not put before i.
         deltas = [(self.queues[r].delta, orders[r]) for r in orders]
         slack = self.problem.limit[own.device] - sum(delta * count[delta < 0] for delta, count in deltas)
         require(slack >= 0, "too much memory is held", RefutedError)
@@ -419,15 +415,12 @@ class Windows:
         self.count(i, q, *((-FAR, low + more) if self.queues[q].delta > 0 else (high - more, FAR)))
 
     def pool(self, i: int, q: int, r: int) -> None:
-        """Limit W's by B's: at no time has queue q run more W's than the stages of these W's have run B's.
-
-        If r is q, this limits the W's of q before item i. If r is a queue of B's, this requires B's before i.
-        """
+        """Limit W's by B's: at no time has queue q run more W's than the stages of these W's have run B's."""
         own, orders = self.queue[i], self.orders(i)
         good = q in orders and self.queues[q].kind == "W" and r in (q, *self.sources[q]) and own != r
         require(good, f"queue {q} says nothing about item {i} and queue {r}")
         most = {b: orders[b][b != own] for b in self.sources[q]}
-        if r == q:
+        if r == q:  # the W's before item i, else the B's before it
             self.count(i, q, most=sum(most.values()))
         else:
             self.count(i, r, least=orders[q][0] + (own == q) - sum(most.values()) + most[r])
@@ -440,8 +433,7 @@ class Windows:
         most = sum(self.queues[r].time * orders[r][r != self.queue[i]] for r in orders)
         spare = most + self.idle[d] - self.early[i] + self.frame_late[d]
         require(room >= 0 and spare >= 0, "the work does not fit", RefutedError)
-        low, high = orders[q]
-        self.count(i, q, high - spare // time, low + room // time)
+        self.count(i, q, orders[q][1] - spare // time, orders[q][0] + room // time)
 
     def suppose(self, a: int, b: int, steps: Any) -> None:
         """Conclude that item b precedes a, after checking that the steps refute that a precedes b."""
@@ -451,9 +443,7 @@ class Windows:
             self.run(steps)
             raise CheckError(f"that item {a} precedes {b} leads to no contradiction")
         self.depth -= 1
-        while len(self.trail) > mark:
-            values, at, old = self.trail.pop()
-            values[at] = old
+        self.take_back(mark)
         self.precede(b, a)
 
     def overload(self, d: int, t1: int, first: Any, t2: int, second: Any) -> None:
@@ -473,8 +463,8 @@ class Windows:
         good = good and len(times) == len(counts) == len(weights) + 1 <= MOST_TIMES
         require(good, f"progress: up to {MOST_TIMES} times, counts for each, and weights between them")
         width, room, need = len(self.on[d]), 0, 0
-        times = listed(times, len(times), "times", -LARGEST)
-        rows = [listed(row, width, "weights", -LARGEST) for row in (0, *weights, 0)]
+        times = listed(times, len(times), "times", -LATEST, LATEST)
+        rows = [listed(row, width, "weights", -LATEST, LATEST) for row in (0, *weights, 0)]
         for past, t, about, old, new in zip(times[:1] + times, times, counts, rows, rows[1:], strict=False):
             require(past <= t, f"tick {past} is not before {t}", CheckError)
             room += (t - past) * max(0, *old)
@@ -501,19 +491,21 @@ class Windows:
                 good = good and (may == count or self.early[first + may] > until)
                 require(good, f"counts: those of queue {q} are not shown at tick {t}", CheckError)
         each = {q: factor * self.queues[q].time for q, factor in zip(rows, factors, strict=True)}
-        found = [value for running in (None, *rows) for value in self.choices(d, rows, running, each)]
-        require(found, "no counts are possible", RefutedError)
-        return min(found)
+        sums = (value for running in (None, *rows) for value in self.sums(d, rows, running, each))
+        found: int = min(sums, default=FAR)
+        require(found < FAR, "no counts are possible", RefutedError)
+        return found
 
-    def choices(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> list[int]:
-        """Return the least sum per number of ended B's if queue `running` runs; items of q add each[q]."""
+    def sums(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> Any:
+        """Yield the least sum per number of ended B's if queue `running` runs; items of q add each[q]."""
+        self.charge(3 * len(rows))
         runs, held = ("", 0) if running is None else (self.queues[running].kind, self.queues[running].delta)
         ranges = [
             (q, max(ended, begun - (q == running)), min(may_end, may_begin - (q == running)))
             for q, (ended, may_end, begun, may_begin) in rows.items()
         ]
         if any(low > high for _, low, high in ranges):
-            return []
+            return
         of = {kind: [entry for entry in ranges if self.queues[entry[0]].kind == kind] for kind in "FBW"}
         base = {kind: sum(low for _, low, _ in of[kind]) for kind in "FBW"}
         spare = {kind: sum(high - low for _, low, high in of[kind]) for kind in "FBW"}
@@ -521,42 +513,47 @@ class Windows:
         cost = {kind: min(each[q] for q, _, _ in of[kind]) for kind in "FBW"}
         used = sum(low * self.queues[q].delta for q, low, _ in ranges) + (held if runs == "F" else 0)
         sure = sum(low * each[q] for q, low, _ in ranges) + min(0, each.get(running, 0))
-        self.effort, found = self.effort + spare["B"] + 1, []
+        self.charge(spare["B"] + 1)
         for b in range(spare["B"] + 1):
             room = self.problem.limit[d] - used - b * free["B"]
             w = min(spare["W"], base["B"] + b - base["W"] - (runs == "W"))
             need = -(room // -free["W"]) if room < 0 and free["W"] else 0
             if need <= w and room - need * free["W"] >= 0:
                 f = min(spare["F"], (room - w * free["W"]) // free["F"]) if free["F"] else spare["F"]
-                more = b * cost["B"] + min(need * cost["W"], w * cost["W"]) + min(0, f * cost["F"])
-                found.append(sure + more)
-        return found
+                yield sure + b * cost["B"] + min(need * cost["W"], w * cost["W"]) + min(0, f * cost["F"])
 
     def run(self, steps: Any) -> None:
         """Apply the steps of a proof, each of which is the name of a rule and its arguments."""
         require(isinstance(steps, list), "steps: must be a list")
-        most = {"i": len(self.queue) - 1, "q": len(self.queues) - 1, "d": len(self.on) - 1, "t": LARGEST}
-        most["r"] = self.problem.per_route - 1
+        require(self.depth <= MOST_DEPTH, f"steps: suppositions are more than {MOST_DEPTH} deep")
+        ends = {"i": len(self.queue), "q": len(self.queues), "d": len(self.on), "r": self.problem.per_route}
         for step in steps:
             if not (isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES):
                 raise InputError(f"steps: unknown step {shown(step)}")
-            self.effort += self.width
-            require(self.effort < MOST_EFFORT and self.depth < MOST_DEPTH, "steps: too much work or depth")
+            self.charge(self.width)
             shape = RULES[step[0]]
             require(len(step) == len(shape) + 1, f"steps: {step[0]} must have {len(shape)} arguments")
-            for kind, value in zip(shape, step[1:], strict=True):
-                if kind != "s":
-                    integer(value, f"steps: {step[0]}", -LARGEST if kind == "t" else 0, most[kind])
+            for kind, value in ((k, v) for k, v in zip(shape, step[1:], strict=True) if k != "s"):
+                integer(value, f"steps: {step[0]}", -LATEST * (kind == "t"), ends.get(kind, LATEST) - 1)
             getattr(self, step[0])(*step[1:])
 
 
-def read(path: str) -> Any:
-    """Return the content of a JSON file; the suffix .gz means that gzip has compressed it."""
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON table, or raise an InputError if a key stands in it twice."""
+    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    require(not twice, f"keys stand twice: {shown(twice)}")
+    return dict(pairs)
+
+
+def read(path: str, most: int = MOST_VALUES) -> Any:
+    """Return the content of a JSON file of `most` values; with the suffix .gz, gzip has compressed it."""
     try:
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
             text = file.read(MOST_BYTES + 1)
         require(len(text) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
-        return json.loads(text)
+        values = sum(map(text.count, (b",", b"[", b"{")))  # counted before they take memory
+        require(values <= most and text.count(b":") <= MOST_KEYS, f"more than {most} values, or keys")
+        return json.loads(text.decode(), object_pairs_hook=unique)
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, InputError) as error:
         raise InputError(f"{path}: cannot be read as JSON: {error}") from None
 
@@ -565,7 +562,7 @@ def check(content: Any, schedule: Any = None) -> str:
     """Return one line that says what the contents of the files prove."""
     data = table(content, "proof file", ("format", "instance", "bound", "proof"))
     require(data["format"] == FORMAT, f"format: this checker reads '{FORMAT}', not {shown(data['format'])}")
-    problem, bound = Problem(data["instance"]), integer(data["bound"], "bound", 1)
+    problem, bound = Problem(data["instance"]), integer(data["bound"], "bound", 1, LATEST)
     proof = table(data["proof"], "proof", ("kind",), ("by", "anchor", "steps"))
     by = f"the bound {bound} rests on {shown(proof.get('by'))}, which has no proof here"
     require(proof["kind"] != "trusted", by, CheckError)
@@ -577,6 +574,9 @@ def check(content: Any, schedule: Any = None) -> str:
     if schedule is None:
         return f"verified: no schedule costs less than {bound}"
     data = table(schedule, "schedule file", ("instance", "devices"), ("method", "cost", "bound"))
+    require(isinstance(data.get("method"), str | None), "method: must be a text")
+    for key in (key for key in ("cost", "bound") if data.get(key) is not None):
+        integer(data[key], key, -LATEST, LATEST)
     require(vars(Problem(data["instance"])) == vars(problem), "schedule: has another instance than the proof")
     cost = cost_of(problem, data["devices"])
     require(cost >= bound, f"the schedule costs {cost}, below the bound {bound}", CheckError)
@@ -588,12 +588,12 @@ def main(arguments: list[str]) -> int:
     """Run the checker, print one line, and return the exit status."""
     try:
         require(1 <= len(arguments) <= 2, "usage: python check_proof.py proof.json [schedule.json]")
-        print(check(*map(read, arguments)))
+        print(check(*map(read, arguments, (MOST_VALUES // 3, MOST_VALUES))))  # the schedule is the larger one
         return 0
-    except (CheckError, InputError, RecursionError) as error:
-        rejected = isinstance(error, CheckError)
-        print(f"{'not verified' if rejected else 'bad input'}: {error}", file=sys.stderr)
-        return 1 if rejected else 2
+    except (CheckError, InputError, RecursionError, MemoryError) as error:
+        status, said = (1, "not verified") if isinstance(error, CheckError) else (2, "bad input")
+        print(f"{said}: {str(error) or 'not enough memory'}", file=sys.stderr)
+        return status
 
 
 if __name__ == "__main__":

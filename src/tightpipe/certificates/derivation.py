@@ -41,7 +41,10 @@ class Derivation(Windows):
         self.changed = False
         super().__init__(problem, target, anchor)
 
-    def narrow(self, lower: list[int], upper: list[int], at: int, least: int, most: int) -> None:
+    def charge(self, work: int) -> None:
+        """Count nothing, as a search is limited by its time and not by the work that a proof may take."""
+
+    def narrow(self, lower: Any, upper: Any, at: int, least: int = -FAR, most: int = FAR) -> None:
         """Narrow lower[at] and upper[at] as the checker does, and set `changed` if either of them changes.
 
         Afterwards lower[at] is at least `least`, and upper[at] is at most `most`.
@@ -91,9 +94,7 @@ class Derivation(Windows):
         with suppress(RefutedError):
             self.precede(a, b)
             refute()
-        for values, at, old in reversed(self.trail[mark:]):
-            values[at] = old
-        del self.trail[mark:]
+        self.take_back(mark)
         self.depth -= 1
         outer.append(["suppose", a, b, self.steps])
         self.steps = outer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 
@@ -126,11 +127,11 @@ def counts_at(windows: Windows, device: int, t: int) -> Counts:
     return rows
 
 
-def _first(early: list[int], t: int) -> int:
+def _first(early: Sequence[int], t: int) -> int:
     """Return how many operations of a queue can start by t: all before the first one that cannot."""
     return next((rank for rank, start in enumerate(early) if start > t), len(early))
 
 
-def _last(late: list[int], t: int) -> int:
+def _last(late: Sequence[int], t: int) -> int:
     """Return how many operations of a queue surely start by t: all up to the last one that does."""
     return next((rank for rank in range(len(late), 0, -1) if late[rank - 1] <= t), 0)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .check_proof import CheckError, Problem, RefutedError, Windows
+from .check_proof import FAR, CheckError, Problem, RefutedError, Windows
 
 Step = list[Any]
 Place = tuple[str, int]  # the name of a list of the windows, and a position in it
@@ -99,7 +99,10 @@ class _Tracing(Windows):
                 return nodes
         raise CheckError("the steps lead to no contradiction")
 
-    def narrow(self, lower: Any, upper: Any, at: int, least: int, most: int) -> None:
+    def charge(self, work: int) -> None:
+        """Count nothing, as the steps that are not trimmed yet may take more work than a proof may."""
+
+    def narrow(self, lower: Any, upper: Any, at: int, least: int = -FAR, most: int = FAR) -> None:
         """Narrow lower[at] and upper[at] as the checker does, and note which step wrote them.
 
         If the two values cross, both are marked as read, so that the steps which wrote them are kept: the
@@ -182,9 +185,7 @@ class _Tracing(Windows):
         self.precede(b, a)
 
     def _take_back(self, trail: int, undone: int) -> None:
-        for values, at, old in reversed(self.trail[trail:]):
-            values[at] = old
-        del self.trail[trail:]
+        self.take_back(trail)
         for place, writer in reversed(self._undone[undone:]):
             if writer is None:
                 self._writer.pop(place, None)

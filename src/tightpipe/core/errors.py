@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from typing import Any
 
 from .printable import printable
@@ -41,6 +42,12 @@ class InputError(ValueError):
     def at(self, source: str) -> InputError:
         """Return the same error with `source` as the file that the value came from."""
         return InputError(self.rule, key=self.key, value=self.value, source=source)
+
+
+def named(key: object) -> str:
+    """Return a key of a file as errors name it: in quotes where it is empty or would run into the text."""
+    text = str(key)
+    return text if text and text.isprintable() and not set(text) & set(" =:\"'") else json.dumps(text)
 
 
 class StandardOutputError(InputError):

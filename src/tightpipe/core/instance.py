@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from enum import StrEnum
 from typing import Any
 
@@ -130,6 +131,10 @@ class Instance:
 
     def __post_init__(self) -> None:
         store_plain(self)
+        _check_type("placement", self.placement, Placement)
+        _check_type("costs", self.costs, Costs)
+        if self.memory is not None:
+            _check_type("memory", self.memory, Memory)
         check_size(self.placement, self.microbatches)
         _check_iterations(self)
         duration = _expand_durations(self.costs, self.stages)
@@ -189,7 +194,7 @@ class Instance:
         """
         devices = check_int("devices", devices, 1, MOST_DEVICES)
         if chunks is None:
-            chunks = _chunks_from_lists(placement, devices, (forward, backward, weight))
+            chunks = _chunks_from_lists(plain(placement), devices, (forward, backward, weight))
         else:
             check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes take memory
         return cls(
@@ -311,6 +316,12 @@ def check_size(placement: Placement, microbatches: int) -> None:
             key="microbatches",
             value=microbatches,
         )
+
+
+def _check_type(key: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        fields = ", ".join(field.name for field in fields_of(kind))
+        raise InputError(f"must be a {kind.__name__}({fields})", key=key, value=value)
 
 
 def _check_iterations(instance: Instance) -> None:

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, named
 from .files import read_text, write_text
 from .instance import Instance, Memory
 
@@ -81,7 +81,7 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
         data["overlapped"] = _collapse(costs.overlapped)
     if costs.link_occupancy:
         data["link_occupancy"] = costs.link_occupancy
-    if instance.iterations > 1:
+    if instance.iterations > 1 or not instance.flush:
         data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data
 
@@ -110,7 +110,7 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
     for key in data:
         if key not in required + optional:
             rule = f"unknown key{f' in {name}' if name else ''}; known are {', '.join(required + optional)}"
-            raise InputError(rule, key=str(key), value=data[key])
+            raise InputError(rule, key=named(key), value=data[key])
     for key in required:
         if key not in data:
             known = ", ".join(required)

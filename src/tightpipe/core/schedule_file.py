@@ -143,7 +143,9 @@ def schedule_from_dict(data: Any) -> ScheduleFile:
     if method is not None and not isinstance(method, str):
         raise InputError("must be the name of a method", key="method", value=method)
     claims = {
-        k: data[k] if data.get(k) is None else check_int(k, data[k]) for k in ("cost", "bound") if k in data
+        k: None if data[k] is None else check_int(k, data[k], None, LARGEST * 10**3)
+        for k in ("cost", "bound")
+        if k in data
     }
     return ScheduleFile(schedule, method, **claims)
 

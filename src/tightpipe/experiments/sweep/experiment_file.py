@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InputError
+from ...core.errors import InputError, named
 from ...core.files import read_text
 from ...core.instance_file import read_toml
 from ...core.integers import check_int
@@ -48,14 +48,15 @@ def load_experiment(path: str | Path) -> Experiment:
 def located(error: InputError, path: str | Path) -> InputError:
     """Return the same error with the file and the line of its key."""
     value = error.value if isinstance(error.value, str | int | float) else None
-    return error.at(f"{path}:{line_of(read_text(path), error.key.split('.')[0].split('[')[0], value)}")
+    key = error.key.split(".")[0].split("[")[0].strip('"')
+    return error.at(f"{path}:{line_of(read_text(path), key, value)}")
 
 
 def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
     for key in data:
         if key not in _AXES and key not in _SCALARS:
             known = ", ".join([*_AXES, *_SCALARS])
-            raise InputError(f"unknown key; known are {known}", key=key, value=data[key])
+            raise InputError(f"unknown key; known are {known}", key=named(key), value=data[key])
     if "methods" not in data:
         raise InputError("missing key 'methods': a list with at least one value")
     axes: dict[str, Any] = {key: _axis(key, data[key], parse) for key, parse in _AXES.items() if key in data}

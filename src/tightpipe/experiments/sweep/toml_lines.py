@@ -10,7 +10,7 @@ import re
 from itertools import zip_longest
 from typing import Any
 
-_ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*=""", re.MULTILINE)
+_ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]*)["']?[ \t]*=""", re.MULTILINE)
 
 
 def line_of(text: str, key: str, value: Any = None) -> int:
