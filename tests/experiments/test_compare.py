@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import call
 from experiments.sweeps import INSTANCE
 
 from tightpipe import InputError
+from tightpipe.cli import comparing
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.engine_version import engine_version
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, tasks_of_settings
@@ -219,8 +221,8 @@ def test_own_instances_make_the_same_kind_of_table(tmp_path: Path) -> None:
         ("uneven", "list", "makespan", "", "", "8"),
     ]  # fmt: skip
     page = (tmp_path / "table.md").read_text()
-    assert page.startswith("| setting | memory | greedy-v bubble rate | list bubble rate |")
-    assert "| uneven | own |" in page
+    assert page.startswith("| setting | memory | objective | greedy-v bubble rate | list bubble rate |")
+    assert "| uneven | own | makespan |" in page
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
     rows = compare_files(tmp_path, "even.json", "--memory", "own,2.5p", "--objective", "makespan")
     assert [(r["setting"], r["m_offset"], r["max_mem"], r["objective"]) for r in rows[4:]] == [
@@ -229,6 +231,21 @@ def test_own_instances_make_the_same_kind_of_table(tmp_path: Path) -> None:
         ("even", "1", "10", "makespan"),
         ("even", "1", "10", "makespan"),
     ]
+
+
+def test_objectives_and_limits_of_one_instance_do_not_mix_in_the_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(comparing.drawing, "draw_bubble_rates", lambda rows, _: drawn.extend(rows))
+    known = {"m_offset": "", "p": "4", "cost": "100", "work": "90", "bound": "95", "bubble_rate": "0.1"}
+    known |= {"setting": "a", "method": "list", "placement": "v", "engine": "1.2.3"}
+    objectives = [{**known, "objective": objective} for objective in ("device_span", "makespan")]
+    limits = [{**objectives[0], "m_offset": offset} for offset in ("", "0")]
+    comparing._draw_rates(objectives, "figure.png")
+    comparing._draw_rates(limits, "figure.png")
+    assert [row["panel"] for row in drawn] == ["device_span", "makespan", "", ""]
+    assert [row["setting"] for row in drawn] == ["a", "a", "a own", "a 2p"]
 
 
 def test_a_file_that_was_edited_is_solved_anew(tmp_path: Path) -> None:

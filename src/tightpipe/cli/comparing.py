@@ -240,16 +240,23 @@ def _fill_and_report(
 
 
 def _draw_rates(rows: Sequence[Cells], path: str) -> None:
-    drawing.draw_bubble_rates([_numbers(row) for row in rows], path)
+    """Draw the bubble rates of a table, with one panel per objective."""
+    objectives, limits = {row["objective"] for row in rows}, {memory_label(row) for row in rows}
+    drawn = [_numbers(row, len(objectives) > 1, len(limits) > 1) for row in rows]
+    drawing.draw_bubble_rates(drawn, path)
 
 
-def _numbers(row: Cells) -> dict[str, Any]:
+def _numbers(row: Cells, several_objectives: bool, several_limits: bool) -> dict[str, Any]:
     """Return the values of a row that the figure draws, as numbers instead of texts."""
-    label = row["setting"] if int(row["m_offset"] or 0) == 0 else f"{row['setting']} {memory_label(row)}"
+    limited = several_limits or int(row["m_offset"] or 0) != 0
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
-    rate = float(row["bubble_rate"]) if row["bubble_rate"] else None
-    names = {"setting": label, "method": row["method"], "engine": row["engine"]}
-    return {**names, "bubble_rate": rate, **integers}
+    return {
+        "panel": row["objective"] if several_objectives else "",
+        "setting": f"{row['setting']} {memory_label(row)}" if limited else row["setting"],
+        "bubble_rate": float(row["bubble_rate"]) if row["bubble_rate"] else None,
+        **{key: row[key] for key in ("method", "placement", "engine")},
+        **integers,
+    }
 
 
 @cli.command("table")
