@@ -58,7 +58,10 @@ _folder_option = click.option(
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
 @click.option(
-    "--migrate", "migrate_only", is_flag=True, help="Bring store and tables to this version, and stop."
+    "--migrate",
+    "migrate_only",
+    is_flag=True,
+    help="Bring store, tables and figure to this version, and stop.",
 )
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -90,7 +93,7 @@ def _sweep(
     if migrate_only:
         rows = migrated_rows(folder, tasks)
         write_rows(rows, folder)
-        write_summary(Path(experiment).stem, rows, declared.figure, folder)
+        _write_study(rows, declared, Path(experiment).stem, folder)
         return _say({"rows": str(folder / ROWS), "migrated": len(rows)}, as_json)
     where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
