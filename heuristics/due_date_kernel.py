@@ -39,7 +39,7 @@ class DueDates(NamedTuple):
 
 @compiled_with_arrays
 def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
-    """Run the next operations by due dates; there must be `most` left.
+    """Run the next operations by due dates; there must be `most` left. The last pair may be beyond them.
 
     Parameters
     ----------
@@ -49,7 +49,6 @@ def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
         The most operations to run; the run then goes on at the next call.
     due
         The due dates, and the shares that decide which W's and F's may start.
-
     """
     left = most
     while left > 0:
@@ -58,8 +57,7 @@ def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
         if stage < 0:
             state.devices[device].wake = resume
         else:
-            start_operation(state, kind, stage)
-            left -= 1
+            left -= start_operation(state, kind, stage)
 
 
 @compiled_with_arrays
