@@ -90,7 +90,7 @@ def run_in_slices(
             return None
         advance(state, min(left, _SLICE))
         left -= _SLICE
-    return _run_of(instance, state.order, state.devices)
+    return run_of(instance, state.order, state.devices)
 
 
 def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:
@@ -120,7 +120,18 @@ def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Bu
     return min(looked_at, key=lambda order: cost(retime(instance, order)))
 
 
-def _run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
+def run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
+    """Return the order that a run of list scheduling found, and its cost.
+
+    Parameters
+    ----------
+    instance
+        The instance that was run.
+    rows
+        Kind, stage and microbatch of each operation of each device, shape (p, operations per device, 3).
+    devices
+        The records of the devices after the run, shape (p,).
+    """
     order = Order(rows, np.arange(len(devices) + 1) * rows.shape[1])
     if instance.objective is Objective.MAKESPAN:
         return Run(order, int(devices["end"].max()))
