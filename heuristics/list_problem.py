@@ -87,7 +87,7 @@ def run_in_slices(
             return None
         advance(state, min(left, _SLICE))
         left = state.joined.size - int(state.devices["placed"].sum())
-    return _run_of(instance, state)
+    return run_of(instance, state)
 
 
 def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:
@@ -117,7 +117,8 @@ def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Bu
     return min(looked_at, key=lambda order: cost(retime(instance, order)))
 
 
-def _run_of(instance: Instance, state: State) -> Run:
+def run_of(instance: Instance, state: State) -> Run:
+    """Return the order that a run of list scheduling found, and its cost; `state` is that after the run."""
     devices, size = state.devices, state.joined.shape[1]
     offsets = np.arange(len(devices) + 1) * size
     order = Order.from_tokens(state.order.reshape(-1, 3), state.joined.ravel(), offsets)

@@ -137,3 +137,11 @@ def test_one_device_with_many_stages_that_recompute_gets_a_plan_in_time() -> Non
     found = plan(problem, time_limit=2, workers=1)
     assert found.schedule is not None
     assert found.seconds < 20  # a generous limit for a busy machine
+
+
+def test_a_cluster_that_lacks_memory_is_recognised_without_any_time() -> None:
+    problem = problem_of(12, memory=12, recompute=True)
+    assert partitions_of(configuration(problem, Placement("wave", 2, 4)), OVER).bound < NEVER
+    problem = problem_of(12, memory=5, recompute=True)
+    assert partitions_of(configuration(problem, Placement("wave", 2, 4)), OVER).bound == NEVER
+    assert plan(problem, time_limit=0).status is Status.INFEASIBLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from math import comb
 from typing import Protocol
@@ -21,7 +22,9 @@ _LISTED = 50_000  # the most partitions that are listed
 class Partitions(Protocol):
     """The candidates of a configuration, in ascending order of their bounds."""
 
-    configuration: Configuration
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration to which the candidates belong."""
 
     @property
     def bound(self) -> int:
@@ -35,6 +38,18 @@ class Partitions(Protocol):
         TimeUpError
             If the time of `until` is up before the next candidate is known.
         """
+
+
+@dataclass(frozen=True)
+class NoPartitions:
+    """A configuration without candidates."""
+
+    configuration: Configuration
+    bound: int = NEVER
+
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
+        """Return None."""
+        return None
 
 
 def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Partitions:
@@ -52,7 +67,7 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration)
     if configuration.placement.stages > configuration.layers or lacks_in_all(configuration):
-        return Listed(configuration, [])
+        return NoPartitions(configuration)
     if kind is not None:
         return Tabled(configuration, kind, until)
     if _partitions(configuration) <= _LISTED:
