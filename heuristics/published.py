@@ -47,7 +47,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="interleaved-1f1b",
         make=interleaved_order,
         placements=("loop",),
-        memory="(v + 1)p - 1 activations on the first device, two fewer on each next",
+        memory="(v + 1)p - 1 activations on the first device, two fewer on each next, if p divides n",
         source="Narayanan et al., arXiv:2104.04473, section 2.2",
     ),
     Heuristic(
@@ -61,7 +61,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="interleaved-overlap",
         make=overlapped_interleaved_order,
         placements=("loop",),
-        memory="(v + 1)p activations on the first device, two fewer on each next",
+        memory="(v + 1)p activations on the first device, two fewer on each next, if p divides n",
         source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
     ),
     Heuristic(
