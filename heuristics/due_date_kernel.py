@@ -131,5 +131,7 @@ def may_delay(state: State, device: int, pending: int, arrival: int, due: DueDat
         here = state.stages[local[i]]
         for kind in range(2):
             if now < here.ready[kind] < now + weight:
-                allowed = min(allowed, due_date(state, kind, local[i], due.last, due.closing) - here.ready[kind])
+                allowed = min(
+                    allowed, due_date(state, kind, local[i], due.last, due.closing) - here.ready[kind]
+                )
     return bool(now + weight - arrival <= max(allowed, due.overrun * weight))

@@ -69,6 +69,13 @@ def run_planned(
         if devices[device].wake >= NEVER:
             return False, state.order
         planned = done[device] < plan.shape[1] and plan[device, done[device], 0] >= 0
+        if planned and plan[device, done[device], 0] == _W:
+            done[device] += 1
+            stage = oldest_pending(state, device)
+            if stage >= 0:
+                start_operation(state, _W, stage)
+                left -= 1
+            continue
         if planned:
             kind, stage, resume = _planned(state, device, plan[device, done[device]], due.overrun)
         else:

@@ -12,7 +12,7 @@ from .one_f_one_b import (
 )
 from .overlapped import overlapped_interleaved_order, overlapped_one_f_one_b_order
 from .registry import Heuristic
-from .v_building_block import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
+from .v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from .zero_bubble_auto import zb_auto_order
 from .zero_bubble_handmade import zb_1p_fixed_order, zb_h1_order, zb_h2_order
 

@@ -7,7 +7,8 @@ device on. Between two ways a microbatch may wait for up to five time units at a
 passes of a device collide when the block repeats are left out. What differs between blocks is how long
 activations live, and so how much memory a device holds, and where a device idles at other costs.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3 and appendix A.
+Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3 and
+appendix A.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 
+from .v_building_block import delayed_ways
 from .v_reorder_kernel import PERIOD, steady_peak
 
 _SPLITS = 3  # most devices at which the offset on the ways down may change
@@ -29,7 +31,8 @@ _ALONE = 1  # time units of every pass
 @lru_cache(maxsize=8)
 def blocks_with_peaks(devices: int) -> tuple[tuple[Ints, int], ...]:
     """Return all blocks, each with the most activations that a device holds; those of least memory first."""
-    found = {block.tobytes(): block for ways in _ways_down(devices) for block in _blocks(ways)}
+    up = np.arange(devices)[::-1]
+    found = {block.tobytes(): block for down in _ways_down(devices) for block in delayed_ways(down, up)}
     pairs = [(block, int(steady_peak(block, _ALONE))) for block in found.values()]
     return tuple(sorted(pairs, key=lambda pair: (pair[1], int(pair[0].max()))))
 
@@ -43,20 +46,3 @@ def _ways_down(devices: int) -> Iterator[Ints]:
     for split in sorted(splits - {0, devices - 1}):
         for small, large in combinations(range(1, PERIOD), 2):
             yield np.where(hops <= split, large * hops, large * split + small * (hops - split))
-
-
-def _blocks(down: Ints) -> Iterator[Ints]:
-    """Yield the blocks with this way down, shape (4, devices): F down, F up, B down, B up."""
-    up = np.arange(len(down))[::-1]
-    for forward_up in _later(down[-1] + 1 + up, [down]):
-        for backward_down in _later(forward_up[0] + 1 + down, [down, forward_up]):
-            for backward_up in _later(backward_down[-1] + 1 + up, [down, forward_up, backward_down]):
-                yield np.stack([down, forward_up, backward_down, backward_up])
-
-
-def _later(way: Ints, before: list[Ints]) -> Iterator[Ints]:
-    """Yield the way, delayed by less than a period, where no pass collides with one of the ways `before`."""
-    taken = np.stack(before) % PERIOD
-    for delay in range(PERIOD):
-        if not ((way + delay) % PERIOD == taken).any():
-            yield way + delay
