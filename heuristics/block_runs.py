@@ -1,12 +1,12 @@
 """Building blocks of V schedules are run at the costs of an instance, under many rules.
 
 A block is repeated, squeezed and reordered in time units (`v_reorder_kernel`). That gives each device a
-sequence of F's and B's, which is run at the costs of the instance: W's fill the time in which the device would
-idle, and the last operations are chosen by due dates (`planned_kernel`).
+sequence of F's and B's, which is run at the costs of the instance: W's fill the time in which the device
+would idle, and the last operations are chosen by due dates (`planned_kernel`).
 
-Which block and rule are best is decided in steps, within a fixed amount of work. First all blocks run with few
-microbatches under one rule. Then the best blocks run under many rules, first with few microbatches and then
-with all.
+Which block and rule are best is decided in steps, within a fixed amount of work. First all blocks run with
+few microbatches under one rule. Then the best blocks run under many rules, first with few microbatches and
+then with all.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from .list_problem import ListProblem, Run, list_problem, run_of
 from .planned_kernel import run_planned
 from .v_reorder_kernel import WEIGHT, reordered
 
-_WORK = 1_000_000  # operations that all runs of a step together may place; about half a second
-_LEAST_RUNS = 8  # runs of a step, whatever their work
+_LEAST_RUNS = 3  # runs of a step, whatever their work
 _SHORT = 3  # microbatches per device in the first runs
 _KEPT = 6  # number of blocks that run under many rules
 _PASSES = 2  # how often each number of a rule is chosen anew
@@ -75,7 +74,9 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 """The values of each number of a setting that are tried, in the sequence in which they are chosen."""
 
 
-def best_orders(instance: Instance, blocks: Sequence[Ints], limits: Ints | None = None) -> list[Order]:
+def best_orders(
+    instance: Instance, blocks: Sequence[Ints], work: int, limits: Ints | None = None
+) -> list[Order]:
     """Return orders of the blocks that are best at the costs of the instance, cheapest first.
 
     Parameters
@@ -84,6 +85,8 @@ def best_orders(instance: Instance, blocks: Sequence[Ints], limits: Ints | None 
         The problem, in the placement v.
     blocks
         The blocks, shape (4, p) each. If there are many devices, only the first ones are tried.
+    work
+        Number of operations that the runs of each step together may place; a million take about a second.
     limits
         Memory limits of the devices, which hold besides those of the instance; None for no others.
 
@@ -93,7 +96,8 @@ def best_orders(instance: Instance, blocks: Sequence[Ints], limits: Ints | None 
         Orders within the memory limits, compared at earliest start times; empty if no block fits.
     """
     few = min(instance.microbatches, _SHORT * instance.devices)
-    short, whole = _Runs(replace(instance, microbatches=few), limits), _Runs(instance, limits)
+    short = _Runs(replace(instance, microbatches=few), work, limits)
+    whole = _Runs(instance, work, limits)
     begun = [tried for block in blocks for tried in short.run(block, Setting())]
     kept = short.refined(nsmallest(_KEPT, begun, key=_cost))
     found = whole.refined([tried for one in kept for tried in whole.run(one.block, one.setting)])
@@ -115,12 +119,12 @@ def _cost(tried: _Tried) -> int:
 class _Runs:
     """The runs of an instance, of which only some are granted."""
 
-    def __init__(self, instance: Instance, limits: Ints | None) -> None:
+    def __init__(self, instance: Instance, work: int, limits: Ints | None) -> None:
         self._instance, self._problem = instance, list_problem(instance)
         if limits is not None:
             own = self._problem.devices["limit"]
             self._problem.devices["limit"] = np.minimum(own, limits)
-        self._left = max(_LEAST_RUNS, _WORK // (6 * instance.devices * instance.microbatches))
+        self._left = max(_LEAST_RUNS, work // (6 * instance.devices * instance.microbatches))
 
     def run(self, block: Ints, setting: Setting) -> Iterator[_Tried]:
         """Yield the run of a block; nothing if memory does not suffice, or if no more runs are granted."""

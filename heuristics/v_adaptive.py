@@ -24,6 +24,7 @@ from .block_runs import best_orders
 from .family import check_placement
 from .v_blocks import blocks_with_peaks
 
+_WORK = 1_000_000  # operations that the runs of each step may place
 _RETIMED = 3  # number of orders of least simulated cost that are compared by their exact cost
 
 
@@ -38,7 +39,7 @@ def v_adaptive_order(instance: Instance) -> Order:
         If no block fits into the memory limits.
     """
     check_placement(instance, "v-adaptive", "v")
-    orders = best_orders(instance, _within(instance))
+    orders = best_orders(instance, _within(instance), _WORK)
     if not orders:
         raise NoScheduleError("v-adaptive finds no building block that fits into the memory limits")
     return min(orders[:_RETIMED], key=lambda order: cost(retime(instance, order)))

@@ -26,6 +26,8 @@ from .family import check_placement, within_limits
 from .v_building_block import ONE_F_ONE_B_V, V_HALF, V_MIN, V_ZB, Shape, building_block, variants
 from .v_reorder_kernel import WEIGHT, reordered, steady_peak
 
+_WORK = 200_000  # operations that the runs of each step may place
+
 
 def v_min_order(instance: Instance) -> Order:
     """Return the order of V-Min, whose peak memory is about a third of 1F1B's.
@@ -85,7 +87,7 @@ def _order(instance: Instance, family: str, shape: Shape) -> Order:
     if shape.backward == 2:
         return within_limits(instance, family, alone)
     limits = _memory_of(instance, steady_peak(block, shape.backward))
-    orders = best_orders(instance, variants(instance.devices, shape), limits)[:1]
+    orders = best_orders(instance, variants(instance.devices, shape), _WORK, limits)[:1]
     try:
         orders.insert(0, within_limits(instance, family, alone))
     except NoScheduleError:
