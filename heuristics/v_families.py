@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.instance_arrays import arrays_of
 from tightpipe.core.metrics import cost
@@ -79,21 +78,16 @@ def _order(instance: Instance, family: str, shape: Shape) -> Order:
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, the instance has no schedule, or no order fits into the memory limits.
+        If the placement is not v, the instance has no schedule, or the block alone does not fit into memory.
     """
     check_placement(instance, family, "v")
     block = building_block(instance.devices, shape)
-    alone = order_of_block(instance, block, shape)
+    alone = within_limits(instance, family, order_of_block(instance, block, shape))
     if shape.backward == 2:
-        return within_limits(instance, family, alone)
+        return alone
     limits = _memory_of(instance, steady_peak(block, shape.backward))
-    orders = best_orders(instance, variants(instance.devices, shape), _WORK, limits)[:1]
-    try:
-        orders.insert(0, within_limits(instance, family, alone))
-    except NoScheduleError:
-        if not orders:
-            raise
-    return orders[0] if len(orders) == 1 else min(orders, key=lambda order: cost(retime(instance, order)))
+    orders = [alone, *best_orders(instance, variants(instance.devices, shape), _WORK, limits)[:1]]
+    return min(orders, key=lambda order: cost(retime(instance, order)))
 
 
 def _memory_of(instance: Instance, activations: int) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from cases import uniform
@@ -136,3 +137,17 @@ def test_blocks_repeat_without_conflict_and_variants_need_no_more_memory(p: int)
 def test_a_limit_below_all_blocks_is_refused() -> None:
     with pytest.raises(NoScheduleError, match="v-adaptive finds no building block that fits"):
         v_adaptive_order(instance(8, 8, (10, 12, 8, 1), limit=2))
+
+
+@pytest.mark.parametrize(("make", "shape"), FAMILIES)
+@pytest.mark.parametrize("p", [3, 4, 7])
+def test_a_family_is_refused_below_the_memory_of_its_block_and_says_what_is_enough(
+    make: Make, shape: Shape, p: int
+) -> None:
+    free = instance(p, 3 * p, (10, 12, 8, 1))
+    alone = retime(free, order_of_block(free, building_block(p, shape), shape))
+    peak = int(peak_memory(alone).max())
+    enough, short = (replace(free, memory=Memory(2, -1, -1, limit)) for limit in (peak, peak - 1))
+    assert cost_of(make, enough) <= cost(alone)
+    with pytest.raises(NoScheduleError, match=f"needs a memory limit of at least {peak}, and has {peak - 1}"):
+        make(short)
