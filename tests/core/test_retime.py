@@ -95,6 +95,7 @@ def test_later_first_operations_shorten_spans() -> None:
 
 
 @given(instances(), st.integers(0, 99), st.integers(0, 30))
+def test_the_longest_paths_are_the_delays_that_a_late_device_causes(
     instance: Instance, seed: int, occupancy: int
 ) -> None:
     """If one device begins after all operations, what moves lies on a path from it, by the path's length."""
