@@ -24,7 +24,6 @@ from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill, fill_end
 from .recompute_options import RecomputeOptions
 
-_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, as multiples of a device's mean work
 _RESTS = 512  # rests that are filled between two looks at the clock, at first
 _SECONDS = 0.05  # where that takes less time, more of them are filled the next time
 _ROWS = 4096  # rows of the array for `expand` at first
@@ -179,7 +178,7 @@ class Tabled:
         self.configuration, self.kind = configuration, kind
         self._open = True  # whether there is a further cap
         mean = configuration.mean_work
-        self._caps = [*(int(slack * mean) for slack in _SLACKS), NEVER]
+        self._caps = [*(int(slack * mean) for slack in until.params.plan.slacks), NEVER]
         self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []

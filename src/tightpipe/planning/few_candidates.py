@@ -13,8 +13,6 @@ from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 
-_LONGEST = 2.0  # most work of a stage that is looked at, as a multiple of the mean work of a device
-
 
 class Unlisted:
     """The one candidate that is looked at, and a bound of all candidates of the configuration.
@@ -29,7 +27,8 @@ class Unlisted:
     def __init__(self, configuration: Configuration, until: Budget = UNLIMITED) -> None:
         self.configuration = configuration
         self.bound = _least_sum(configuration, until)
-        self.arrays = configuration.arrays(int(_LONGEST * configuration.mean_work), until)
+        most = int(until.params.plan.longest * configuration.mean_work)
+        self.arrays = configuration.arrays(most, until)
         self._devices = device_stages(configuration, self.arrays, until)
         self._taken = False
 

@@ -7,6 +7,7 @@ from html import escape
 
 from ..core.instance import Instance
 from ..core.metrics import cost
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
 from ..drawing.plot_schedule import html_of
@@ -44,6 +45,8 @@ class Plan:
         One entry for each change of the best cost or the bound, with both as they then were.
     reason
         Why there is no plan, or why the search ended early; empty otherwise.
+    params
+        The numbers that tuned the search.
     """
 
     problem: PlanningProblem
@@ -57,6 +60,7 @@ class Plan:
     considered: int = 0
     log: tuple[LogEntry, ...] = ()
     reason: str = ""
+    params: SolveParams = DEFAULTS
 
     def __str__(self) -> str:
         return plan_text(self)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 
 from ..core.allowance import Allowance
 from ..core.budget import Budget, TimeUpError
 from ..core.interruption import reason_of
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import Status
 from ..solving.ensure_compiled import ensure_compiled
@@ -21,8 +23,6 @@ from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
-_SHARE = 0.5  # share of the time in which the candidates of all configurations are bounded
-_LEAST = 0.5  # seconds that this may take however short the time is
 _NOTHING_FITS = "every plan in the search space is proven not to fit"
 
 
@@ -33,6 +33,7 @@ def plan(
     workers: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    params: SolveParams = DEFAULTS,
 ) -> Plan:
     """Find where to cut a model, where to run the stages, what to recompute and when everything runs.
 
@@ -50,6 +51,8 @@ def plan(
         Seed of every random choice, 0 to 2**31 - 1.
     progress
         Function that is called with a log entry for each new cost or bound.
+    params
+        The numbers that tune the search and the methods that it calls.
 
     Returns
     -------
@@ -64,7 +67,7 @@ def plan(
         has a placement with two routes, if a stage could be recomputed in too many ways, or if a number is
         out of its range.
     """
-    allowance = Allowance(time_limit, workers, seed)
+    allowance = Allowance(time_limit, workers, seed, params=params)
     configurations = configurations_of(problem)
     ensure_compiled()
     begun, budget = perf_counter(), allowance.begin()
@@ -81,7 +84,7 @@ def plan(
         reason = reason_of(stop)
     if search.pool.best is None:
         search.rush()
-    return _answer(problem, search.pool, perf_counter() - begun, reason)
+    return replace(_answer(problem, search.pool, perf_counter() - begun, reason), params=params)
 
 
 def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
@@ -89,7 +92,8 @@ def _sources(configurations: list[Configuration], budget: Budget) -> list[Partit
 
     Each configuration may use an equal part of what the configurations before it have left.
     """
-    until, found = budget.first_part(_SHARE, _LEAST), list[Partitions]()
+    params, found = budget.params.plan, list[Partitions]()
+    until = budget.first_part(params.bounding, params.bounding_least)
     for k, configuration in enumerate(configurations):
         found.append(partitions_of(configuration, until.part(1 / (len(configurations) - k))))
     return found

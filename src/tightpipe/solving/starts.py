@@ -21,10 +21,6 @@ from .own_heuristic import OwnHeuristic, as_heuristic
 
 WarmStart = Schedule | str | OwnHeuristic | None
 
-_SHARE = 0.5  # share of the time of a search that heuristics may take before it begins
-_LEAST = 0.5  # seconds that they may take however short the time is
-_CHECKING = 1.2e-6  # seconds per operation to retime and validate a schedule on a usual machine
-
 
 class Start(NamedTuple):
     """A validated schedule, and the heuristic from which it comes.
@@ -87,12 +83,13 @@ class StartClock:
     def __init__(self, instance: Instance, budget: Budget) -> None:
         self._operations = 3 * instance.stages * instance.microbatches
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
-        self._budget = budget.first_part(_SHARE, _LEAST)
+        self._params = budget.params.starts
+        self._budget = budget.first_part(self._params.share, self._params.least)
 
     @property
     def _checking(self) -> float:
         """Seconds that it takes to retime and validate a schedule."""
-        return self._slowness * _CHECKING * self._operations
+        return self._slowness * self._params.checking * self._operations
 
     @property
     def over(self) -> bool:
@@ -101,7 +98,8 @@ class StartClock:
 
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
-        needed = _CHECKING if heuristic.timed else heuristic.pace + _CHECKING
+        checking = self._params.checking
+        needed = checking if heuristic.timed else heuristic.pace + checking
         return self._budget.left > self._slowness * needed * self._operations
 
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
@@ -112,7 +110,7 @@ class StartClock:
             return schedule_of(instance, heuristic, self._budget.within(begin_checking))
         finally:
             if not heuristic.timed:
-                usual = (heuristic.pace + _CHECKING) * self._operations
+                usual = (heuristic.pace + self._params.checking) * self._operations
                 self._slowness = max(1.0, (perf_counter() - begun) / usual)
 
 
