@@ -74,6 +74,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="v-adaptive",
             make=v_adaptive_order,
+            params="v_blocks",
             pace=4e-5,
             placements=("v",),
             memory="from about 2p / 3 activations on",

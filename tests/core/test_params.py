@@ -143,6 +143,10 @@ def solved(method: str, **options: Any) -> Callable[[SolveParams], object]:
     return lambda params: solve(instance, method, workers=1, params=params, warm_start=None, **options)
 
 
+def by_itself(method: str, placement: str) -> Callable[[SolveParams], object]:
+    return lambda params: solve(uniform(4, 10, (10, 12, 8), placement=placement), method, params=params)
+
+
 def bounded(params: SolveParams) -> object:
     instance = uniform(2, 6, (10, 20, 5), comm=1, placement="linear", memory=Memory(2, -1, -1, 3))
     return tightpipe.bound(instance, time_limit=3, workers=1, params=params)
@@ -161,6 +165,9 @@ READING: dict[str, tuple[Callable[[SolveParams], object], set[str]]] = {
     "milp": (solved("milp", time_limit=1), {"milp", "windows"}),
     "list": (solved("list"), {"list"}),
     "due-date": (solved("due-date"), {"due_date", "list"}),
+    "v-adaptive": (solved("v-adaptive"), {"v_blocks"}),
+    "v-half": (by_itself("v-half", "v"), {"v_blocks"}),
+    "interleaved-1f1b": (by_itself("interleaved-1f1b", "loop"), {"interleaved"}),
     "bound": (bounded, {"bounds", "windows", "starts"}),
     "plan": (planned, {"plan", "starts"}),
 }
@@ -176,6 +183,22 @@ def test_a_search_reads_the_parameters_that_it_is_given_and_no_defaults(
     seen = read_while(lambda: search(copies), monkeypatch)
     assert expected <= {read for _, read, _ in seen}
     assert {(read, key) for default, read, key in seen if default} == set()
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("list", {"list.rules": [[1, 0, 1, 1, 0, 1]]}),
+        ("due-date", {"due_date.rules": [[0.1, 0.9, 0, 1]]}),
+        ("v-adaptive", {"v_blocks.kept": 1, "v_blocks.passes": 0}),
+    ],
+)
+def test_a_heuristic_follows_its_parameters(method: str, change: dict[str, Any]) -> None:
+    instance = uniform(4, 11, (10, 17, 5), comm=3)
+    changed = solve(instance, method, params=params_from_dict(change))
+    assert changed.schedule is not None
+    assert changed.cost > solve(instance, method).cost  # type: ignore[operator]
+    assert list(changed.to_dict()["params"]) == list(change)
 
 
 def test_fewer_moves_take_fewer_batches_and_the_result_says_so() -> None:

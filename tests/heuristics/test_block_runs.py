@@ -20,13 +20,13 @@ BLOCKS = [building_block(3, V_ZB), building_block(3, V_MIN)]
 
 
 def test_orders_come_cheapest_first_and_keep_within_the_limits() -> None:
-    orders = best_orders(FREE, BLOCKS, 100_000)
+    orders = best_orders(FREE, BLOCKS, 100_000, DEFAULTS.v_blocks)
     costs = [cost(simulate(FREE, order)) for order in orders]
     assert costs == sorted(costs)
-    limited = best_orders(FREE, BLOCKS, 100_000, np.full(3, 8))
+    limited = best_orders(FREE, BLOCKS, 100_000, DEFAULTS.v_blocks, np.full(3, 8))
     assert limited
     assert all(peak_memory(simulate(FREE, order)).max() <= 8 for order in limited)
-    assert best_orders(FREE, BLOCKS, 100_000, np.full(3, 3)) == []
+    assert best_orders(FREE, BLOCKS, 100_000, DEFAULTS.v_blocks, np.full(3, 3)) == []
 
 
 def test_a_plan_is_followed_and_one_that_memory_does_not_allow_is_given_up() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import InputError, named
-from .heuristic import DueDateParams, ListParams, StartParams
+from .heuristic import DueDateParams, InterleavedParams, ListParams, StartParams, VBlockParams
 from .parameters import Parameters, as_in_a_file
 from .planning import PlanParams
 from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, TargetParams, WindowParams
@@ -39,8 +39,10 @@ class SolveParams:
         The method `block`.
     robust
         The search for schedules that cost little under noise.
-    starts, list, due_date
-        The heuristics from which searches start, and two of them.
+    starts
+        The time for the heuristics from which searches start.
+    list, due_date, v_blocks, interleaved
+        These heuristics.
     bounds, fluid, windows
         The searches for lower bounds, and the constraint propagation that they rest on.
     cpsat, targets, milp
@@ -60,6 +62,8 @@ class SolveParams:
     starts: StartParams = field(default_factory=StartParams)
     list: ListParams = field(default_factory=ListParams)
     due_date: DueDateParams = field(default_factory=DueDateParams)
+    v_blocks: VBlockParams = field(default_factory=VBlockParams)
+    interleaved: InterleavedParams = field(default_factory=InterleavedParams)
     bounds: BoundParams = field(default_factory=BoundParams)
     fluid: FluidParams = field(default_factory=FluidParams)
     windows: WindowParams = field(default_factory=WindowParams)
