@@ -11,6 +11,7 @@ from typing import Any
 from ...core.engine_version import engine_version
 from ...core.instance import Instance
 from ...core.instance_file import instance_from_dict, instance_to_dict
+from ...core.params.solve_params import DEFAULTS, SolveParams
 from ...solving.methods import find_method
 from .row import Row
 
@@ -46,7 +47,13 @@ def instance_of(payload: str) -> Instance:
     return instance_from_dict(json.loads(payload)["instance"])
 
 
-def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: float | None = None) -> Task:
+def make_task(
+    row: Row,
+    instance: Instance,
+    shown: Instance | None,
+    max_memory: float | None = None,
+    params: SolveParams = DEFAULTS,
+) -> Task:
     """Return the task of a row, with key, hash of the instance, engine and versions filled in.
 
     Parameters
@@ -59,6 +66,8 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
         The instance that the method sees instead, such as one with median costs; None for the same.
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
+    params
+        The numbers that tune the searches.
     """
     engine = engine_version()
     data: dict[str, Any] = {
@@ -69,6 +78,8 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     }
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
+    if changed := params.changed():
+        data["params"] = changed
     labels = {name: getattr(row, name) for name in _LABELS}
     # so that rows of another version, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
