@@ -22,7 +22,8 @@ from .recompute_options import RecomputeOptions
 
 _SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, as multiples of a device's mean work
 _ROWS = 4096  # rows of the array for `expand` at first
-_SCRATCH = 24
+SCRATCH = 24
+"""Numbers of the working space of the loops that fill tables."""
 _MOST_LOOPED = 160  # layers; with more, a table for each start of the second half would take minutes
 
 
@@ -59,6 +60,16 @@ def middles(configuration: Configuration, kind: int) -> range:
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
+def caps_of(configuration: Configuration) -> list[int]:
+    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`."""
+    return [*(int(slack * configuration.mean_work) for slack in _SLACKS), NEVER]
+
+
+def start_of(configuration: Configuration, kind: int, middle: int) -> tuple[int, int]:
+    """Return the rest (x, y) before any device has taken a stage; `partition_kernel.fill` explains rests."""
+    return 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
+
+
 class _Table:
     """The least bound of the devices without stages, for every set of layers that can be left for them.
 
@@ -74,14 +85,14 @@ class _Table:
         self.configuration, self.kind, self.middle, self.cap = configuration, kind, middle, cap
         self.least = np.full((p + 1, side, side), NEVER)
         self.total = np.zeros((p + 1, side, side), np.int64)
-        self._scratch = np.zeros(_SCRATCH, np.int64)
+        self._scratch = np.zeros(SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
         fill(self.tables, kind, p, middle, cap, counted, self.least, self.total, self._scratch)
 
     @property
     def start(self) -> tuple[int, int]:
         """The rest (x, y) before any device has taken a stage."""
-        return 0, {LINE: 0, FOLDED: self.configuration.layers, LOOPED: self.middle}[self.kind]
+        return start_of(self.configuration, self.kind, self.middle)
 
     @property
     def bound(self) -> int:
@@ -130,8 +141,7 @@ class Tabled:
 
     def __init__(self, configuration: Configuration, kind: int) -> None:
         self.configuration, self.kind = configuration, kind
-        mean = configuration.mean_work
-        self._caps = iter([*(int(slack * mean) for slack in _SLACKS), NEVER])
+        self._caps = iter(caps_of(configuration))
         self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []

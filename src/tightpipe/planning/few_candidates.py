@@ -26,7 +26,7 @@ class Unlisted:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.bound = _least_sum(configuration)
+        self.bound = least_sum(configuration)
         self.arrays = configuration.arrays(int(_LONGEST * configuration.mean_work))
         self._devices = device_stages(configuration, self.arrays)
         self._taken = False
@@ -74,7 +74,7 @@ def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
     return (*cuts, layers)
 
 
-def _least_sum(configuration: Configuration) -> int:
+def least_sum(configuration: Configuration) -> int:
     """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches."""
     devices = configuration.placement.devices
     layers = sorted(configuration.ticks, reverse=True)

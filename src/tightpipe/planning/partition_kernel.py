@@ -67,7 +67,7 @@ def fill(
     """
     layers = len(tables.forward) - 1
     _fill_end(kind, devices, layers, middle, least, total)
-    everything = _work(tables, 0, layers)
+    everything = work_of(tables, 0, layers)
     for device in range(devices - 1, -1, -1):
         after = devices - device
         for x in range(layers + 1):
@@ -75,7 +75,7 @@ def fill(
                 least[device, x, y] = NEVER
                 if not is_rest(kind, x, y, layers, middle, after, device):
                     continue
-                left = _left(tables, kind, x, y, layers, middle)
+                left = left_work(tables, kind, x, y, layers, middle)
                 if counted == TICKS and cap < NEVER:
                     most = float(cap) / tables.microbatches
                     if left > after * most or everything - left > device * most:
@@ -118,20 +118,20 @@ def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, dev
 
 
 @compiled
-def _work(tables: Tables, begin: int, end: int) -> int:
+def work_of(tables: Tables, begin: int, end: int) -> int:
     forward = tables.forward[end] - tables.forward[begin]
     backward = tables.backward[end] - tables.backward[begin]
     return int(forward + backward + tables.weight[end] - tables.weight[begin])
 
 
 @compiled
-def _left(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
+def left_work(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
     """Return the ticks of one microbatch in the layers of the rest (x, y), without recomputation."""
     if kind == LINE:
-        return _work(tables, x, layers)
+        return work_of(tables, x, layers)
     if kind == FOLDED:
-        return _work(tables, x, y)
-    return _work(tables, x, middle) + _work(tables, y, layers)
+        return work_of(tables, x, y)
+    return work_of(tables, x, middle) + work_of(tables, y, layers)
 
 
 @compiled
@@ -170,7 +170,7 @@ def _take(
             then = least[device + 1, new_x, new_y]
             if then <= best and then < NEVER:
                 place(kind, device, devices, scratch, x, new_x, y, new_y)
-                here = _cheapest(tables, kind, device, counted, scratch, best, then)
+                here = cheapest(tables, kind, device, counted, scratch, best, then)
                 largest = max(then, here)
                 if here < NEVER and largest < cap:
                     sums = (
@@ -198,7 +198,7 @@ def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1
     to `e1`. If the work exceeds `best`, it does so with more layers, too, and the caller need not try them.
     The result is false if `counted` is `BYTES`.
     """
-    ticks = tables.microbatches * (_work(tables, b0, e0) + _work(tables, b1, e1))
+    ticks = tables.microbatches * (work_of(tables, b0, e0) + work_of(tables, b1, e1))
     return counted == TICKS and ticks > best
 
 
@@ -211,9 +211,9 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
     explained at `fill`; (x, y) is the rest before the device takes its stages, and (`new_x`, `new_y`) after.
     """
     stages = devices if kind == LINE else 2 * devices
-    mean = _work(tables, 0, len(tables.forward) - 1) / stages
-    first = int(100 * _work(tables, x, new_x) / mean)
-    second = 0 if kind == LINE else int(100 * _work(tables, min(y, new_y), max(y, new_y)) / mean)
+    mean = work_of(tables, 0, len(tables.forward) - 1) / stages
+    first = int(100 * work_of(tables, x, new_x) / mean)
+    second = 0 if kind == LINE else int(100 * work_of(tables, min(y, new_y), max(y, new_y)) / mean)
     return first * first + second * second
 
 
@@ -234,7 +234,7 @@ def place(
 
 
 @compiled
-def _cheapest(
+def cheapest(
     tables: Tables, kind: int, device: int, counted: int, scratch: Ints, best: int, enough: int
 ) -> int:
     """Return the least bound of a device, over all ways to recompute the stages that `place` has written.
@@ -248,7 +248,7 @@ def _cheapest(
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     first = begin[0] * side + end[0]
     second = begin[1] * side + end[1] if kind != LINE else first
-    ticks = _work(tables, begin[0], end[0]) + (0 if kind == LINE else _work(tables, begin[1], end[1]))
+    ticks = work_of(tables, begin[0], end[0]) + (0 if kind == LINE else work_of(tables, begin[1], end[1]))
     found = NEVER
     for one in range(tables.first_option[first], tables.first_option[first + 1]):
         option[0] = one

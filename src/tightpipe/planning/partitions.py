@@ -36,12 +36,13 @@ def partitions_of(configuration: Configuration) -> Partitions:
         return Listed(configuration, [])
     if kind is not None:
         return Tabled(configuration, kind)
-    if _partitions(configuration) <= _LISTED:
+    if partition_count(configuration) <= _LISTED:
         return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages))
     return Unlisted(configuration)
 
 
-def _partitions(configuration: Configuration) -> int:
+def partition_count(configuration: Configuration) -> int:
+    """Return the number of partitions of a configuration."""
     return comb(configuration.layers - 1, configuration.placement.stages - 1)
 
 

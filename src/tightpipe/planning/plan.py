@@ -12,6 +12,7 @@ from ..core.schedule import Schedule
 from ..drawing.plot_schedule import html_of
 from .candidate import Candidate
 from .device_memory import DeviceMemory, device_memories
+from .not_searched import not_searched
 from .plan_text import plan_text
 from .problem import PlanningProblem
 
@@ -26,14 +27,14 @@ class Plan:
         The planning problem.
     status
         `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
-        is proven that nothing in the search space fits the memory; `unknown` if no schedule was found.
+        is proven that nothing fits the memory; `unknown` if no schedule was found.
     candidate, schedule
         The best candidate and its schedule; None where none was found. The schedule has passed the validator.
     method
         Name of the method that found the schedule; empty if there is no schedule.
     bound
-        A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
-        nothing is proven.
+        A lower bound, in ticks, of the cost of every plan in the search space, and of every plan whose cuts
+        `not_searched` names; None where nothing fits, or nothing is proven.
     proof
         What the bound rests on; None where there is no bound.
     seconds
@@ -90,6 +91,11 @@ class Plan:
         """(cost - bound) / cost, the largest share another plan can save; None without schedule or bound."""
         found = self.cost
         return None if found is None or self.bound is None else (found - self.bound) / found
+
+    @property
+    def not_searched(self) -> str:
+        """Which cuts of the model are not in the search space, in words; empty if all are."""
+        return not_searched(self.problem)
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...] | None:

@@ -34,7 +34,7 @@ _Part = TypeVar("_Part")
 
 _FIGURES = (
     *("status", "cost", "bound", "gap", "step_time", "microbatches_per_second", "tokens_per_second"),
-    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
+    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches", "not_searched"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
@@ -100,6 +100,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "bound": plan.bound,
         "proof": None if plan.proof is None else str(plan.proof),
         "gap": plan.gap,
+        "not_searched": plan.not_searched,
         **candidate_to_dict(plan.candidate),
         "microbatches": plan.problem.batch.microbatches,
         "step_time": plan.cost,

@@ -44,6 +44,7 @@ def plan_summary(plan: Plan) -> dict[str, object]:
         **_shape(plan),
         "cost": _with_unit(plan.cost, "us per step"),
         "bound": _with_unit(plan.bound, "us: no plan in the search space is faster"),
+        "not_searched": plan.not_searched,
         "gap": share_text(plan.gap),
         "throughput": _throughput(plan),
         **_shares(plan.schedule),

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 
 from ..core.allowance import Allowance
-from ..core.interruption import reason_of
+from ..core.budget import Budget
+from ..core.interruption import reason_of, was_stopped
 from ..core.progress import Progress, ignore
-from ..core.result import Status
+from ..core.result import LogEntry, Proof, Status
 from ..solving.ensure_compiled import ensure_compiled
 from .candidate_pool import CandidatePool
 from .device_bound_kernel import NEVER
+from .incomplete_cuts import incomplete_bound
+from .not_searched import RULE
 from .partitions import partitions_of
-from .plan import Plan
+from .plan import Plan, no_plan
 from .plan_search import Search
 from .problem import PlanningProblem
 from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
+_LEAST_SECONDS = 0.5  # for a bound of the cuts that are not searched, if the time for the search is over
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
-_NOTHING_FITS = "every plan in the search space is proven not to fit"
+_NOTHING_FITS = "every plan is proven not to fit"
+_WITHIN = "within the cuts in which every stage has F, B and W"
+_OUTSIDE = f"cuts with {RULE} are outside the search space"
 
 
 def plan(
@@ -50,8 +57,9 @@ def plan(
     Returns
     -------
     Plan
-        The best plan that was found, with a lower bound on the cost of every plan in the search space. Ctrl-C
-        ends the search, and the best plan so far is returned, with `reason` "interrupted".
+        The best plan that was found, with a lower bound on the cost of every plan in the search space. The
+        bound also holds for plans with a stage whose F, B or W takes no time, which are not in the search
+        space. Ctrl-C ends the search, and the best plan so far is returned, with `reason` "interrupted".
 
     Raises
     ------
@@ -67,30 +75,68 @@ def plan(
     sources = [partitions_of(configuration) for configuration in configurations]
     if min(source.bound for source in sources) == NEVER:
         reason = why_nothing_fits(problem, configurations)
-        return Plan(
-            problem, Status.INFEASIBLE, None, None, "", None, None, perf_counter() - begun, reason=reason
-        )
+        answer = _unfit(problem, incomplete_bound(configurations, NEVER, _seconds(budget)), reason)
+        return replace(answer, seconds=perf_counter() - begun)
     search = Search(problem, sources, budget, progress or ignore)
     try:
         reason = search.run()
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
-    return _answer(problem, search.pool, perf_counter() - begun, reason)
-
-
-def _answer(problem: PlanningProblem, pool: CandidatePool, seconds: float, reason: str) -> Plan:
-    best = pool.best
-    bound = pool.bound if pool.bound < NEVER else None
-    proof = None if bound is None else pool.proof
-    if best is None:
-        fits = bound is not None
-        status, said = (Status.UNKNOWN, _NOTHING_FOUND) if fits else (Status.INFEASIBLE, _NOTHING_FITS)
-        return Plan(
-            *(problem, status, None, None, "", bound, proof, seconds),
-            *(pool.considered, tuple(pool.log), reason or said),
-        )
-    status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
-    return Plan(
-        *(problem, status, best.candidate, best.schedule, best.method, bound, proof, seconds),
-        *(pool.considered, tuple(pool.log), reason),
+    beyond = incomplete_bound(
+        configurations, search.pool.bound, 0.0 if was_stopped(reason) else _seconds(budget)
     )
+    answer = _answer(problem, search.pool, beyond, reason)
+    return replace(
+        answer,
+        seconds=perf_counter() - begun,
+        considered=search.pool.considered,
+        log=_lowered(search.pool.log, beyond),
+    )
+
+
+def _seconds(budget: Budget) -> float:
+    """Return the seconds for a bound of the cuts that are not searched."""
+    return max(_LEAST_SECONDS, budget.left)
+
+
+def _unfit(problem: PlanningProblem, beyond: int, reason: str) -> Plan:
+    """Return the answer where no cut that is searched fits, for the given reason.
+
+    `beyond` is a lower bound, in ticks, on the cost of all plans whose cuts are not searched.
+    """
+    if beyond >= NEVER:
+        return no_plan(problem, reason)
+    reason = f"{_WITHIN}, {reason}; {_OUTSIDE}, and one of them may fit"
+    return replace(no_plan(problem, reason, status=Status.UNKNOWN), bound=beyond, proof=Proof.FORMULA)
+
+
+def _answer(problem: PlanningProblem, pool: CandidatePool, beyond: int, reason: str) -> Plan:
+    """Return the answer of a search that has ended with the given reason, '' if by itself.
+
+    The bound of the answer is at most `beyond`, which `_unfit` explains.
+    """
+    best, bound = pool.best, min(pool.bound, beyond)
+    proof = Proof.FORMULA if beyond < pool.bound else pool.proof
+    if best is None and pool.bound >= NEVER and not reason:
+        return _unfit(problem, beyond, _NOTHING_FITS)
+    if best is None:
+        answer = no_plan(problem, reason or _NOTHING_FOUND, status=Status.UNKNOWN)
+        return answer if bound >= NEVER else replace(answer, bound=bound, proof=proof)
+    status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
+    if bound < pool.bound == best.cost:
+        reason = reason or f"this plan is the best one {_WITHIN}; {_OUTSIDE}, and one of them may be faster"
+    return Plan(
+        *(problem, status, best.candidate, best.schedule, best.method, bound, proof, 0.0),
+        reason=reason,
+    )
+
+
+def _lowered(log: list[LogEntry], beyond: int) -> tuple[LogEntry, ...]:
+    """Return the entries of a log with bounds of at most `beyond` ticks, without repeated ones."""
+    found: list[LogEntry] = []
+    for entry in log:
+        if entry.bound is not None and entry.bound > beyond:
+            entry = replace(entry, bound=beyond, proof=Proof.FORMULA)
+        if not found or (entry.cost, entry.bound) != (found[-1].cost, found[-1].bound):
+            found.append(entry)
+    return tuple(found)
