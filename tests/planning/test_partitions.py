@@ -69,14 +69,14 @@ def needed(problem: PlanningProblem, stages: list[tuple[int, int]], ways: list[W
     return total
 
 
-def takes_time(problem: PlanningProblem, cuts: Cuts, ways: tuple[Way, ...]) -> bool:
-    """Return whether each stage has an F, a B and a W that take time; B recomputes what is recomputed."""
+def takes_time(problem: PlanningProblem, cuts: Cuts) -> bool:
+    """Return whether each stage has an F, a B and a W that take time, even if nothing is recomputed."""
     parts = [problem.model.layers[first:end] for first, end in pairwise(cuts)]
     f, b, w = (
         [sum(getattr(layer, key) for layer in part) for part in parts]
         for key in ("forward", "backward", "weight")
     )
-    return all(f) and all(w) and all(ticks + way[0] for ticks, way in zip(b, ways, strict=True))
+    return all(f) and all(b) and all(w)
 
 
 def excess(problem: PlanningProblem, placement: Placement, cuts: Cuts, ways: tuple[Way, ...]) -> int:
@@ -97,7 +97,7 @@ def enumerated(problem: PlanningProblem, placement: Placement) -> Iterator[tuple
     ways_of = cache(partial(efficient_ways, problem))  # many partitions have a stage in common
     for cuts in all_cuts(len(problem.model.layers), placement.stages):
         for ways in product(*(ways_of(*stage) for stage in pairwise(cuts))):
-            if takes_time(problem, cuts, ways):
+            if takes_time(problem, cuts):
                 yield cuts, ways, excess(problem, placement, cuts, ways)
 
 

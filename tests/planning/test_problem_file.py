@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import datetime
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from tightpipe import InputError, Objective, load_instance
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
-from tightpipe.planning.check_problem import most_stages
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
 
@@ -190,16 +188,10 @@ def test_equal_neighbours_are_written_once() -> None:
     assert problem_to_dict(problem_from_dict(SMALL))["layers"] == SMALL["layers"]
 
 
-def test_as_many_stages_as_have_an_f_a_b_and_a_w() -> None:
-    thin, block = Layer("thin", 3, 0, 2), Layer("block", 5, 5, 5)
-    assert most_stages(Model((thin, block, thin, thin, block, thin)), recompute=False) == 2
-    assert most_stages(Model((thin,) * 9), recompute=False) == 0
-
-
-def test_recomputation_gives_a_stage_a_b() -> None:
-    thin = Layer("thin", 3, 0, 2, activation=8, input=2)
-    assert most_stages(Model((thin,) * 9), recompute=True) == 9
-    assert most_stages(Model((replace(thin, input=None),) * 9), recompute=True) == 0
+def test_a_model_whose_layers_lack_operations_is_read() -> None:
+    """Whether a cut exists in which each stage has F, B and W is for the search to say."""
+    frozen = changed("layers.1", {"forward": 5, "backward": 6, "weight": 0, "count": 6})
+    assert len(problem_from_dict(frozen).model.layers) == 8
 
 
 def test_a_model_file_is_no_instance(tmp_path: Path) -> None:
@@ -258,7 +250,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (changed("layers.1.count", 0), "layers[1].count = 0: must be at least 1"),
     (changed("layers.1.count", 500), "layers[1].count = 500: makes 501 layers, a model has at most 500"),
     (changed("layers.1.count", 10**11), "a model has at most 500"),
-    (changed("layers.1.count", 1, with_search(placements=["v"])), "layers = 3: can be cut into 2 stages at most"),
+    (changed("layers.1.count", 1, with_search(placements=["v"])), "layers = 3: must be at least 4 layers, one for each"),
     # the cluster
     (changed("cluster", [2]), "cluster = [2]: must be a table"),
     (changed("cluster", {}), "missing key 'devices' in cluster"),
@@ -340,17 +332,17 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (with_search(chunks=[]), "search.chunks = []: must be an integer, or a list of at least one"),
     (with_search(chunks=["2"]), "search.chunks[0] = '2': must be an integer"),
     (with_search(placements=["v", "wave"], chunks=[2, 3]), "search.chunks = 3: no placement of v, wave allows"),
-    (with_search(placements=["loop"], chunks=[9]), "layers = 8: can be cut into 7 stages at most"),
+    (with_search(placements=["loop"], chunks=[9]), "layers = 8: must be at least 18 layers, one for each"),
     (with_search(recompute="full"), "search.recompute = 'full': must be one of off, blocks"),
     (with_search(recompute=True), "search.recompute = True: must be one of off, blocks"),
     (with_search(objective="speed"), "search.objective = 'speed': must be one of device_span, makespan"),
     (
         changed("cluster.devices", 3, with_search(placements=["bidirectional"])),
-        "search.placements = ['bidirectional']: none of them runs on 3 devices",
+        "search.placements = ['bidirectional']: must not hold bidirectional: its devices have the stages of two",
     ),
     (
-        changed("batch.microbatches", 3, with_search(placements=["bidirectional"])),
-        "batch.microbatches = 3: bidirectional needs an even number of microbatches",
+        changed("batch.microbatches", 3, with_search(placements=["v", "bidirectional"])),
+        "search.placements = ['v', 'bidirectional']: must not hold bidirectional",
     ),
 ]  # fmt: skip
 

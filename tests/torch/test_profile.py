@@ -166,7 +166,10 @@ def test_layers_cannot_be_measured_on_no_device() -> None:
             ["--vocabulary", "9", "--ffn", "3", "--ffn", "4"],
             "ffn = [3, 4]: must be one size, or one for each of",
         ),
-        (["--vocabulary", "9", "--devices", "9", "--placement", "v"], "layers = 5: can be cut into 5 stages"),
+        (
+            ["--vocabulary", "9", "--devices", "9", "--placement", "v"],
+            "layers = 5: must be at least 18 layers",
+        ),
         (["--vocabulary", "9", "--limit", "-1"], "cluster.memory = -1: must be at least 1"),
         (["--ffn", "0"], "ffn = 0: must be at least 1"),
     ],
