@@ -87,6 +87,11 @@ class Plan:
         return None if self.schedule is None else cost(self.schedule)
 
     @property
+    def step_time(self) -> int | float | None:
+        """Time of one training step in the unit of `PlanningProblem.tick`; None without a schedule."""
+        return self.problem.tick.time_of(self.cost)
+
+    @property
     def gap(self) -> float | None:
         """(cost - bound) / cost, the largest share another plan can save; None without schedule or bound."""
         found = self.cost
@@ -111,9 +116,8 @@ class Plan:
 
     @property
     def microbatches_per_second(self) -> float | None:
-        """Microbatches per second of all pipelines together, at 1 us per tick; None without a schedule."""
-        batch, ticks = self.problem.batch, self.cost
-        return None if ticks is None else batch.microbatches * batch.data_parallel * 1e6 / ticks
+        """Microbatches per second of all pipelines together; None without a schedule."""
+        return None if self.cost is None else self.problem.microbatches_per_second(self.cost)
 
     @property
     def tokens_per_second(self) -> float | None:
