@@ -17,6 +17,7 @@ from tightpipe import InputError, Objective, load_instance
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
+from tightpipe.planning.tick import SECONDS, Tick
 
 CONTRACT = """
 [[layers]]                 # in sequence, the first layer first
@@ -226,9 +227,34 @@ def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str, text: str |
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "tick"),
+    [
+        ("1 us", Tick()),
+        ("0.5 ms", Tick(Fraction(1, 2), "ms")),
+        ("10ns", Tick(Fraction(10), "ns")),
+        (" 2.50 s ", Tick(Fraction(5, 2), "s")),
+        ("0.000000000000001 s", Tick(Fraction(1, 10**15), "s")),
+    ],
+)
+def test_a_file_says_how_long_a_tick_is(text: str, tick: Tick) -> None:
+    problem = problem_from_dict(SMALL | {"tick": text})
+    assert problem.tick == tick
+    assert problem_from_dict(problem_to_dict(problem)) == problem
+
+
+def test_a_tick_is_a_microsecond_where_the_file_does_not_say() -> None:
+    assert problem_to_dict(problem_from_dict(SMALL))["tick"] == "1 us"
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     # the file
-    (changed("layer", []), "layer = []: unknown key; known are layers, cluster, batch, search"),
+    (changed("layer", []), "layer = []: unknown key; known are layers, cluster, batch, tick, search"),
+    # the tick
+    *(
+        (SMALL | {"tick": tick}, f"tick = {tick!r}: must be a text of a number above 0 and one of ns, us, ms, s")
+        for tick in ("1", "us", "1 sec", "0 us", "0.0 ms", "-1 us", "1e3 ns", "", 1, 0.5, True, ["1 us"], None)
+    ),
     ({"layers": [], "cluster": {}}, "missing key 'batch'"),
     # layers
     (changed("layers", []), "layers = []: must be at least one table"),
@@ -401,6 +427,7 @@ def problems(draw: st.DrawFn) -> PlanningProblem:
             draw(st.booleans()),
             draw(st.sampled_from(list(Objective))),
         ),
+        Tick(draw(ABOVE_0), draw(st.sampled_from(list(SECONDS)))),
     )
 
 

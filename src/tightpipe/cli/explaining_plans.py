@@ -49,6 +49,7 @@ def explain_plan(
     if not as_json:
         show_schedule()
         _show_limits(met)
+        print(f"\nA tick is {plan.problem.tick}.")
         if plan.not_searched:
             print(f"\nNot searched: {plan.not_searched}")
     answers, stop = ([], None) if allowance is None else _answers(plan, allowance)
@@ -57,6 +58,7 @@ def explain_plan(
         show_json({
             "schedule": path,
             "method": plan.method,
+            "tick": str(plan.problem.tick),
             **explained.to_dict(),
             **lists,
             "not_searched": plan.not_searched,

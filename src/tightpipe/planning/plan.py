@@ -44,7 +44,8 @@ class Plan:
     log
         One entry for each change of the best cost or the bound, with both as they then were.
     reason
-        Why there is no plan, or why the search ended early; empty otherwise.
+        Why there is no plan, why the search ended early, or why the best plan of the search space is not
+        proven to be optimal; empty otherwise.
     """
 
     problem: PlanningProblem
