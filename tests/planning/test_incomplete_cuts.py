@@ -16,6 +16,7 @@ from random_models import cases, configuration
 from small_models import Cuts, all_cuts, recomputable
 
 from tightpipe import InputError, Placement, Status
+from tightpipe.core.allowance import Allowance
 from tightpipe.core.instance import Objective
 from tightpipe.planning import (
     Batch,
@@ -36,6 +37,7 @@ from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.incomplete_cuts import incomplete_bound
 from tightpipe.planning.not_searched import RULE
 from tightpipe.planning.problem_file import problem_to_dict
+from tightpipe.planning.what_if import what_ifs
 
 FROZEN, TRAINED = Layer("frozen", 3, 0, 0), Layer("trained", 1, 1, 1)
 BLOCK = Layer("block", 10, 11, 9, activation=3, weight_activation=1, parameters=3)
@@ -264,6 +266,18 @@ def test_nothing_is_said_where_every_cut_is_searched() -> None:
         found = plan(PlanningProblem(model, Cluster((devices,)), Batch(2), LINEAR), time_limit=2, workers=1)
         assert found.not_searched == ""
         assert "not_searched" not in str(found)
+
+
+def test_a_moved_layer_may_leave_a_stage_without_b_and_w() -> None:
+    """From [frozen, frozen, trained | trained, trained] one move is searched: it makes a device work 12 ticks."""
+    problem = replace(BETTER_OUTSIDE, model=Model((FROZEN,) * 2 + (TRAINED,) * 3))
+    moved, nowhere = (
+        list(what_ifs(now, Allowance(1, 1), lambda _: lambda _: None))[-1]
+        for now in (plan(problem, time_limit=2, workers=1), plan(BETTER_OUTSIDE, time_limit=2, workers=1))
+    )
+    assert (moved.change, moved.bound, moved.cost) == ("one layer moved", 8 * 9, 8 * 12)
+    assert (nowhere.bound, nowhere.cost) == (8 * 6, None)
+    assert "F, B and W at every stage" in nowhere.reason
 
 
 def test_each_form_of_the_answer_names_the_rule(tmp_path: Path) -> None:
