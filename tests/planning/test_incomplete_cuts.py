@@ -249,6 +249,7 @@ def test_nothing_is_infeasible_that_fits_in_a_cut_that_is_not_searched() -> None
     answer = plan(with_embedding(19), time_limit=5, workers=1)
     assert answer.status is Status.INFEASIBLE
     assert answer.reason.startswith("no partition fits")
+    assert answer.reason.endswith(f"; cuts with {RULE} do not fit, either")
     assert plan(with_embedding(26), time_limit=5, workers=1).schedule is not None
 
 

@@ -394,6 +394,22 @@ def test_a_bound_without_partitions_is_by_the_least_sum_of_layers(
         assert partitions.bound <= bound_of_all(problem, first[1])
 
 
+@pytest.mark.parametrize(
+    ("ticks", "odd", "bound"), [(1, 0, 104), (10**9, 0, 104 * 10**9), (10**9, 1, 207 * 10**9 // 2)]
+)
+def test_a_bound_without_partitions_needs_no_more_room_for_finer_ticks(
+    ticks: int, odd: int, bound: int
+) -> None:
+    """A device has half of the work of all layers, 103.5 times that of a short one, rounded up to a sum of layers.
+
+    If layers differ by single ticks, the sums would be too many to list.
+    """
+    layers = [Layer("long", 50 * ticks, 0, 0)] * 3 + [Layer("short", ticks, 0, 0)] * 55
+    layers += [Layer("odd", ticks + odd, 0, 0), Layer("odd", ticks - odd, 0, 0)]
+    problem = PlanningProblem(Model(tuple(layers)), Cluster((2,)), Batch(3))
+    assert Unlisted(configuration(problem, Placement("wave", 2, 4))).bound == 3 * bound
+
+
 @given(cases())
 def test_a_partition_of_too_many_is_not_improved_by_moving_one_cut(
     case: tuple[PlanningProblem, Placement],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import cycle, product
+from math import gcd
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 
+_MOST_BITS = 5 * 10**9  # of all numbers by which sums of layers are listed; more take longer than a second
 _LONGEST = 2.0  # most work of a stage that is looked at, as a multiple of the mean work of a device
 
 
@@ -75,15 +77,22 @@ def _even_cuts(configuration: Configuration) -> tuple[int, ...]:
 
 
 def least_sum(configuration: Configuration) -> int:
-    """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches."""
+    """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches.
+
+    If layers take so many ticks that the sums of their sets would take long to list, the bound is the larger
+    one of the mean work and of what `_crowded` returns.
+    """
     devices = configuration.placement.devices
-    layers = sorted(configuration.ticks, reverse=True)
+    unit = gcd(*configuration.ticks) or 1  # all sums of layers are multiples of it
+    layers = sorted((ticks // unit for ticks in configuration.ticks), reverse=True)
     least = max(-(-sum(layers) // devices), _crowded(layers, devices))
-    sums = 1  # bit k is set if some layers take k ticks together
-    for ticks in layers:
-        sums |= sums << ticks
-    above = sums >> least
-    return configuration.problem.batch.microbatches * (least + (above & -above).bit_length() - 1)
+    if sum(layers) * len(layers) <= _MOST_BITS:
+        sums = 1  # bit k is set if some layers take k units together
+        for ticks in layers:
+            sums |= sums << ticks
+        above = sums >> least
+        least += (above & -above).bit_length() - 1
+    return configuration.problem.batch.microbatches * unit * least
 
 
 def _crowded(layers: list[int], devices: int) -> int:

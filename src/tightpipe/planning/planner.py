@@ -14,7 +14,7 @@ from ..solving.ensure_compiled import ensure_compiled
 from .candidate_pool import CandidatePool
 from .device_bound_kernel import NEVER
 from .incomplete_cuts import incomplete_bound
-from .not_searched import RULE
+from .not_searched import RULE, not_searched
 from .partitions import partitions_of
 from .plan import Plan, no_plan
 from .plan_search import Search
@@ -105,7 +105,8 @@ def _unfit(problem: PlanningProblem, beyond: int, reason: str) -> Plan:
     `beyond` is a lower bound, in ticks, on the cost of all plans whose cuts are not searched.
     """
     if beyond >= NEVER:
-        return no_plan(problem, reason)
+        either = f"; cuts with {RULE} do not fit, either" if not_searched(problem) else ""
+        return no_plan(problem, reason + either)
     reason = f"{_WITHIN}, {reason}; {_OUTSIDE}, and one of them may fit"
     return replace(no_plan(problem, reason, status=Status.UNKNOWN), bound=beyond, proof=Proof.FORMULA)
 
