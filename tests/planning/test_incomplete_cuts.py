@@ -12,7 +12,7 @@ import pytest
 from command_line import call, write
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_models import cases, configuration
+from random_models import cases, configuration, taken
 from small_models import Cuts, all_cuts, recomputable
 
 from tightpipe import InputError, Placement, Status
@@ -207,6 +207,7 @@ def test_a_stage_has_no_b_because_something_is_recomputed() -> None:
         else:
             assert instance_of(problem, candidate).stages == 2
     all_thin = replace(problem, model=Model((thin,) * 4))
+    assert list(taken(all_thin, Placement("linear", 2))) == []
     assert plan(all_thin, time_limit=2, workers=1).schedule is None
 
 

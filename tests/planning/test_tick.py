@@ -15,13 +15,15 @@ from command_line import call, write
 from handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import drawing
+from tightpipe.cli import running
 from tightpipe.planning import Batch, Plan, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.alternatives import Alternative, alternatives_rows, questions
 from tightpipe.planning.plan_figures import draw_alternatives, draw_device_frontier, draw_memory_frontier
 from tightpipe.planning.plan_frontier import Point, frontier_rows
 from tightpipe.planning.plan_table import csv_text, shown
-from tightpipe.planning.problem_file import problem_to_dict
+from tightpipe.planning.problem_file import load_problem, problem_to_dict
 from tightpipe.planning.tick import Tick
+from tightpipe.runtime.profile import MeasuredLayers
 
 TICKS = {  # with the seconds of a tick, and the units of time of a tick
     "1 us": (Tick(), 1e-6, 1),
@@ -120,6 +122,17 @@ def test_the_command_line_speaks_of_the_tick_of_the_file(text: str, tmp_path: Pa
     done = call("plan-frontier", model, "--memory", "4kB", "-o", folder, *options)
     assert f"step {tick.unit}" in done.stdout
     assert f"step {tick.unit}" in (folder / "frontier.md").read_text()
+
+
+def test_measured_models_say_what_a_tick_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = {"name": "block", "count": 4, "forward": 5, "backward": 6, "weight": 4}
+    monkeypatch.setattr(running, "profile_layers", lambda *_, **__: MeasuredLayers([layer], 3, ()))
+    options = (
+        "--vocabulary 9 --layers 2 --hidden 4 --heads 2 --sequence 4 --devices 2 --placement linear -o m.toml"
+    )
+    assert call("profile", *options.split(), "--microbatches", "4", cwd=tmp_path).returncode == 0
+    assert '\ntick = "1 us"' in (tmp_path / "m.toml").read_text()
+    assert load_problem(tmp_path / "m.toml").cluster.comm == 3
 
 
 def test_written_models_say_what_a_tick_is(tmp_path: Path) -> None:

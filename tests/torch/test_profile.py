@@ -85,6 +85,7 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     problem = load_problem(tmp_path / "model.toml")
+    assert '\ntick = "1 us"' in (tmp_path / "model.toml").read_text()
     embedding, first, second, wide, last, head = problem.model.layers
     assert [embedding.name, first.name, wide.name, head.name] == [
         "embedding",
