@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -81,6 +82,10 @@ def planned() -> None:
             plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=5 * SECONDS, workers=1)
     nothing_fits = Cluster((2,), memory=3)
     plan(PlanningProblem(Model(layers), nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
+    without_w = Model(
+        (replace(layers[0], weight=0), *layers[1:])
+    )  # cuts with this layer alone are only bounded
+    plan(PlanningProblem(without_w, nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
 
 
 def main() -> None:

@@ -89,3 +89,15 @@ class Model:
         if len(self.layers) > MOST_LAYERS:
             rule = f"must be at most {MOST_LAYERS} layers with all counts"
             raise InputError(rule, key="layers", value=len(self.layers))
+
+    def is_complete(self, first: int, end: int) -> bool:
+        """Return whether F, B and W of a stage with the layers `first` to `end - 1` all take time.
+
+        Recomputation makes a B longer, but does not make one where the layers have none.
+        """
+        stage = self.layers[first:end]
+        return (
+            any(layer.forward for layer in stage)
+            and any(layer.backward for layer in stage)
+            and any(layer.weight for layer in stage)
+        )

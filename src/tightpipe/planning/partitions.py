@@ -55,7 +55,7 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
         return Listed(configuration, [])
     if kind is not None:
         return Tabled(configuration, kind, until)
-    if _partitions(configuration) <= _LISTED:
+    if partition_count(configuration) <= _LISTED:
         return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
     return Unlisted(configuration, until)
 
@@ -76,7 +76,8 @@ def lacks_in_all(configuration: Configuration) -> bool:
     return needed > sum(size - problem.cluster.reserve for size in sizes)
 
 
-def _partitions(configuration: Configuration) -> int:
+def partition_count(configuration: Configuration) -> int:
+    """Return the number of partitions of a configuration."""
     return comb(configuration.layers - 1, configuration.placement.stages - 1)
 
 

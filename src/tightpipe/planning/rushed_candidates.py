@@ -23,7 +23,7 @@ class Rushed:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.bound = configuration.problem.batch.microbatches * least_work(configuration)
+        self.bound = least_work(configuration)
         self._taken = False
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
