@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import count, pairwise, product
 from pathlib import Path
+from time import perf_counter
+from unittest import mock
 
 import pytest
 from command_line import call, write
@@ -16,9 +18,11 @@ from random_models import cases, configuration, taken
 from small_models import Cuts, all_cuts, recomputable
 
 from tightpipe import InputError, Placement, Status
+from tightpipe.core import budget
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance import Objective
+from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.planning import (
     Batch,
     Candidate,
@@ -29,13 +33,15 @@ from tightpipe.planning import (
     SearchSpace,
     load_plan,
     plan,
+    planner,
     save_plan,
 )
 from tightpipe.planning.candidate import comm_matrix, instance_of
 from tightpipe.planning.candidates_by_list import device_stages
 from tightpipe.planning.candidates_by_table import kind_of
+from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
-from tightpipe.planning.few_candidates import least_sum
+from tightpipe.planning.few_candidates import least_sum, least_work
 from tightpipe.planning.incomplete_cuts import incomplete_bound
 from tightpipe.planning.not_searched import RULE
 from tightpipe.planning.problem_file import problem_to_dict
@@ -195,6 +201,30 @@ def test_the_bound_is_the_least_of_all_incomplete_cuts(case: tuple[PlanningProbl
             assert min(cap, incomplete_bound([asked], cap)) == min(cap, least)
 
 
+@given(frozen_cases(), st.integers(0, 40))
+def test_a_bound_that_is_given_up_at_any_time_is_no_larger_than_with_more_time(
+    case: tuple[PlanningProblem, Placement], looks: int
+) -> None:
+    """The clock goes on by a second whenever it is looked at."""
+    asked = configuration(*case)
+    with mock.patch.object(budget, "perf_counter", count().__next__):
+        found = incomplete_bound([asked], NEVER, Budget(deadline=looks))
+    assert found <= incomplete_bound([asked], NEVER)
+
+
+@pytest.mark.parametrize(
+    ("placement", "layers"),
+    [(Placement("v", 8), 400), (Placement("loop", 8), 160), (Placement("linear", 2, 2), 31)],
+)
+def test_the_bound_looks_at_the_clock(placement: Placement, layers: int) -> None:
+    half = layers // 2
+    model = tuple(replace(BLOCK, forward=1000 + k, weight=0 if k < half else 900) for k in range(layers))
+    problem = PlanningProblem(Model(model), Cluster((placement.devices,)), Batch(8), LINEAR)
+    asked, begun = configuration(problem, placement), perf_counter()
+    assert least_work(asked) <= incomplete_bound([asked], NEVER, UNLIMITED.within(0.2)) < NEVER
+    assert perf_counter() - begun < 20  # a generous limit for a busy machine
+
+
 def test_a_stage_has_no_b_because_something_is_recomputed() -> None:
     """B would take a tick only because F runs again in it."""
     thin = Layer("thin", 3, 0, 2, activation=8, input=2)
@@ -262,6 +292,36 @@ def test_a_plan_is_optimal_where_no_cut_that_is_not_searched_is_better() -> None
     assert found.status is Status.OPTIMAL
     assert says_the_rule(found.not_searched)
     assert found.reason == ""
+
+
+@pytest.mark.parametrize("grace", [0.0, 0.5])
+def test_no_more_is_said_than_is_proven_when_time_is_up_at_once(
+    grace: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bounds get `grace` seconds; the last problem does not fit, but that takes time to prove."""
+    monkeypatch.setattr(planner, "_LEAST", grace)
+    better, frozen, fits, fits_not = (
+        plan(problem, time_limit=0, workers=1)
+        for problem in (BETTER_OUTSIDE, of_frozen_layers(), with_embedding(20), with_embedding(19))
+    )
+    assert better.status in (Status.FEASIBLE, Status.UNKNOWN)
+    assert better.bound is not None
+    assert better.bound <= 48
+    assert (frozen.status, fits.status) == (Status.UNKNOWN, Status.UNKNOWN)
+    assert all(map(says_the_rule, (better.not_searched, frozen.reason, fits.reason, fits_not.reason)))
+    assert fits_not.status is (Status.INFEASIBLE if grace else Status.UNKNOWN)
+
+
+def test_a_signal_during_the_last_bound_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(configurations: list[Configuration], cap: int, until: Budget) -> int:
+        if until.left > 0:
+            raise KeyboardInterrupt
+        return incomplete_bound(configurations, cap, until)
+
+    monkeypatch.setattr(planner, "incomplete_bound", interrupted)
+    found = plan(with_embedding(None, 2), time_limit=20, workers=1)
+    assert (found.status, found.reason) == (Status.FEASIBLE, INTERRUPTED)
+    assert found.bound == least_work(configuration(found.problem, Placement("linear", 2)))
 
 
 def test_nothing_is_said_where_every_cut_is_searched() -> None:

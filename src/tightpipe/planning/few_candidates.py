@@ -41,7 +41,7 @@ class Unlisted:
             return None
         self._taken = True
         self._devices = device_stages(self.configuration, self.arrays, until)
-        cuts = self._improved(even_cuts(self.configuration.ticks, self.configuration.placement.stages))
+        cuts = self._improved(even_cuts(self.configuration, self.configuration.ticks))
         ways = [device.ways(cuts) for device in self._devices]
         if not all(ways):
             return None
@@ -68,15 +68,18 @@ class Unlisted:
         return max(bounds), sum(bounds)
 
 
-def even_cuts(amounts: Sequence[float], stages: int) -> tuple[int, ...]:
-    """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has."""
-    layers = len(amounts)
-    summed = np.cumsum([0, *amounts])
+def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[int, ...]:
+    """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has.
+
+    Every stage has F, B and W, as the cuts are some of `Model.finest_cuts`, which must have enough stages.
+    """
+    finest, stages = configuration.problem.model.finest_cuts(), configuration.placement.stages
+    summed = np.cumsum([0, *amounts])[list(finest)]
     cuts = [0]
     for stage in range(1, stages):
         nearest = int(np.abs(summed - summed[-1] * stage / stages).argmin())
-        cuts.append(min(max(nearest, cuts[-1] + 1), layers - (stages - stage)))
-    return (*cuts, layers)
+        cuts.append(min(max(nearest, cuts[-1] + 1), len(finest) - 1 - (stages - stage)))
+    return (*(finest[cut] for cut in cuts), configuration.layers)
 
 
 def least_work(configuration: Configuration) -> int:

@@ -37,6 +37,17 @@ class Partitions(Protocol):
         """
 
 
+class Unfit:
+    """No candidate at all, for a configuration of which it is proven at once that none can be found."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration, self.bound = configuration, NEVER
+
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
+        """Return None, as there is no candidate."""
+        return None
+
+
 def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Partitions:
     """Return the candidates of a configuration.
 
@@ -51,8 +62,8 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration)
-    if configuration.placement.stages > configuration.layers or lacks_in_all(configuration):
-        return Listed(configuration, [])
+    if configuration.has_no_cuts or lacks_in_all(configuration):
+        return Unfit(configuration)
     if kind is not None:
         return Tabled(configuration, kind, until)
     if partition_count(configuration) <= _LISTED:
@@ -92,11 +103,11 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     TimeUpError
         If the time of `until` is up.
     """
-    kind, placement = kind_of(configuration), configuration.placement
-    if placement.stages > configuration.layers:
+    kind = kind_of(configuration)
+    if configuration.has_no_cuts:
         return NEVER
     if kind is not None:
         return least_excess_in_tables(configuration, kind, until)
     devices = device_stages(configuration, configuration.arrays(until=until), until)
-    partitions = islice(all_cuts(configuration.layers, placement.stages), _LISTED)
+    partitions = islice(all_cuts(configuration.layers, configuration.placement.stages), _LISTED)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)
