@@ -319,9 +319,9 @@ def test_a_signal_during_the_last_bound_keeps_the_plan(monkeypatch: pytest.Monke
         return incomplete_bound(configurations, cap, until)
 
     monkeypatch.setattr(planner, "incomplete_bound", interrupted)
-    found = plan(with_embedding(None, 2), time_limit=20, workers=1)
-    assert (found.status, found.reason) == (Status.FEASIBLE, INTERRUPTED)
-    assert found.bound == least_work(configuration(found.problem, Placement("linear", 2)))
+    found = plan(BETTER_OUTSIDE, time_limit=5, workers=1)
+    assert (found.status, found.reason, found.cost) == (Status.FEASIBLE, INTERRUPTED, 72)
+    assert found.bound == least_work(configuration(BETTER_OUTSIDE, Placement("linear", 2)))
 
 
 def test_nothing_is_said_where_every_cut_is_searched() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice, pairwise
+from time import perf_counter
 
 import pytest
 from hypothesis import given
@@ -150,3 +151,12 @@ def test_one_device_with_many_stages_that_recompute_gets_a_plan_in_time() -> Non
     found = plan(problem, time_limit=2, workers=1)
     assert found.schedule is not None
     assert found.seconds < 20  # a generous limit for a busy machine
+
+
+def test_of_500_layers_that_do_not_fit_nothing_is_listed() -> None:
+    """Each of the 125 000 possible stages could be recomputed in hundreds of ways, which take minutes to list."""
+    problem = problem_of(500, 10, recompute=True)
+    asked, begun = configuration(problem, Placement("linear", 2)), perf_counter()
+    assert lacks_in_all(asked)
+    assert partitions_of(asked).bound == NEVER
+    assert perf_counter() - begun < 10  # a generous limit for a busy machine
