@@ -244,6 +244,20 @@ def test_a_stage_has_no_b_because_something_is_recomputed() -> None:
     assert plan(all_thin, time_limit=2, workers=1).schedule is None
 
 
+@given(frozen_cases())
+def test_the_finest_cuts_have_the_most_stages_with_f_b_and_w(case: tuple[PlanningProblem, Placement]) -> None:
+    model = case[0].model
+    layers, finest = len(model.layers), model.finest_cuts()
+    stages = [
+        count
+        for count in range(1, layers + 1)
+        if any(all(model.is_complete(*s) for s in pairwise(cuts)) for cuts in all_cuts(layers, count))
+    ]
+    assert len(finest) - 1 == max(stages, default=0)
+    assert all(model.is_complete(*stage) for stage in pairwise(finest))
+    assert finest[-1] == (layers if stages else 0)
+
+
 # what is said
 
 

@@ -154,7 +154,7 @@ def test_one_device_with_many_stages_that_recompute_gets_a_plan_in_time() -> Non
 
 
 def test_of_500_layers_that_do_not_fit_nothing_is_listed() -> None:
-    """Each of the 125 000 possible stages could be recomputed in hundreds of ways, which take minutes to list."""
+    """Stages of so many layers could be recomputed in hundreds of ways each, and there are 125 000 of them."""
     problem = problem_of(500, 10, recompute=True)
     asked, begun = configuration(problem, Placement("linear", 2)), perf_counter()
     assert lacks_in_all(asked)
