@@ -1,4 +1,4 @@
-# make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*
+# make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*; after Ctrl-C it goes on
 # make study-X   the study experiments/X.toml: frontier, comm, heterogeneous, anytime, scaling
 # make results   renews what other engines made under results/: hours; ARGS=--list says what is fresh, ARGS=NAME renews one
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
@@ -39,7 +39,7 @@ study-%: install
 compare: install
 	$(BIN)/tightpipe compare $(ARGS)
 
-# goes on where it stopped; benchmarks/renew.py has the list of all results and their commands
+# after Ctrl-C it goes on where it stopped; benchmarks/renew.py has the list of all results and their commands
 results: install
 	$(BIN)/python benchmarks/renew.py $(ARGS)
 
@@ -101,7 +101,7 @@ lint: install
 benchmark: install
 	$(BIN)/python benchmarks/greedy_v.py
 
-# exact solvers side by side, results/exact.*: up to an hour and a half; it goes on where it stopped
+# exact solvers side by side, results/exact.*: up to an hour and a half; after Ctrl-C it goes on
 benchmark-exact: install
 	$(BIN)/python benchmarks/exact.py $(ARGS)
 

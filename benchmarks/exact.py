@@ -2,8 +2,8 @@
 
 ``python benchmarks/exact.py`` runs every solver on a fixed set of instances. Each solve has a process of its
 own. A solve starts from the best heuristic's schedule, or without a warm start, that is, from a schedule that
-runs one microbatch after another. A row goes to ``results/exact.csv`` whenever a solve ends, so that an
-interrupted run continues where it stopped. The table and the figure are made from these rows.
+runs one microbatch after another. A row goes to ``results/exact.csv`` whenever a solve ends, so that the same
+command continues a run that was interrupted. The table and the figure are made from these rows.
 
 On two other sets, only the methods cpsat and best run, and only from the best heuristic's schedule.
 ``--set goals`` has instances whose optimum is to be proven within a given time (``results/exact_goals.csv``),
@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from tightpipe import Instance, Memory, Placement
-from tightpipe.cli.filling import fill_table, refuse_failures
+from tightpipe.cli.filling import fill_table, refuse_failures, table_run
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
@@ -323,18 +323,25 @@ def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per solve.")
 @click.option("--workers", type=int, default=2, show_default=True, help="Threads of each solve.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices.")
+@click.option("--extend", is_flag=True, help="Compute only rows that the CSV lacks, and leave in the others.")
 @click.option(
-    "-o", "--output", help="CSV to extend.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
+    "-o", "--output", help="CSV to write.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
 )
-def main(instances: str, time_limit: float, workers: int, seed: int, output: str | None) -> None:
-    """Compare exact solvers. Solves whose rows the CSV has, under the same conditions, are not run again."""
+def main(
+    instances: str, time_limit: float, workers: int, seed: int, extend: bool, output: str | None
+) -> None:
+    """Compare exact solvers; the same command continues a run that was interrupted."""
     path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
     tasks = tasks_of(instances, Allowance(time_limit, workers, seed))
     table = Table(path, FORM)
-    errors = fill_table(table, tasks, usual_hard_limit(time_limit))
-    rows = table.rows_of(tasks)
+    with table_run(table, tasks, extend=extend) as finish:
+        errors = fill_table(table, tasks, usual_hard_limit(time_limit))
+        rows = table.rows_of(tasks)
+        if rows:
+            _report(instances, rows, str(table.path.with_suffix("")))
+        if not errors:
+            finish()
     if rows:
-        _report(instances, rows, str(table.path.with_suffix("")))
         print(table.path.with_suffix(".md").read_text(encoding="utf-8"), end="")
     refuse_failures(errors)
 

@@ -6,8 +6,8 @@ placement, and on a V placement ZB-V, V-Half, the method `best`, and robust sche
 95th percentile. Both placements have the same model, with the same work for each device. The memory limit of
 all schedules is the peak of 1F1B; the column `memory` has the peak of a schedule divided by that limit.
 
-The script continues where the file ends, and writes all lines of a setting at once. ``--speed`` prints how
-long 1,000 samples take.
+The script writes all lines of a setting at once, and the same command continues a run that was interrupted;
+``--extend`` keeps the settings of a finished one, too. ``--speed`` prints how long 1,000 samples take.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from shutil import copyfile
 from time import perf_counter
 
-from growing_table import lines_of, open_table
+from growing_table import lines_of, open_tables
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
@@ -133,29 +133,31 @@ def print_speed() -> None:
 
 
 def main() -> None:
-    """Measure the settings that the file lacks, and draw the figure."""
+    """Measure the settings, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("results/noise"), help="path without a suffix")
     parser.add_argument("--settings", nargs="+", default=SETTINGS)
     parser.add_argument("--seconds", type=float, default=120.0, help="for each search")
     parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--extend", action="store_true", help="keep the settings that the file has")
     parser.add_argument("--speed", action="store_true", help="measure the simulator alone")
     arguments = parser.parse_args()
     if arguments.speed:
         print_speed()
         return
     path = arguments.output.with_suffix(".csv")
-    open_table(path, COLUMNS)
-    done = {row["setting"] for row in lines_of(path)}
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        for name in arguments.settings:
-            if name not in done:
-                writer.writerows(list(measure(name, arguments.seconds, arguments.samples)))
-                file.flush()
-    draw(lines_of(path), path.with_suffix(".png"))
-    if path.resolve() == RESULTS:
-        copyfile(path.with_suffix(".png"), PICTURE)
+    run = (arguments.settings, arguments.seconds, arguments.samples)
+    with open_tables({path: COLUMNS}, run, arguments.extend):
+        done = {row["setting"] for row in lines_of(path)}
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            for name in arguments.settings:
+                if name not in done:
+                    writer.writerows(list(measure(name, arguments.seconds, arguments.samples)))
+                    file.flush()
+        draw(lines_of(path), path.with_suffix(".png"))
+        if path.resolve() == RESULTS:
+            copyfile(path.with_suffix(".png"), PICTURE)
 
 
 if __name__ == "__main__":

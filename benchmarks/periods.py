@@ -3,8 +3,8 @@
 ``python benchmarks/periods.py`` writes results/periods.csv and docs/pictures/periods.png and, when all is
 measured, results/periods.md with the table of docs/blocks.md. That page explains table and picture. The costs
 are those of the setting 1.5B-8x24. The CSV file has one line for each number of devices, memory limit and
-number of microbatches in a block. The script continues where the file ends, and removes lines of other
-engines.
+number of microbatches in a block. The same command continues a run that was interrupted; ``--extend`` keeps
+the lines of a finished one, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import ortools
-from growing_table import lines_of, open_table
+from growing_table import lines_of, open_tables
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -188,13 +188,25 @@ def _marker(look: palette.Look) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the lines that the file lacks, and write the table and the figure."""
+    """Measure the periods, and write the table and the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each period")
     parser.add_argument("--threads", type=int, default=1, help="searches that race")
+    parser.add_argument("--extend", action="store_true", help="keep the lines that the file has")
     arguments = parser.parse_args()
     path = RESULTS / "periods.csv"
-    open_table(path, COLUMNS)
+    run = (arguments.seconds, arguments.threads)
+    with open_tables({path: COLUMNS}, run, arguments.extend):
+        _fill(path, arguments.seconds, arguments.threads)
+        rows = lines_of(path)
+        draw(rows, PICTURE)
+        page = f"{markdown(rows)}\n\n{_conditions(arguments.threads, arguments.seconds)}\n"
+        write_text(path.with_suffix(".md"), page)
+    print(page, end="")
+
+
+def _fill(path: Path, seconds: float, threads: int) -> None:
+    """Measure the lines that the file lacks."""
     done = {(row["devices"], row["memory"]) for row in lines_of(path)}
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -203,14 +215,8 @@ def main() -> None:
             for memory in MEMORY:
                 if (str(devices), str(memory)) not in done:
                     # write all lines of a limit at once, because the next run skips a limit that has a line
-                    lines = list(measure(devices, memory, arguments.seconds, arguments.threads, known))
-                    writer.writerows(lines)
+                    writer.writerows(list(measure(devices, memory, seconds, threads, known)))
                     file.flush()
-    rows = lines_of(path)
-    draw(rows, PICTURE)
-    page = f"{markdown(rows)}\n\n{_conditions(arguments.threads, arguments.seconds)}\n"
-    write_text(path.with_suffix(".md"), page)
-    print(page, end="")
 
 
 def _conditions(threads: int, seconds: float) -> str:

@@ -24,6 +24,7 @@ from PIL import Image
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import InputError, StoppedError
+from tightpipe.experiments.run_mark import SUFFIX, mark_of
 from tightpipe.terminal.console import show_table
 
 ROOT = Path(__file__).parents[1]
@@ -161,22 +162,23 @@ def state(result: Result, engine: str) -> str:
     """Return the state of a result for an engine.
 
     The state is ``fresh`` if all files exist and name this engine alone, ``missing`` if no file exists,
-    ``unfinished`` if this engine made a part, and otherwise ``stale``.
+    ``unfinished`` if this engine made a part or its command was interrupted, and otherwise ``stale``.
     """
     there = [(RESULTS / file).exists() for file in result.files]
     if not any(there):
         return "missing"
     named = engines(result)
-    if all(there) and named == {engine}:
+    interrupted = any(mark_of(RESULTS / file).exists() for file in result.files)
+    if all(there) and named == {engine} and not interrupted:
         return "fresh"
     return "unfinished" if engine in named else "stale"
 
 
 def strangers() -> list[str]:
-    """Return the files under results/ that no command in the list writes; backups do not count."""
+    """Return the files under results/ that no command in the list writes, without backups and marks."""
     known = {file for result in LIST for file in result.files}
     found = (path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*") if path.is_file())
-    return sorted(file for file in found if file not in known and not file.endswith(".bak"))
+    return sorted(file for file in found if file not in known and not file.endswith((".bak", SUFFIX)))
 
 
 def show_list(engine: str) -> None:

@@ -2,10 +2,10 @@
 
 ``python benchmarks/theorem.py`` writes into results/theorem/ one line for each setting (instances.csv), the
 number of exceptions to an observation about the greedy V-schedule (`theorem_cases.Case.observed`) on further
-settings (observed.csv), tables (summary.md), and the map that docs/theorem.md shows. The script continues
-where the files end, and discards lines that another version of the engine made. Where both the greedy and
-V-Beat miss the formula, a search looks for a cheaper schedule and for a stronger bound. The search is limited
-by the work that it counts and not by the clock, so that every run gives the same lines.
+settings (observed.csv), tables (summary.md), and the map that docs/theorem.md shows. The same command
+continues a run that was interrupted; ``--extend`` keeps the lines of a finished one, too. Where both the
+greedy and V-Beat miss the formula, a search looks for a cheaper schedule and for a stronger bound. The search
+is limited by the work that it counts and not by the clock, so that every run gives the same lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import click
 import ortools
-from growing_table import extend, lines_of, open_table
+from growing_table import append, lines_of, open_tables
 from theorem_cases import Case, draw
 from theorem_map import draw_map, has_short_weights
 
@@ -142,15 +142,14 @@ def fill(
     """Compute the missing lines of a table in several processes, append them, and return all lines.
 
     The table is to have a line for each of `keys`; `key_of` returns the key of a line that is there, and
-    `line_of` computes the line of a key.
+    `line_of` computes the line of a key. The table must be open.
     """
-    open_table(path, columns)
     there = {key_of(row) for row in lines_of(path)}
     todo = [key for key in keys if key not in there]
     leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
     with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # only this process handles Ctrl-C
         try:
-            for done, _ in enumerate(extend(path, columns, pool.map(line_of, todo)), 1):
+            for done, _ in enumerate(append(path, columns, pool.map(line_of, todo)), 1):
                 if done % 100 == 0 or done == len(todo):
                     print(f"{path.name}: {done} of {len(todo)}", flush=True)
         except KeyboardInterrupt:
@@ -213,8 +212,10 @@ def _conditions(effort: float) -> str:
     return f"Searches with an effort of {effort:g} s and seed {SEED}; {versions}."
 
 
-def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers: int) -> None:
-    """Compute the missing lines of both CSV files, and write the page with the tables, and the map.
+def study(
+    counts: dict[int, int], blocks: int, size: int, effort: float, workers: int, keep: bool = False
+) -> None:
+    """Compute the lines of both CSV files, and write the page with the tables, and the map.
 
     Parameters
     ----------
@@ -226,9 +227,18 @@ def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers
         Limit of each search, as in `solve`.
     workers
         Number of processes.
+    keep
+        Whether lines of an earlier run stay, also if it has finished.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     ensure_compiled()
+    tables = {RESULTS / "instances.csv": COLUMNS, RESULTS / "observed.csv": OBSERVED_COLUMNS}
+    with open_tables(tables, (counts, blocks, size, effort), keep):
+        print(_study(counts, blocks, size, effort, workers), end="")
+
+
+def _study(counts: dict[int, int], blocks: int, size: int, effort: float, workers: int) -> str:
+    """Compute the lines that the tables lack, write the page and the map, and return the page."""
     rows = fill(
         RESULTS / "instances.csv",
         COLUMNS,
@@ -250,14 +260,15 @@ def study(counts: dict[int, int], blocks: int, size: int, effort: float, workers
     at_2p = [row for row in rows if row["quarters"] == "8"]
     for path in (RESULTS / "map.png", RESULTS / "map.svg", PICTURE):
         draw_map(at_2p, CLASSES, path)
-    print(page, end="")
+    return page
 
 
 @click.command()
 @click.option("--workers", type=click.IntRange(1, 1024), default=2, show_default=True, help="Processes.")
-def main(workers: int) -> None:
-    """Compute the lines that the files lack, and write the tables and the map."""
-    study(COUNTS, BLOCKS, BLOCK, EFFORT, workers)
+@click.option("--extend", is_flag=True, help="Compute only lines that the files lack.")
+def main(workers: int, extend: bool) -> None:
+    """Compute the lines of both files, and write the tables and the map."""
+    study(COUNTS, BLOCKS, BLOCK, EFFORT, workers, extend)
 
 
 if __name__ == "__main__":

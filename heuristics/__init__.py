@@ -15,6 +15,7 @@ from .list_schedule import list_order
 from .modulo import modulo_order
 from .published import PUBLISHED
 from .registry import Heuristic
+from .v_adaptive import v_adaptive_order
 from .v_beat import v_beat_order
 
 HEURISTICS: dict[str, Heuristic] = {
@@ -69,6 +70,14 @@ HEURISTICS: dict[str, Heuristic] = {
             placements=("v",),
             memory="2p activations",
             source="the proof of its optimality in docs/theorem.md",
+        ),
+        Heuristic(
+            name="v-adaptive",
+            make=v_adaptive_order,
+            pace=4e-5,
+            placements=("v",),
+            memory="from about 2p / 3 activations on",
+            source="Qi et al., arXiv:2405.15362, section 3; run at the costs of the instance",
         ),
         Heuristic(
             name="modulo",

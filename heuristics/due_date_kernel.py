@@ -39,7 +39,7 @@ class DueDates(NamedTuple):
 
 @compiled_with_arrays
 def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
-    """Run the next operations by due dates; there must be `most` left.
+    """Run the next operations by due dates; there must be `most` left. The last pair may be beyond them.
 
     Parameters
     ----------
@@ -49,40 +49,38 @@ def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
         The most operations to run; the run then goes on at the next call.
     due
         The due dates, and the shares that decide which W's and F's may start.
-
     """
     left = most
     while left > 0:
         device = next_to_decide(state.devices)
-        kind, stage, resume = _decide(state, device, due)
+        kind, stage, resume = decide(state, device, due)
         if stage < 0:
             state.devices[device].wake = resume
         else:
-            start_operation(state, kind, stage)
-            left -= 1
+            left -= start_operation(state, kind, stage)
 
 
 @compiled_with_arrays
-def _decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
+def decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
     """Return kind and stage of the operation that `device` starts now.
 
     If it starts none, the stage is -1, and the third number is the tick at which it decides again.
     """
     me = state.devices[device]
-    kind, stage = _most_urgent(state, device, due)
+    kind, stage = most_urgent(state, device, due)
     pending = oldest_pending(state, device)
     if kind == _F and me.used + state.stages[stage].delta[_F] > me.limit:
         return _W, pending, 0  # a safe F fits once all pending W's have run, so one is pending
     if stage >= 0:
         return kind, stage, 0
     arrival = min(next_arrival(state, device, _B), next_arrival(state, device, _F))
-    if pending >= 0 and _may_delay(state, device, pending, arrival, due):
+    if pending >= 0 and may_delay(state, device, pending, arrival, due):
         return _W, pending, 0
     return _W, -1, arrival
 
 
 @compiled_with_arrays
-def _most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
+def most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
     """Return kind and stage of the ready F or B that is due first; the stage is -1 if none is ready.
 
     An F counts as ready only if `may_start` allows it.
@@ -94,21 +92,21 @@ def _most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
         for kind in range(2):
             if here.ready[kind] > now or (kind == _F and not may_start(state, local[i], due.reserve)):
                 continue
-            date = _due(state, kind, local[i], due.last, due.pace)
+            date = due_date(state, kind, local[i], due.last, due.pace)
             if date < earliest:
                 best_kind, best_stage, earliest = kind, local[i], date
     return best_kind, int(best_stage)
 
 
 @compiled_with_arrays
-def _due(state: State, kind: int, stage: int, last: Ints, pace: int) -> int:
+def due_date(state: State, kind: int, stage: int, last: Ints, pace: int) -> int:
     """Return when the next operation of a kind at a stage should start, in ticks."""
     later = state.arrival.shape[2] - 1 - state.stages[stage].count[kind]
     return int(last[kind, stage] - later * pace)
 
 
 @compiled_with_arrays
-def _may_delay(state: State, device: int, pending: int, arrival: int, due: DueDates) -> bool:
+def may_delay(state: State, device: int, pending: int, arrival: int, due: DueDates) -> bool:
     """Return whether a device may start the W of stage `pending` now, even if that W ends after `arrival`.
 
     At the tick `arrival` the next F or B becomes ready. The W may end later than `arrival` by the share
@@ -122,5 +120,7 @@ def _may_delay(state: State, device: int, pending: int, arrival: int, due: DueDa
         here = state.stages[local[i]]
         for kind in range(2):
             if now < here.ready[kind] < now + weight:
-                allowed = min(allowed, _due(state, kind, local[i], due.last, due.closing) - here.ready[kind])
+                allowed = min(
+                    allowed, due_date(state, kind, local[i], due.last, due.closing) - here.ready[kind]
+                )
     return bool(now + weight - arrival <= max(allowed, due.overrun * weight))

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from tightpipe.core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
+from tightpipe.core.errors import InfeasibleError, InputError, NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
-from tightpipe.core.simulate import memory_trace, simulate
+from tightpipe.core.simulate import memory_trace
 
 Step = list[tuple[OpKind, int, int]]
 _Item = TypeVar("_Item")
@@ -64,27 +64,6 @@ def within_limits(instance: Instance, family: str, order: Order) -> Order:
     one_limit = len(set(limits)) == 1
     needed, given = (max(peaks), limits[0]) if one_limit else (f"{peaks} (per device)", limits)
     raise NoScheduleError(f"{family} needs a memory limit of at least {needed}, and has {given}")
-
-
-def runnable(instance: Instance, family: str, order: Order, group: int) -> Order:
-    """Return `order` if it does not deadlock.
-
-    `group` is the number of microbatches that a device runs on one of its stages before it goes to the next.
-
-    Raises
-    ------
-    NoScheduleError
-        If the order deadlocks because the last group has too few microbatches.
-    """
-    try:
-        simulate(instance, order)
-    except DeadlockError as error:
-        n = instance.microbatches
-        raise NoScheduleError(
-            f"{family} deadlocks where the last group is too small: {n} microbatches in groups of "
-            f"{group} leave {n % group}; take a multiple of {group}"
-        ) from error
-    return order
 
 
 def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step:

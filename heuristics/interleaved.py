@@ -1,56 +1,132 @@
 """Interleaved 1F1B: each device holds several stages (chunks) and changes to the next one after each group.
 
-A group is a number of consecutive microbatches, by default as many as there are devices.
+A group is a number of consecutive microbatches. Frameworks run groups of at least p microbatches, because a
+smaller one cannot keep p devices busy, and the last group may have fewer than the others, but at least p as
+well. Then no order deadlocks. PyTorch's `ScheduleInterleaved1F1B` makes as many groups as it can and refuses
+a number of microbatches that cannot be divided into that many equal groups. Megatron-LM takes the number in a
+group from ``--microbatch-group-size-per-virtual-pipeline-stage``, by default p, and runs every number of
+microbatches of at least p under some value of that option.
 
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
-Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch group of Megatron-LM.
+Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch groups of Megatron-LM and PyTorch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from heapq import nsmallest
+
+from tightpipe.core.errors import InputError, NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.integers import check_int
+from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
+from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
+from tightpipe.core.simulate import simulate
 
-from .family import (
-    Step,
-    check_placement,
-    one_forward_one_backward,
-    order_of_steps,
-    runnable,
-    within_limits,
-)
+from .family import Step, check_placement, one_forward_one_backward, order_of_steps, within_limits
+
+_MOST_SIZES = 64  # if more group sizes are possible, only some of them are tried
+_RETIMED = 2  # number of orders of least simulated cost that are compared by their exact cost
 
 
 def interleaved_order(instance: Instance, group: int | None = None) -> Order:
     """Return the order of interleaved 1F1B on the chunks of the instance.
-
-    If the number of microbatches is not a multiple of the group, the last group is smaller.
 
     Parameters
     ----------
     instance
         The problem, in the placement loop.
     group
-        Number of microbatches that run on one chunk before the next chunk has its turn, at least p; None
-        takes p, the number of devices.
+        Number of microbatches that run on one chunk before the next chunk has its turn, at least p, the
+        number of devices; the last group may be smaller, as far as `group_sizes` says. With None, the number
+        is chosen as `best_of_groups` says.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, the group is below p, the memory limit is too small, or the last group
-        is so small that the order deadlocks, because the warm-up assumes whole groups.
+        If the placement is not loop, no framework runs groups of this size, or the memory limit is too small.
     """
     family = "interleaved-1f1b"
     check_placement(instance, family, "loop")
-    group = instance.devices if group is None else check_int("group", group, instance.devices)
-    devices = [
-        one_forward_one_backward(*steps, min(interleaved_warm_up(instance, device, group), len(steps[0])))
-        for device in range(instance.devices)
-        for steps in [chunk_steps(instance, device, group)]
-    ]
-    return within_limits(instance, family, runnable(instance, family, order_of_steps(devices), group))
+    if group is not None:
+        return within_limits(instance, family, _order(instance, _checked_group(instance, group)))
+    return best_of_groups(instance, family, _order)
+
+
+def best_of_groups(instance: Instance, family: str, make: Callable[[Instance, int], Order]) -> Order:
+    """Return the order of the group size that a framework takes, or of the best size that it can be told.
+
+    If the microbatches can be divided into n // p equal groups, PyTorch runs these, and so does Megatron-LM
+    by default where p divides n. Otherwise PyTorch refuses the number of microbatches, and the result is the
+    cheapest order, within the memory limit, of those that Megatron-LM runs. If more than 64 sizes are
+    possible, only the smallest one is tried, and those that make half as many groups, a quarter, and so on.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    family
+        Name of the family, for the message of the error.
+    make
+        Function that returns the order for a group size. Larger groups must not take less memory.
+
+    Raises
+    ------
+    NoScheduleError
+        If the memory limit is too small for the smallest groups.
+    """
+    first, *larger = _sizes_to_try(instance.devices, instance.microbatches)
+    orders = [within_limits(instance, family, make(instance, first))]
+    for size in larger:
+        try:
+            orders.append(within_limits(instance, family, make(instance, size)))
+        except NoScheduleError:
+            break
+    if len(orders) == 1:
+        return orders[0]
+    best = nsmallest(_RETIMED, orders, key=lambda order: cost(simulate(instance, order)))
+    return min(best, key=lambda order: cost(retime(instance, order)))
+
+
+def group_sizes(devices: int, microbatches: int) -> list[int]:
+    """Return the group sizes that Megatron-LM runs, smallest first.
+
+    All groups have at least p microbatches, including the last one. The smallest size is also PyTorch's, if
+    PyTorch accepts the number of microbatches. PyTorch also runs fewer than p microbatches; these are one
+    group, and its size counts as p.
+    """
+    sizes = range(devices, microbatches + 1)
+    return [size for size in sizes if not 0 < microbatches % size < devices] or [devices]
+
+
+def _sizes_to_try(p: int, n: int) -> list[int]:
+    sizes = group_sizes(p, n)
+    if n % max(1, n // p) == 0:
+        return sizes[:1]
+    if len(sizes) <= _MOST_SIZES:
+        return sizes
+    halved = [len(range(0, n, sizes[0])) >> half for half in range(1, n.bit_length())]
+    return sorted({sizes[0], *(-(-n // groups) for groups in halved if groups)} & set(sizes))
+
+
+def _checked_group(instance: Instance, group: int) -> int:
+    p, n = instance.devices, instance.microbatches
+    check_int("group", group, p)
+    if group < n and group not in group_sizes(p, n):
+        rule = f"leaves a last group of {n % group} of the {n} microbatches, which must be 0 or at least {p}"
+        raise InputError(rule, key="group", value=group)
+    return group
+
+
+def _order(instance: Instance, group: int) -> Order:
+    devices = []
+    for device in range(instance.devices):
+        forwards, backwards = chunk_steps(instance, device, group)
+        warm_up = min(interleaved_warm_up(instance, device, group), len(forwards))
+        devices.append(one_forward_one_backward(forwards, backwards, warm_up))
+    return order_of_steps(devices)
 
 
 def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:

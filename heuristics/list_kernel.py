@@ -32,7 +32,7 @@ class Rule(NamedTuple):
 
 @compiled_with_arrays
 def run_list(state: State, rule: Rule, most: int) -> None:
-    """Run the next operations under one rule; there must be `most` left.
+    """Run the next operations under one rule; there must be `most` left. The last pair may be beyond them.
 
     Parameters
     ----------
@@ -42,7 +42,6 @@ def run_list(state: State, rule: Rule, most: int) -> None:
         The most operations to run; the run then goes on at the next call.
     rule
         The priority rule.
-
     """
     left = most
     while left > 0:
@@ -51,8 +50,7 @@ def run_list(state: State, rule: Rule, most: int) -> None:
         if stage < 0:
             state.devices[device].wake = resume
         else:
-            start_operation(state, kind, stage)
-            left -= 1
+            left -= start_operation(state, kind, stage)
 
 
 @compiled_with_arrays

@@ -9,6 +9,7 @@ import numpy as np
 
 from tightpipe.core.budget import Budget
 from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance, Objective
 from tightpipe.core.metrics import cost
 from tightpipe.core.retime import retime
@@ -56,6 +57,7 @@ def list_problem(instance: Instance) -> ListProblem:
         mine["home"], mine["number"], mine["route"] = costs.device, np.arange(instance.stages), route
         mine["duration"], mine["delta"], mine["lag"] = costs.duration.T, costs.delta.T, costs.lag.T
         devices["limit"] = costs.limit
+    devices["paired"] = arrays_of(instance).devices["paired"]
     by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
     return ListProblem(stages, devices, by_home.reshape(p, -1))
 
@@ -79,13 +81,13 @@ def run_in_slices(
     routes = len(instance.placement.routes)
     records = problem.stages.copy(), problem.devices.copy(), problem.local
     state = new_state(*records, instance.microbatches, routes)
-    left = state.order.shape[0] * state.order.shape[1]
+    left = state.joined.size
     while left > 0:
         if budget.left <= 0:
             return None
         advance(state, min(left, _SLICE))
-        left -= _SLICE
-    return _run_of(instance, state.order, state.devices)
+        left = state.joined.size - int(state.devices["placed"].sum())
+    return run_of(instance, state)
 
 
 def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:
@@ -115,8 +117,11 @@ def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Bu
     return min(looked_at, key=lambda order: cost(retime(instance, order)))
 
 
-def _run_of(instance: Instance, rows: Ints, devices: Records) -> Run:
-    order = Order(rows, np.arange(len(devices) + 1) * rows.shape[1])
+def run_of(instance: Instance, state: State) -> Run:
+    """Return the order that a run of list scheduling found, and its cost; `state` is that after the run."""
+    devices, size = state.devices, state.joined.shape[1]
+    offsets = np.arange(len(devices) + 1) * size
+    order = Order.from_tokens(state.order.reshape(-1, 3), state.joined.ravel(), offsets)
     if instance.objective is Objective.MAKESPAN:
         return Run(order, int(devices["end"].max()))
     return Run(order, int((devices["end"] - devices["first"]).max()))

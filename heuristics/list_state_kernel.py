@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import FUSED, PAIRED
 from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 
@@ -47,6 +48,7 @@ DEVICE = np.dtype(
         ("promised", np.int64),  # memory that admitted microbatches will take by F's that have yet to start
         ("oldest", np.int64),  # least rank of a microbatch with a B that has yet to start on the device
         ("last", np.int64),  # kind of its last F or B
+        ("paired", np.int64),  # ticks of an F that runs together with a BW, -1 for the sum of the two
         ("placed", np.int64),  # number of operations started
     ]
 )
@@ -65,6 +67,9 @@ class State(NamedTuple):
     todo: Ints  # (p, n): for each rank, the number of its B's that have yet to start
     admitted: Bools  # (p, n): for each rank, whether one of its F's has started
     order: Ints  # (p, 3nS / (p routes), 3)
+    joined: (
+        Ints  # (p, 3nS / (p routes)): how each operation runs with the next one, as in `Order.from_tokens`
+    )
     routes: int
 
 
@@ -89,7 +94,8 @@ def new_state(stages: Records, devices: Records, local: Ints, microbatches: int,
     hold = np.zeros((p, n), np.int64)
     order = np.zeros((p, 3 * per_route * len(stages) // p, 3), np.int64)
     admitted = np.zeros((p, n), np.bool_)
-    return State(stages, devices, local, arrival, hold, need, todo, admitted, order, routes)
+    joined = np.zeros(order.shape[:2], np.int64)
+    return State(stages, devices, local, arrival, hold, need, todo, admitted, order, joined, routes)
 
 
 @compiled_with_arrays
@@ -156,15 +162,64 @@ def next_arrival(state: State, device: int, kind: int) -> int:
 
 
 @compiled_with_arrays
-def start_operation(state: State, kind: int, stage: int) -> None:
-    """Start the next operation of `kind` at `stage` now, and announce when its result arrives."""
+def start_operation(state: State, kind: int, stage: int) -> int:
+    """Start the next operation of `kind` at `stage` now, and return how many operations that starts.
+
+    Where pairs save time, an F takes a B that is ready too with it, and a B an F, and the W of that B runs
+    with both.
+    """
+    here = state.stages[stage]
+    me = state.devices[here.home]
+    if me.paired >= 0 and kind != _W:
+        forward = stage if kind == _F else _ready_forward(state, here.home)
+        backward = stage if kind == _B else _ready_backward(state, here.home)
+        if forward >= 0 and backward >= 0:
+            there = state.stages[backward]
+            apart = state.stages[forward].duration[_F] + there.duration[_B] + there.duration[_W]
+            # a W that waits would have to run before the W of this B
+            if me.paired < apart and there.count[_W] == there.count[_B]:
+                row, end = me.placed, me.wake + me.paired
+                state.joined[here.home, row], state.joined[here.home, row + 1] = PAIRED, FUSED
+                now = me.wake
+                for part in range(3):
+                    me.wake = now
+                    _start(state, part, forward if part == _F else backward, end)
+                return 3
+    _start(state, kind, stage, me.wake + here.duration[kind])
+    return 1
+
+
+@compiled_with_arrays
+def _ready_forward(state: State, device: int) -> int:
+    """Return the deepest stage whose next F may start now within memory, -1 if there is none."""
+    me, local = state.devices[device], state.local[device]
+    for i in range(len(local) - 1, -1, -1):
+        here = state.stages[local[i]]
+        fits = me.used + here.delta[_F] <= me.limit
+        if here.ready[_F] <= me.wake and fits and may_start(state, local[i], 0.0):
+            return int(local[i])
+    return -1
+
+
+@compiled_with_arrays
+def _ready_backward(state: State, device: int) -> int:
+    """Return the deepest stage whose next B may start now, -1 if there is none."""
+    local = state.local[device]
+    for i in range(len(local) - 1, -1, -1):
+        if state.stages[local[i]].ready[_B] <= state.devices[device].wake:
+            return int(local[i])
+    return -1
+
+
+@compiled_with_arrays
+def _start(state: State, kind: int, stage: int, end: int) -> None:
+    """Start the next operation of `kind` at `stage` now, until `end`, and say when its result arrives."""
     here = state.stages[stage]
     me, k = state.devices[here.home], here.count[kind]
-    now = me.wake
     here.count[kind] += 1
-    me.end = me.wake = now + here.duration[kind]
     if me.placed == 0:
-        me.first = now
+        me.first = me.wake
+    me.end = me.wake = end
     row = state.order[here.home, me.placed]
     row[0], row[1], row[2] = kind, here.number, here.route * state.arrival.shape[2] + k
     me.placed += 1

@@ -17,8 +17,8 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
 from tightpipe.core.schedule import Order
 
-from .family import Step, check_placement, runnable, step, within_limits
-from .interleaved import chunk_steps, interleaved_warm_up
+from .family import Step, check_placement, step, within_limits
+from .interleaved import best_of_groups, chunk_steps, interleaved_warm_up
 
 Slot = tuple[Operation, ...]
 
@@ -46,22 +46,24 @@ def overlapped_one_f_one_b_order(instance: Instance) -> Order:
 
 
 def overlapped_interleaved_order(instance: Instance) -> Order:
-    """Return the order of interleaved 1F1B with pairs.
+    """Return the order of interleaved 1F1B with pairs, in groups that `best_of_groups` chooses.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, the memory limit is too small, or the last group of microbatches is too
-        small.
+        If the placement is not loop, or the memory limit is too small.
     """
     family = "interleaved-overlap"
     check_placement(instance, family, "loop")
-    group = instance.devices
+    return best_of_groups(instance, family, _interleaved_with_pairs)
+
+
+def _interleaved_with_pairs(instance: Instance, group: int) -> Order:
     devices = [
         _with_pairs(*chunk_steps(instance, device, group), interleaved_warm_up(instance, device, group) + 1)
         for device in range(instance.devices)
     ]
-    return within_limits(instance, family, runnable(instance, family, Order.from_slots(devices), group))
+    return Order.from_slots(devices)
 
 
 def _with_pairs(forwards: Sequence[Step], backwards: Sequence[Step], warm_up: int) -> list[Slot]:

@@ -12,7 +12,7 @@ from .one_f_one_b import (
 )
 from .overlapped import overlapped_interleaved_order, overlapped_one_f_one_b_order
 from .registry import Heuristic
-from .v_building_block import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
+from .v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from .zero_bubble_auto import zb_auto_order
 from .zero_bubble_handmade import zb_1p_fixed_order, zb_h1_order, zb_h2_order
 
@@ -49,7 +49,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="interleaved-1f1b",
         make=interleaved_order,
         placements=("loop",),
-        memory="(v + 1)p - 1 activations on the first device, two fewer on each next",
+        memory="(v + 1)p - 1 activations on the first device, two fewer on each next, if p divides n",
         source="Narayanan et al., arXiv:2104.04473, section 2.2",
     ),
     Heuristic(
@@ -63,7 +63,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         name="interleaved-overlap",
         make=overlapped_interleaved_order,
         placements=("loop",),
-        memory="(v + 1)p activations on the first device, two fewer on each next",
+        memory="(v + 1)p activations on the first device, two fewer on each next, if p divides n",
         source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
     ),
     Heuristic(
@@ -97,6 +97,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-half",
         make=v_half_order,
+        pace=3e-5,
         placements=("v",),
         memory="about half of 1F1B's: 2 * ((p + 2) // 2) activations",
         source=_CONTROLLABLE,
@@ -104,6 +105,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-min",
         make=v_min_order,
+        pace=3e-5,
         placements=("v",),
         memory="about a third of 1F1B's: 2 * ((p + 4) // 3) activations",
         source=_CONTROLLABLE,
@@ -111,6 +113,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-zb",
         make=v_zb_order,
+        pace=3e-5,
         placements=("v",),
         memory="that of 1F1B: 2p activations",
         source=_CONTROLLABLE,

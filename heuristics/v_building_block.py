@@ -1,4 +1,4 @@
-"""V schedules from a building block: V-Min, V-Half, V-ZB and 1F1B-V.
+"""The building blocks of V-Min, V-Half, V-ZB and 1F1B-V, and their variants.
 
 On a V of p devices, device d holds the lower stage d and the upper stage 2p - 1 - d. A building block says
 when each device runs the four passes of one microbatch: F of the lower stage on the way down the V, F of the
@@ -7,30 +7,24 @@ of which an F, a B and a W take one each. A microbatch takes six time units of e
 repeated every six time units without conflict. How long activations live in a block determines the peak
 memory. Squeezing and reordering (`v_reorder_kernel`) then close the gaps of the warm-up and of the cool-down.
 
-The order is made for equal durations of F, B and W without communication, and does not depend on the costs of
-the instance. With other costs, some schedules lose time in every period: V-Min where F, B and W differ,
-V-Half on an even number of devices where B > F, and 1F1B-V where 2F > B + W. V-ZB loses time only once,
-not in every period.
+The *variants* of a block begin some ways along the devices later at a turn of the V, and take no more memory.
+Where F, B and W take equally long, the first block costs least. With other costs it may lose time in every
+period that a variant does not lose.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
-from .family import check_placement, within_limits
-from .v_reorder_kernel import PERIOD, WEIGHT, reordered, steady_peak
+from .v_reorder_kernel import PERIOD, steady_peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,50 +49,6 @@ V_MIN = Shape(1, 1)
 V_HALF = Shape(2, 1)
 V_ZB = Shape(4, 2)
 ONE_F_ONE_B_V = Shape(1, 1, backward=2)
-
-
-def v_min_order(instance: Instance) -> Order:
-    """Return the order of V-Min, whose peak memory is about a third of 1F1B's.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
-    """
-    return _order(instance, "v-min", V_MIN)
-
-
-def v_half_order(instance: Instance) -> Order:
-    """Return the order of V-Half, whose peak memory is about half of 1F1B's.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
-    """
-    return _order(instance, "v-half", V_HALF)
-
-
-def v_zb_order(instance: Instance) -> Order:
-    """Return the order of V-ZB, which has no bubble where F = B = W, and the peak memory of 1F1B.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
-    """
-    return _order(instance, "v-zb", V_ZB)
-
-
-def one_f_one_b_v_order(instance: Instance) -> Order:
-    """Return the order of 1F1B-V, which fuses B and W and has about two thirds of 1F1B's peak memory.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
-    """
-    return _order(instance, "1f1b-v", ONE_F_ONE_B_V)
 
 
 def building_block(devices: int, shape: Shape) -> Ints:
@@ -162,34 +112,38 @@ def _turned_for_memory(block: Ints, lengths: Sequence[int]) -> Ints:
     return min((b for b in later if not _meet(b, lengths)), key=lambda b: steady_peak(b, lengths[2]))
 
 
-def _order(instance: Instance, family: str, shape: Shape) -> Order:
-    check_placement(instance, family, "v")
-    table = reordered(building_block(instance.devices, shape), instance.microbatches, shape.backward)
-    devices = [
-        _operations(instance, device, table[device], shape.backward == 2)
-        for device in range(instance.devices)
-    ]
-    return within_limits(instance, family, Order.from_lists(devices))
+def variants(devices: int, shape: Shape) -> list[Ints]:
+    """Return the block of a shape, and then its variants, which take no more memory.
 
-
-def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> list[tuple[OpKind, int, int]]:
-    """Return the operations of a device, given the numbers of its passes in sequence (`v_reorder_kernel`).
-
-    A W belongs to the oldest B whose W has not run yet.
+    A block with fused backwards has no variants.
     """
-    lower, upper = device, 2 * instance.devices - 1 - device
-    backward = OpKind.BW if fused else OpKind.B
-    what = ((OpKind.F, lower), (OpKind.F, upper), (backward, upper), (backward, lower))
-    done = [0] * len(what)
-    due: deque[tuple[int, int]] = deque()
-    operations = []
-    for number in passes[passes >= 0].tolist():
-        if number == WEIGHT:
-            operations.append((OpKind.W, *due.popleft()))
-        elif number < WEIGHT:
-            kind, stage = what[number]
-            operations.append((kind, stage, done[number]))
-            if kind is OpKind.B:
-                due.append((stage, done[number]))
-            done[number] += 1
-    return operations
+    block = building_block(devices, shape)
+    if shape.backward == 2:
+        return [block]
+    hops, peak = np.arange(devices), steady_peak(block, shape.backward)
+    later = delayed_ways(shape.down * hops, shape.up * hops[::-1])
+    return [block, *(other for other in later if steady_peak(other, shape.backward) <= peak)]
+
+
+def delayed_ways(down: Ints, up: Ints) -> Iterator[Ints]:
+    """Yield blocks, shape (4, devices), in which each way begins at any time within a period after the last.
+
+    Blocks in which two passes of a device collide are left out.
+
+    Parameters
+    ----------
+    down, up
+        Starts of the passes on a way down and on a way up the V, for each device, relative to the earliest.
+    """
+    for forward_up in _later(down[-1] + 1 + up, [down]):
+        for backward_down in _later(forward_up[0] + 1 + down, [down, forward_up]):
+            for backward_up in _later(backward_down[-1] + 1 + up, [down, forward_up, backward_down]):
+                yield np.stack([down, forward_up, backward_down, backward_up])
+
+
+def _later(way: Ints, before: list[Ints]) -> Iterator[Ints]:
+    """Yield the way, delayed by less than a period, where no pass collides with one of the ways `before`."""
+    taken = np.stack(before) % PERIOD
+    for delay in range(PERIOD):
+        if not ((way + delay) % PERIOD == taken).any():
+            yield way + delay

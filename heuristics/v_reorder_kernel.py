@@ -122,6 +122,8 @@ def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
     peak = memory.max()
     end = np.zeros((_PASSES, devices, microbatches), np.int64)
     count = np.zeros((_PASSES + 1, devices), np.int64)
+    backwards = np.zeros((devices, 2 * microbatches), np.int64)  # time units of B's that have moved, sorted
+    last_weight = np.full(devices, -1)
     for time in range(horizon):
         for device in range(devices):
             which = table[device, time]
@@ -131,13 +133,18 @@ def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
             count[which, device] += 1
             length = backward if which in (2, 3) else 1
             if which == WEIGHT:
-                to = _earliest(table, device, _due(table, device, m), time, length)
+                # W number m comes after B number m and after W number m - 1
+                due = max(backwards[device, m], last_weight[device]) + 1
+                to = _earliest(table, device, due, time, length)
+                last_weight[device] = to
             elif which < 2:
                 to = _earliest_within(table, memory, device, _ready(end, which, device, m), time, peak)
             else:
                 to = _earliest(table, device, _ready(end, which, device, m), time, length)
             _move(table, device, time, to, length)
             memory[device, to:time] += takes[which]
+            if which in (2, 3):
+                _insert(backwards[device], count[2, device] + count[3, device] - 1, to)
             if which != WEIGHT:
                 end[which, device, m] = to + length
 
@@ -205,21 +212,12 @@ def _ready(end: Ints, which: int, device: int, m: int) -> int:
 
 
 @compiled_with_arrays
-def _due(table: Ints, device: int, m: int) -> int:
-    """Return the earliest time unit for W number `m` of a device: after B number `m` and W number `m` - 1."""
-    backwards, weights, due = 0, 0, 0
-    for time in range(table.shape[1]):
-        if table[device, time] in (2, 3):
-            backwards += 1
-            if backwards == m + 1:
-                due = max(due, time + 1)
-        elif table[device, time] == WEIGHT:
-            weights += 1
-            if weights == m:
-                due = max(due, time + 1)
-        if backwards > m and weights >= m:
-            break
-    return due
+def _insert(times: Ints, count: int, time: int) -> None:
+    """Insert a time unit into the first `count` entries of `times`, which are sorted."""
+    while count > 0 and times[count - 1] > time:
+        times[count] = times[count - 1]
+        count -= 1
+    times[count] = time
 
 
 @compiled_with_arrays

@@ -32,13 +32,11 @@ from tightpipe.core.graph import graph_of
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Order, Schedule
+from tightpipe.core.schedule import FUSED, PAIRED, SINGLE, Order, Schedule
 from tightpipe.kernels.arrays import Ints
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
-SINGLE, FUSED, PAIRED = range(3)
-"""How an item of a word runs with the next one: one by one, a B with a W, an F with a fused backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +190,14 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     weights, others = np.flatnonzero(kind == OpKind.W), np.flatnonzero(kind != OpKind.W)
     own = _microbatches(graph)
     microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
-    kind[joined == FUSED] = OpKind.BW
     follows = np.append(False, joined[:-1] == FUSED)
-    weights, backwards = weights[~follows[weights]], np.flatnonzero(kind == OpKind.B)
+    weights, backwards = weights[~follows[weights]], np.flatnonzero((kind == OpKind.B) & (joined != FUSED))
     pools = graph.nodes["queue"][graph.node[OpKind.W, node["mb_class"], node["stage"]]]
     # A pool lies on one device, so its B's and its W's stand in the sequence of the device's word.
     weights = weights[np.argsort(word[weights], kind="stable")]
     backwards = backwards[np.argsort(pools[backwards], kind="stable")]
     stage[weights], microbatch[weights] = stage[backwards], microbatch[backwards]
-    rows = np.stack([kind, stage, microbatch], axis=1)[~follows]
-    before = np.concatenate([[0], np.cumsum(~follows)])  # rows that stand before each item
-    return Order(rows, before[offsets], (joined == PAIRED)[~follows])
+    return Order.from_tokens(np.stack([kind, stage, microbatch], axis=1), joined, offsets)
 
 
 def _ranks(word: Ints) -> Ints:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from tightpipe import InputError
 from tightpipe.core.errors import StoppedError
+from tightpipe.experiments.run_mark import mark_of
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -131,6 +132,14 @@ def test_what_is_not_there_is_missing_or_unfinished(folder: Path) -> None:
     make(folder, ENGINE, ENGINE, ENGINE)
     (folder / "small.tex").unlink()
     assert state(SMALL, ENGINE) == "unfinished"
+
+
+def test_a_result_whose_command_was_interrupted_is_unfinished_and_its_mark_no_stranger(folder: Path) -> None:
+    make(folder, ENGINE, ENGINE, ENGINE)
+    assert state(SMALL, ENGINE) == "fresh"
+    mark_of(folder / "small.csv").touch()
+    assert state(SMALL, ENGINE) == "unfinished"
+    assert strangers() == []
 
 
 def test_pending_rows_and_another_experiment_make_a_study_unfinished(folder: Path) -> None:

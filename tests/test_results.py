@@ -1,9 +1,10 @@
-"""The committed tables of the published settings hold what the present code would claim of them."""
+"""The committed tables and studies hold what the present code would claim of them."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -13,7 +14,10 @@ from tightpipe.experiments.compare_report import latest, markdown
 from tightpipe.experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import newest, realistic_markdown
 from tightpipe.experiments.results_table import Form, Table
+from tightpipe.experiments.study.figure import write_figure
+from tightpipe.experiments.study.load import ROWS, load_study
 from tightpipe.experiments.sweep import task as task_module
+from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
@@ -72,3 +76,15 @@ def test_the_committed_table_is_all_that_realistic_continues_from(monkeypatch: p
     table = opened("realistic", REALISTIC_FORM, monkeypatch)
     assert table.missing(plan_realistic(choose_realistic("all"), Allowance(100, 1))) == []
     assert realistic_markdown(newest(table.rows())) == table.path.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(
+    "study", sorted(path.parent for path in RESULTS.glob(f"*/{ROWS}")), ids=lambda p: p.name
+)
+def test_the_figure_of_a_committed_study_shows_its_rows(study: Path, tmp_path: Path) -> None:
+    copy(study / ROWS, tmp_path)
+    figure = load_experiment(study / "experiment.toml").figure
+    assert figure is not None
+    write_figure(figure, load_study(tmp_path).rows, tmp_path)
+    name = f"{figure}.csv"
+    assert (tmp_path / name).read_bytes() == (study / name).read_bytes()

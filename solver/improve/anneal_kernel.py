@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from tightpipe.core.operation import OpKind
+from tightpipe.core.schedule import FUSED, PAIRED, SINGLE
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 
-from ..queues import FUSED, PAIRED, SINGLE
 from .draws_kernel import GeneratorState, draw
 from .event_graph import EventGraph
 from .paths_kernel import cost_of, set_ticks, undo, update

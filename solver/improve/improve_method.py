@@ -282,11 +282,18 @@ class _Search:
             cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(spent / _RULES)
             list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), now))
             leader = min(now, key=lambda tuner: tuner.best)
-            if leader.best < best:
+            if leader.best < best and not self._is_late_for(leader.best):
                 best = leader.best
                 task.offer(task.schedule(leader.words()), self.incumbent)
             yield self.meter.batch()
         return ""
+
+    def _is_late_for(self, found: float) -> bool:
+        """Return whether time is up, and a rule's cost in ticks is no lower than that of the best schedule.
+
+        The start times that a rule gives are not the best ones, so a rule can be worth a look all the same.
+        """
+        return self.side.rest <= 0 and found >= cost(self.incumbent.schedule)
 
     def _seeds_of_rules(self) -> list[int]:
         """Return one seed for each rule to anneal.

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tightpipe.core.schedule import FUSED, PAIRED, SINGLE
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 
-from ..queues import FUSED, PAIRED, SINGLE
 from .event_graph import EventGraph
 from .words import Words
 

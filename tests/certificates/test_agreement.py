@@ -118,7 +118,7 @@ TEXTS = {
     "an escaped key twice": (PLAIN.replace("}", ', "device\\u0073": 2}').encode(), False),
     "an inner key twice": (PLAIN.replace("}", ', "memory": {"limit": 1, "limit": 1}}').encode(), False),
     "an empty key": (PLAIN.replace("}", ', "": 2}').encode(), False),
-    "a byte order mark": (b"\xef\xbb\xbf" + PLAIN.encode(), False),
+    "a byte order mark": (b"\xef\xbb\xbf" + PLAIN.encode(), True),
     "16 bits per character": (PLAIN.encode("utf-16"), False),
     "32 bits per character": (PLAIN.encode("utf-32-le"), False),
     "no UTF-8": (PLAIN.replace("1", '"\xe9"').encode("latin-1"), False),

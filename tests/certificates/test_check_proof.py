@@ -48,7 +48,7 @@ def test_it_is_one_short_file_without_imports_of_ours() -> None:
         )
     }
     assert imported <= sys.stdlib_module_names
-    assert len(text.splitlines()) <= 600
+    assert len(text.splitlines()) <= 650
 
 
 def test_it_runs_alone_in_an_empty_folder(tmp_path: Path) -> None:
@@ -345,6 +345,25 @@ def test_files_that_are_none(content: bytes, tmp_path: Path, capsys: pytest.Capt
     path.write_bytes(content)
     assert check_proof.main([str(path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("redirection", "status"), [("> /dev/full", 2), (">&-", 2), ("| true", 141)])
+def test_a_line_that_nothing_takes_is_no_answer(redirection: str, status: int, tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    certificate = solve(load_settings()["6.2B-16x48"].instance(), "greedy-v").certificate()
+    assert certificate is not None
+    certificate.save(path)
+    wait = "sleep 1; " if "|" in redirection else ""  # until the reader has gone
+    command = f'({wait}exec "{sys.executable}" "{CHECKER}" "{path}") {redirection}'
+    shell = ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert len(done.stderr.splitlines()) == (1 if status == 2 else 0)
+
+
+def test_a_name_that_a_terminal_cannot_show_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_proof.main(["no\nfile\x1b[1m\udcff.json"]) == 2
+    assert "no\\nfile\\x1b[1m\\udcff.json" in capsys.readouterr().err
 
 
 def test_a_large_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,8 +239,8 @@ def test_fresh_rows_go_where_the_link_leads(tmp_path: Path) -> None:
     real.parent.mkdir()
     link.symlink_to(real)
     arguments = ("compare", "--settings", "toy-4x8", "--methods", "greedy-v", "-o", link)
-    for more in ([], ["--fresh"]):
-        done = call(*arguments, *more)
+    for _ in range(2):
+        done = call(*arguments)
         assert done.returncode == 0, done.stderr
     assert link.is_symlink()
     assert real.read_text().count("\n") == Path(f"{real}.bak").read_text().count("\n") == 2
@@ -269,13 +269,16 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_byte_order_mark_is_refused_by_every_reader(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    content = MARK + json.dumps(SMALL).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    with pytest.raises(InputError) as error:
-        READERS[name](path)
-    assert str(error.value) == f"{path}: begins with a byte order mark, must be UTF-8 without one"
+def test_a_byte_order_mark_changes_nothing_for_any_reader(name: str, tmp_path: Path) -> None:
+    said = []
+    for mark in (b"", MARK):
+        content, path = mark + json.dumps(SMALL).encode(), tmp_path / name
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+        try:
+            said.append(READERS[name](path))
+        except InputError as error:
+            said.append(str(error))
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(

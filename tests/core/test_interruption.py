@@ -293,7 +293,7 @@ def test_a_solve_ended_among_the_heuristics_keeps_the_best_of_them(monkeypatch: 
     def terminated(_: Instance) -> Any:
         raise Terminated
 
-    stopped = replace(HEURISTICS["greedy-v"], make=terminated)
+    stopped = replace(HEURISTICS["greedy-v"], make=terminated, timed=False, pace=1e-4)  # runs after list
     module = sys.modules["tightpipe.solving.starts"]
     monkeypatch.setattr(module, "HEURISTICS", {"list": HEURISTICS["list"], "greedy-v": stopped})
     result = solve(HARD, "improve", time_limit=600)

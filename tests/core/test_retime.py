@@ -1,11 +1,16 @@
 """Re-timing: optimal start times of an order, against an independent linear program's dual."""
 
+from dataclasses import replace
+
+import numpy as np
 from cases import instances, random_order
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Objective, OpKind, Order, retime, simulate, validate
 from tightpipe.core.metrics import cost, device_spans
+from tightpipe.core.paths_kernel import NO_PATH
+from tightpipe.core.simulate import Simulation
 
 
 def arcs(instance: Instance, order: Order) -> list[tuple[int, int, int]]:
@@ -87,3 +92,22 @@ def test_later_first_operations_shorten_spans() -> None:
     order = Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 F1.1 B1.0 W1.0 B1.1 W1.1")
     assert device_spans(simulate(two, order)).tolist() == [24, 14]
     assert device_spans(retime(two, order)).max() == 24
+
+
+@given(instances(), st.integers(0, 99), st.integers(0, 30))
+def test_the_longest_paths_are_the_delays_that_a_late_device_causes(
+    instance: Instance, seed: int, occupancy: int
+) -> None:
+    """If one device begins after all operations, what moves lies on a path from it, by the path's length."""
+    instance = replace(instance, costs=replace(instance.costs, link_occupancy=occupancy))
+    order = random_order(instance, seed)
+    simulation = Simulation(instance, order)
+    earliest, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
+    to_first, to_last = simulation.longest_paths(sequence)
+    horizon = int(earliest.end.max()) + 1
+    firsts, lasts = order.offsets[:-1], order.offsets[1:] - 1
+    for device in range(instance.devices):
+        late = simulate(instance, order, [horizon * (device == d) for d in range(instance.devices)])
+        first, last = late.start[firsts] - horizon, late.end[lasts] - horizon
+        assert to_first[device].tolist() == np.where(first >= 0, first, NO_PATH).tolist()
+        assert to_last[device].tolist() == np.where(last > 0, last, NO_PATH).tolist()

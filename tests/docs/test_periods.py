@@ -36,19 +36,20 @@ def test_no_period_is_below_its_bound_and_more_microbatches_need_no_more_time_ea
 
 
 def test_lines_of_another_engine_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import periods
+    from growing_table import open_table
+    from periods import COLUMNS
 
     path = tmp_path / "periods.csv"
-    periods.open_table(path, periods.COLUMNS)
-    head = ",".join(periods.COLUMNS) + "\n"
+    open_table(path, COLUMNS)
+    head = ",".join(COLUMNS) + "\n"
     assert path.read_text() == head
     mine, other = (f"4,1.0,1,1.2,1.1,,,,1.3,{engine}\n" for engine in (engine_version(), "0.0.9+1234567"))
     path.write_text(head + other + mine)
-    periods.open_table(path, periods.COLUMNS)
+    open_table(path, COLUMNS)
     assert path.read_text() == head + mine
     assert path.with_name("periods.csv.bak").read_text() == head + other + mine
     assert "1 row(s) of engine 0.0.9+1234567" in capsys.readouterr().err
-    periods.open_table(path, periods.COLUMNS)
+    open_table(path, COLUMNS)
     assert capsys.readouterr().err == ""
 
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
-from tightpipe.drawing import draw_bubble_rates, style
+from tightpipe.drawing import draw_bubble_rates, palette, style
 from tightpipe.drawing.bubble_chart import bound_rate
 
 BASELINE = Path(__file__).parent / "baseline"
@@ -58,6 +62,34 @@ def test_names_settings_methods_and_what_is_proven(tmp_path: Path) -> None:
     draw_bubble_rates(ROWS, tmp_path / "figure.svg")
     shown = {text.strip() for text in re.findall(r"<!--(.*?)-->", (tmp_path / "figure.svg").read_text())}
     assert {"16x48", "16x64", "24x72", "greedy-v", "cpsat", "the optimum lies here"} <= shown
+
+
+def walls(axes: Axes) -> list[float]:
+    """Return up to which rate each setting of a panel is marked as proven impossible."""
+    bars = [bar for bar in axes.patches if to_hex(bar.get_facecolor()).upper() == palette.PROVEN]
+    return [bar.get_y() + bar.get_height() for bar in bars]
+
+
+def test_each_panel_has_its_own_settings_and_bounds(figure_of: Callable[..., Figure]) -> None:
+    rows = [
+        {**row("a", "best", 1100, 1000), "panel": "device_span"},
+        {**row("a", "best", 1300, 1250), "panel": "makespan"},
+        {**row("b", "best", 1300, 1250), "panel": "makespan"},
+    ]
+    first, second = figure_of(draw_bubble_rates, rows).axes
+    assert [axes.get_title() for axes in (first, second)] == ["device_span", "makespan"]
+    assert [text.get_text() for text in second.get_xticklabels()] == ["a", "b"]
+    assert walls(first) == [0]
+    assert walls(second) == pytest.approx([0.2, 0.2])
+
+
+def test_a_bound_of_one_placement_says_nothing_of_another(figure_of: Callable[..., Figure]) -> None:
+    linear = {**row("a", "1f1b", 1300, 1300), "placement": "linear"}
+    wide = {**row("a", "greedy-v", 1100, 1050), "placement": "v"}
+    (axes,) = figure_of(draw_bubble_rates, [linear, wide]).axes
+    assert walls(axes) == pytest.approx([50 / 1050])
+    (axes,) = figure_of(draw_bubble_rates, [linear, {**wide, "bound": None}]).axes
+    assert walls(axes) == [0]
 
 
 def test_a_band_that_no_setting_has_is_not_in_the_legend(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ and anybody sees 5 across a figure. Colour blindness is simulated after Machado,
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise, product
@@ -22,6 +23,7 @@ from tightpipe.explain import Reason
 
 VISIONS = ("any", "protan", "deutan", "tritan")
 ASSETS = Path(tightpipe.__file__).parent / "report" / "assets"
+RESULTS = Path(__file__).parents[2] / "results"
 LANES = 2
 BARS = {(kind, lane): palette.shade(kind, lane, LANES) for kind, lane in product(OpKind, range(LANES))}
 
@@ -80,15 +82,31 @@ def test_everybody_tells_idle_reasons_apart_and_from_operations(vision: str) -> 
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_everybody_tells_the_colours_of_series_apart(vision: str) -> None:
-    colours = sorted({look.colour for look in palette.SERIES})
-    assert len(colours) == 7
-    assert closest(colours, vision) >= 15
+    assert closest([look.colour for look in palette.SERIES], vision) >= 15
     assert closest([palette.PROVEN, palette.UNDECIDED, palette.PAPER], vision) >= 10
+
+
+def methods_of(table: Path) -> list[str]:
+    """Return the methods and the schedules that a table names."""
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return list(dict.fromkeys(row[key] for row in rows for key in ("method", "schedule") if key in row))
+
+
+@pytest.mark.source_tree
+@pytest.mark.parametrize("vision", VISIONS)
+def test_everybody_tells_the_methods_of_every_committed_figure_apart(vision: str) -> None:
+    tables = [path for path in RESULTS.rglob("*.csv") if path.with_suffix(".png").exists()]
+    shown = {path: methods for path in tables if len(methods := methods_of(path)) > 1}
+    assert RESULTS / "frontier/frontier.csv" in shown
+    for path, methods in shown.items():
+        looks = palette.series(methods)
+        plain = [look.colour for look in looks.values() if not look.hollow]  # hollow ones are variants
+        assert closest(plain, vision) >= 15, path
 
 
 def test_series_differ_without_their_colours() -> None:
     assert len({look.marker for look in palette.SERIES}) == len(palette.SERIES)
-    assert len({(look.colour, look.dashes) for look in palette.SERIES}) == len(palette.SERIES)
     assert len({look.dashes for look in palette.SERIES[:7]}) == 7
 
 

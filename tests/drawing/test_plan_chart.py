@@ -32,9 +32,8 @@ def areas(figure: Figure, colour: str) -> dict[int, tuple[float, float]]:
 
 def test_a_time_lies_above_its_bound(figure_of: Draw) -> None:
     figure = figure_of(draw_plans, [point("a", 12, 10), point("b", 9, 9)], **LABELS)
-    bottom, _ = figure.axes[0].get_ylim()
     assert areas(figure, palette.UNDECIDED) == {0: (10, 12)}
-    assert areas(figure, palette.PROVEN) == {0: (bottom, 10), 1: (bottom, 9)}
+    assert areas(figure, palette.PROVEN) == {0: (0, 10), 1: (0, 9)}
 
 
 def test_a_throughput_lies_below_its_bound(figure_of: Draw) -> None:
@@ -66,9 +65,17 @@ def test_each_plan_is_a_marker(figure_of: Draw) -> None:
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["a", "b"]
 
 
-def test_small_differences_are_to_be_seen(figure_of: Draw) -> None:
-    figure = figure_of(draw_plans, [point("a", 1002, 1001), point("b", 1000, 1000)], **LABELS)
-    bottom, top = figure.axes[0].get_ylim()
-    assert 0 < bottom < 1000
-    assert top > 1002
-    assert top - bottom < 100
+@pytest.mark.parametrize("higher", [False, True])
+def test_the_axis_of_bars_begins_at_zero_and_shows_all_numbers(higher: bool, figure_of: Draw) -> None:
+    bounds = (1003, 1001) if higher else (1001, 1000)
+    points = [point(place, 1002, bound) for place, bound in zip("ab", bounds, strict=True)]
+    bottom, top = figure_of(draw_plans, points, **LABELS, higher=higher).axes[0].get_ylim()
+    assert bottom == 0
+    assert top > 1003
+
+
+def test_markers_of_equal_plans_enclose_each_other(figure_of: Draw) -> None:
+    points = [point("a", 12, None, "uniform split"), point("a", 12, 10, "best split")]
+    first, second = figure_of(draw_plans, points, **LABELS).axes[0].get_lines()
+    seen = [line.get_markersize() - line.get_markeredgewidth() for line in (first, second)]
+    assert seen[0] >= 1.5 * seen[1]

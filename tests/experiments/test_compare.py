@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import call
 from experiments.sweeps import INSTANCE
 
 from tightpipe import InputError
+from tightpipe.cli import comparing
+from tightpipe.cli.filling import fill_table, table_run
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.engine_version import engine_version
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, tasks_of_settings
@@ -68,7 +71,7 @@ def test_a_killed_run_continues_without_loss_or_duplicates(tmp_path: Path) -> No
     expected = [(s, m) for s in SETTINGS.split(",") for m in ("greedy-v", "best")]
     assert [(r["setting"], r["method"]) for r in rows] == expected
     assert len(json.loads(done.stdout)["rows"]) == 6
-    again = call(*command(table)[1:])
+    again = call(*command(table)[1:], "--extend")
     assert "6 rows, 6 of them already in" in again.stderr
     assert read(table) == rows
 
@@ -106,7 +109,7 @@ def test_rows_hold_together(tmp_path: Path) -> None:
 def test_busy_links_show_what_contention_costs(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = ["--settings", "toy-4x8", "--methods", "greedy-v,list", "-o", str(table)]
-    for more in ([], ["--link-occupancy", "9"]):
+    for more in ([], ["--link-occupancy", "9", "--extend"]):
         assert call("compare", *arguments, *more).returncode == 0
     rows = read(table)
     assert [r["setting"] for r in rows] == ["toy-4x8"] * 2 + ["toy-4x8 link 9"] * 2
@@ -126,15 +129,88 @@ def test_every_heuristic_is_compared_on_the_same_model(tmp_path: Path) -> None:
     assert {r["placement"] for r in rows} == {"v", "linear", "loop", "bidirectional"}
 
 
-def test_fresh_keeps_the_old_rows_aside(tmp_path: Path) -> None:
+TOY = ("compare", "--settings", "toy-4x8", "--methods", "greedy-v,list", "--workers", "1")
+
+
+def test_a_finished_comparison_is_computed_again_as_in_a_fresh_clone(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
-    arguments = ["--settings", "toy-4x8", "--methods", "greedy-v", "-o", str(table)]
-    for more in ([], ["--fresh"]):
-        assert call("compare", *arguments, *more).returncode == 0
-    assert len(read(table)) == len(read(tmp_path / "table.csv.bak")) == 1
+    assert call(*TOY, "-o", table).returncode == 0
+    old = table.read_text().replace(",244,", ",245,")  # told from what a run computes
+    table.write_text(old)
+    again = call(*TOY, "-o", table)
+    begins, found, *solves = again.stderr.splitlines()
+    assert begins == (
+        f"{table} begins anew: {table}.bak keeps 2 row(s) of an earlier run; --extend leaves them in"
+    )
+    assert found == f"2 rows, 0 of them already in {table}"
+    assert len(solves) == 2
+    assert [row["cost"] for row in read(table)] == ["244", "260"]
+    assert Path(f"{table}.bak").read_text() == old
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("table.csv", "table.csv.bak", "table.md", "table.png")
+    ]
 
 
-def test_a_run_of_another_engine_begins_anew_and_says_so(tmp_path: Path) -> None:
+def test_the_rows_of_another_comparison_do_not_count_unless_it_is_extended(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    more = (*TOY, "--memory", "2p,3p", "-o", table)
+    assert call(*TOY, "-o", table).returncode == 0
+    first = read(table)
+    assert "4 rows, 2 of them already in" in call(*more, "--extend").stderr
+    assert read(table)[:2] == first
+    assert "2 rows, 0 of them already in" in call(*TOY, "-o", table).stderr
+    assert len(read(table)) == 2
+    assert "4 rows, 0 of them already in" in call(*more).stderr
+
+
+def interrupted(table: Path) -> None:
+    """Leave the table as a run does that was ended after its first row."""
+    tasks = tasks_of_settings(
+        choose_settings("toy-4x8"), Comparison(("2p",), ("greedy-v", "list"), "device_span", Allowance(75, 1))
+    )
+    with table_run(Table(table, SETTINGS_FORM), tasks, extend=False):
+        fill_table(Table(table, SETTINGS_FORM), tasks[:1], 300)
+
+
+OBJECTIVE = ("--objective", "device_span")
+
+
+def test_only_the_same_comparison_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    interrupted(table)
+    first = read(table)
+    assert len(first) == 1
+    assert "2 rows, 1 of them already in" in call(*TOY, *OBJECTIVE, "-o", table).stderr
+    assert read(table)[:1] == first
+    interrupted(table)
+    other = call(*TOY, *OBJECTIVE, "--memory", "2p,3p", "-o", table)
+    assert "4 rows, 0 of them already in" in other.stderr
+    assert "2 rows, 0 of them already in" in call(*TOY, *OBJECTIVE, "-o", table).stderr
+
+
+def test_a_table_that_was_put_back_during_an_interruption_does_not_count(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    assert call(*TOY, *OBJECTIVE, "-o", table).returncode == 0
+    finished_at = read(table)[0]["finished_at"]
+    committed = table.read_text().replace(finished_at, "2026-01-02T03:04:05Z")
+    interrupted(table)
+    table.write_text(committed)
+    assert "2 rows, 0 of them already in" in call(*TOY, *OBJECTIVE, "-o", table).stderr
+
+
+def test_two_runs_do_not_fill_one_table_at_once(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    with table_run(Table(table, SETTINGS_FORM), [], extend=False):
+        refused = call(*TOY, "-o", table)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"tightpipe: {table}: another run is filling this table: "
+        "wait until it ends, or give another file with -o\n"
+    )
+    assert read(table) == []
+
+
+def test_the_rows_of_another_engine_are_not_extended(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = ["--settings", "toy-4x8", "--methods", "greedy-v,list", "-o", str(table)]
     first = call("compare", *arguments)
@@ -143,7 +219,7 @@ def test_a_run_of_another_engine_begins_anew_and_says_so(tmp_path: Path) -> None
     assert engine == engine_version()
     assert f"tightpipe {engine}".encode() in table.with_suffix(".png").read_bytes()
     table.write_text(table.read_text().replace(engine, "0.0.9+1234567"))
-    again = call("compare", *arguments)
+    again = call("compare", *arguments, "--extend")
     said = f"engine {engine} does not count 2 row(s) of engine 0.0.9+1234567, kept in {table}.bak"
     assert again.stderr.splitlines()[0] == said
     assert "2 rows, 0 of them already in" in again.stderr
@@ -219,10 +295,10 @@ def test_own_instances_make_the_same_kind_of_table(tmp_path: Path) -> None:
         ("uneven", "list", "makespan", "", "", "8"),
     ]  # fmt: skip
     page = (tmp_path / "table.md").read_text()
-    assert page.startswith("| setting | memory | greedy-v bubble rate | list bubble rate |")
-    assert "| uneven | own |" in page
+    assert page.startswith("| setting | memory | objective | greedy-v bubble rate | list bubble rate |")
+    assert "| uneven | own | makespan |" in page
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
-    rows = compare_files(tmp_path, "even.json", "--memory", "own,2.5p", "--objective", "makespan")
+    rows = compare_files(tmp_path, "even.json", "--memory", "own,2.5p", "--objective", "makespan", "--extend")
     assert [(r["setting"], r["m_offset"], r["max_mem"], r["objective"]) for r in rows[4:]] == [
         ("even", "", "8", "makespan"),
         ("even", "", "8", "makespan"),
@@ -231,17 +307,32 @@ def test_own_instances_make_the_same_kind_of_table(tmp_path: Path) -> None:
     ]
 
 
+def test_objectives_and_limits_of_one_instance_do_not_mix_in_the_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(comparing.drawing, "draw_bubble_rates", lambda rows, _: drawn.extend(rows))
+    known = {"m_offset": "", "p": "4", "cost": "100", "work": "90", "bound": "95", "bubble_rate": "0.1"}
+    known |= {"setting": "a", "method": "list", "placement": "v", "engine": "1.2.3"}
+    objectives = [{**known, "objective": objective} for objective in ("device_span", "makespan")]
+    limits = [{**objectives[0], "m_offset": offset} for offset in ("", "0")]
+    comparing._draw_rates(objectives, "figure.png")
+    comparing._draw_rates(limits, "figure.png")
+    assert [row["panel"] for row in drawn] == ["device_span", "makespan", "", ""]
+    assert [row["setting"] for row in drawn] == ["a", "a", "a own", "a 2p"]
+
+
 def test_a_file_that_was_edited_is_solved_anew(tmp_path: Path) -> None:
     file = tmp_path / "my.json"
     file.write_text(json.dumps(OWN))
     first = compare_files(tmp_path, "my.json")
-    assert compare_files(tmp_path, "my.json") == first
+    assert compare_files(tmp_path, "my.json", "--extend") == first
     file.write_text(json.dumps({**OWN, "comm": [[0, 1], [9, 0]]}))
-    both = compare_files(tmp_path, "my.json")
+    both = compare_files(tmp_path, "my.json", "--extend")
     assert both[:2] == first
     assert int(both[2]["cost"]) > int(first[0]["cost"])
     file.write_text(json.dumps(OWN))
-    assert compare_files(tmp_path, "my.json") == both
+    assert compare_files(tmp_path, "my.json", "--extend") == both
     (line,) = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| my ")]
     assert f"{float(first[0]['bubble_rate']):.4f}" in line  # of the file as it is now
 

@@ -70,6 +70,15 @@ def test_a_table_without_a_store_takes_its_columns_from_the_experiment(results: 
     assert {row.engine for row in rows} == {"0.1.0"}
 
 
+def test_the_figure_is_drawn_again_too(results: Path, tmp_path: Path) -> None:
+    experiment = tmp_path / "small.toml"
+    experiment.write_text(experiment.read_text() + 'figure = "scaling"\n')
+    assert call("sweep", experiment, "-o", results, "--migrate").returncode == 0
+    with (results / "scaling.csv").open(newline="") as file:
+        assert {row["p"] for row in csv.DictReader(file)} == {"2"}
+    assert (results / "scaling.png").stat().st_size > 10_000
+
+
 @pytest.mark.parametrize("name", [STORE, ROWS])
 def test_what_is_no_study_is_left_as_it_is(name: str, results: Path, tmp_path: Path) -> None:
     (results / STORE).unlink()

@@ -90,7 +90,7 @@ def test_a_sweep_says_whose_rows_do_not_count(tmp_path: Path, monkeypatch: pytes
     assert line not in first.stderr
     assert again.stderr.startswith(f"{line}, kept in {tmp_path / 's/store.sqlite'}\n")
     assert {row.engine for row in load_study(tmp_path / "s").rows} == {engine_version()}
-    assert line not in call("sweep", path, "-o", tmp_path / "s").stderr
+    assert line not in call("sweep", path, "-o", tmp_path / "s", "--extend").stderr
 
 
 def test_a_lease_that_ran_out_is_claimed_by_another_and_its_owner_writes_nothing(

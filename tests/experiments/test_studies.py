@@ -86,6 +86,69 @@ def test_a_schedule_is_proven_by_the_bound_of_any_method_and_limit_that_holds() 
     ]
 
 
+MAKESPAN = replace(ROW, key="c", objective="makespan", cost=104, bubble_rate=24 / 104, bound=104, gap=0.0)
+OTHER_QUESTIONS = {
+    "objective": MAKESPAN,
+    "uneven": replace(ROW, uneven="last 1.5", bound=99),
+    "comm": replace(ROW, comm="1f", bound=99),
+    "memory": replace(ROW, memory="1p", bound=99),
+}
+SHOWN = {
+    FigureKind.MEMORY: "memory",
+    FigureKind.FRONTIER: "memory",
+    FigureKind.COMM: "comm",
+    FigureKind.UNEVEN: "uneven",
+}
+"""The axis that a kind of figure shows within a panel."""
+
+
+def drawn(kind: FigureKind, rows: list[Row], folder: Path) -> list[dict[str, str]]:
+    write_figure(kind, [replace(row, engine="1.2.3+abcdef0") for row in rows], folder)
+    with (folder / f"{kind}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("axis", OTHER_QUESTIONS)
+@pytest.mark.parametrize("kind", FigureKind)
+def test_what_asks_another_question_has_a_panel_of_its_own(
+    kind: FigureKind, axis: str, tmp_path: Path
+) -> None:
+    lines = drawn(kind, [ROW, OTHER_QUESTIONS[axis]], tmp_path)
+    assert len({line["panel"] for line in lines}) == (1 if SHOWN.get(kind) == axis else 2)
+    single = drawn(kind, [ROW], tmp_path)
+    assert all(line["panel"] not in {"", None} for line in single) or kind is FigureKind.SETTINGS
+
+
+@pytest.mark.parametrize("kind", FigureKind)
+def test_the_data_of_every_figure_have_the_objective(kind: FigureKind, tmp_path: Path) -> None:
+    lines = drawn(kind, [ROW, GREEDY, MAKESPAN], tmp_path)
+    assert {line["objective"] for line in lines} == {"device_span", "makespan"}
+    for line in lines:
+        assert line["panel"].endswith(line["objective"])
+
+
+@pytest.mark.parametrize("kind", [FigureKind.MEMORY, FigureKind.FRONTIER, FigureKind.COMM])
+def test_no_bound_of_one_objective_holds_for_the_other(kind: FigureKind, tmp_path: Path) -> None:
+    rates = [float(line["bound_rate"]) for line in drawn(kind, [ROW, MAKESPAN], tmp_path)]
+    assert rates == pytest.approx([10 / 90, 24 / 104])
+
+
+@pytest.mark.parametrize("kind", [FigureKind.MEMORY, FigureKind.FRONTIER, FigureKind.COMM])
+def test_the_impossible_area_lies_below_the_schedules_of_every_placement(
+    kind: FigureKind, tmp_path: Path
+) -> None:
+    linear = replace(GREEDY, method="1f1b", placement="linear", cost=160, bubble_rate=0.5, bound=160)
+    lines = drawn(kind, [ROW, linear], tmp_path)
+    assert [float(line["bound_rate"]) for line in lines] == pytest.approx([10 / 90, 10 / 90])
+    if kind is FigureKind.FRONTIER:
+        assert [line["optimal"] for line in lines] == ["False", "True"]
+
+
+def test_scaling_keeps_problems_apart() -> None:
+    points = scaling_points([ROW, replace(ROW, problem="other")])
+    assert {point["panel"] for point in points} == {"small, cpsat, n = 2 p", "other, cpsat, n = 2 p"}
+
+
 def test_the_smallest_limit_is_one_microbatch_in_activations_of_a_stage() -> None:
     smallest = replace(ROW, memory="smallest")
     assert [p["x"] for p in memory_points([smallest])] == [2 / 4]
@@ -98,6 +161,18 @@ def test_a_summary_says_why_there_is_no_schedule(tmp_path: Path) -> None:
     )
     write_summary("study", [ROW, none], None, tmp_path)
     assert "- unknown: small 4 x 8, 1p, cpsat: too little" in (tmp_path / "summary.md").read_text()
+
+
+def test_reasons_tell_solves_apart_that_differ_in_one_axis(tmp_path: Path) -> None:
+    none = replace(ROW, status="unknown", cost=None, bubble_rate=None, gap=None, reason="too little")
+    others = [replace(none, objective="makespan"), replace(none, comm="1f"), replace(none, uneven="last 2")]
+    failed = replace(none, state="failed", error="killed", objective="makespan")
+    rows = [none, *others, failed]
+    write_summary("study", rows, None, tmp_path)
+    lines = [line for line in (tmp_path / "summary.md").read_text().splitlines() if line.startswith("- ")]
+    assert len(set(lines)) == len(rows)
+    assert all("objective device_span" in line or "objective makespan" in line for line in lines)
+    assert lines[0] == ("- failed: small 4 x 8, 2p, objective makespan, uneven -, comm 0.5f, cpsat: killed")
 
 
 def test_a_summary_says_what_the_best_bound_rests_on(tmp_path: Path) -> None:

@@ -117,9 +117,60 @@ def test_failed_solves_are_rows_and_are_retried_when_asked(tmp_path: Path) -> No
     assert json.loads(finished.stdout)["failed"] == 2
     assert {row.error for row in rows_of(folder)} == {"killed at its memory limit of 0.05 GiB"}
     experiment.write_text(lists)  # the cap is a condition, not part of what is solved
-    assert json.loads(call("sweep", experiment, "-o", folder, "--json").stdout)["failed"] == 2
+    assert json.loads(call("sweep", experiment, "-o", folder, "--json", "--extend").stdout)["failed"] == 2
     again = call("sweep", experiment, "-o", folder, "--json", "--retry-failed")
     assert json.loads(again.stdout)["done"] == 2
+
+
+LISTS = SMALL.replace('["list", "cpsat"]', '["list"]') + 'figure = "memory"\n'
+
+
+def finished_at(folder: Path) -> list[str | None]:
+    return [row.finished_at for row in rows_of(folder)]
+
+
+def make_older(folder: Path) -> None:
+    """Let the solves have finished long ago, as those of a fresh clone."""
+    with closing(sqlite3.connect(folder / STORE)) as store, store:
+        store.execute("UPDATE solve SET finished_at = 'long ago'")
+
+
+def test_a_finished_sweep_begins_anew_unless_it_is_extended(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path, LISTS), tmp_path / "results"
+    assert call("sweep", experiment, "-o", folder).returncode == 0
+    make_older(folder)
+    kept = call("sweep", experiment, "-o", folder, "--extend")
+    assert "2 solves, 0 to run" in kept.stderr
+    assert finished_at(folder) == ["long ago"] * 2
+    again = call("sweep", experiment, "-o", folder)
+    begins, size, *_ = again.stderr.splitlines()
+    assert begins == f"the sweep had finished and begins anew: {folder / STORE}.bak keeps its solves"
+    assert size.startswith("2 solves, 2 to run: ")
+    assert "long ago" not in finished_at(folder)
+    with open_store(folder / f"{STORE}.bak") as old:
+        assert [row.finished_at for row in old.rows()] == ["long ago"] * 2
+    assert not (folder / f"{STORE}.unfinished").exists()
+
+
+def test_a_sweep_that_was_interrupted_before_its_tables_only_writes_these(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path, LISTS), tmp_path / "results"
+    assert call("sweep", experiment, "-o", folder).returncode == 0
+    make_older(folder)
+    (folder / "summary.md").unlink()
+    (folder / f"{STORE}.unfinished").touch()
+    assert "2 solves, 0 to run" in call("sweep", experiment, "-o", folder).stderr
+    assert finished_at(folder) == ["long ago"] * 2
+    assert (folder / "summary.md").exists()
+    assert not (folder / f"{STORE}.unfinished").exists()
+
+
+def test_a_sweep_with_a_new_value_on_an_axis_runs_only_what_is_new(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path, LISTS), tmp_path / "results"
+    assert call("sweep", experiment, "-o", folder).returncode == 0
+    make_older(folder)
+    experiment.write_text(LISTS.replace('"2p"]', '"2p", "3p"]'))
+    assert "3 solves, 1 to run" in call("sweep", experiment, "-o", folder).stderr
+    assert finished_at(folder)[:2] == ["long ago"] * 2
 
 
 def test_a_full_disk_ends_the_sweep_cleanly(tmp_path: Path) -> None:

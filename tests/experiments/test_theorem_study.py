@@ -13,7 +13,7 @@ from tightpipe.core.engine_version import engine_version
 pytestmark = pytest.mark.source_tree
 sys.path.append(str(ROOT / "benchmarks"))
 import theorem  # noqa: E402  # in no package
-from growing_table import extend, lines_of, open_table  # noqa: E402
+from growing_table import append, lines_of, open_table  # noqa: E402
 from theorem import CLASSES, FORMULA, OPEN, OTHERWISE, REGIONS, classed, fill, markdown, measure  # noqa: E402
 from theorem_cases import Case, draw  # noqa: E402
 
@@ -103,7 +103,7 @@ def test_a_run_goes_on_where_the_files_end_and_gives_the_same_files(study: Path)
     lines = (study / "instances.csv").read_text().splitlines(keepends=True)
     (study / "instances.csv").write_text("".join(lines[:3]) + lines[3][:20])  # killed within the third line
     (study / "observed.csv").unlink()
-    theorem.study(SMALL, 2, 5, 0.1, 1)
+    theorem.study(SMALL, 2, 5, 0.1, 1, keep=True)
     assert {path.name: path.read_bytes() for path in study.iterdir()} == whole
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_measured_twice(tmp_path: Path) -> None:
     path = tmp_path / "squares.csv"
     columns = ("number", "engine")
     open_table(path, columns)
-    assert len(list(extend(path, columns, [{"number": 7, "engine": engine_version()}]))) == 1
+    assert len(list(append(path, columns, [{"number": 7, "engine": engine_version()}]))) == 1
     rows = fill(path, columns, [7], lambda row: int(row["number"]), _refused, 1)
     assert rows == lines_of(path) == [{"number": "7", "engine": engine_version()}]
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from cases import serial_order, uniform
+from cases import uniform
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, Order
 from tightpipe.core.errors import InfeasibleError
@@ -15,7 +15,6 @@ from tightpipe.heuristics.family import (
     check_placement,
     one_forward_one_backward,
     order_of_steps,
-    runnable,
     step,
     within_limits,
 )
@@ -72,15 +71,6 @@ def test_an_order_that_fits_is_returned(limit: Any) -> None:
 def test_an_order_that_does_not_fit_says_which_limit_would_do(limit: Any, message: str) -> None:
     with pytest.raises(NoScheduleError, match=re.escape(message)):
         within_limits(limited(limit), "any", all_forwards_first(3))
-
-
-def test_an_order_that_deadlocks_says_which_microbatches_are_too_many() -> None:
-    order = serial_order(linear(3))
-    assert runnable(linear(3), "any", order, 2) is order
-    waits = [list(device) for device in order.to_lists()]
-    waits[0][0], waits[0][1] = waits[0][1], waits[0][0]  # B before the F that it follows
-    with pytest.raises(NoScheduleError, match="3 microbatches in groups of 2 leave 1; take a multiple of 2"):
-        runnable(linear(3), "any", Order.from_lists(waits), 2)
 
 
 def test_several_stages_in_a_row_run_as_one() -> None:

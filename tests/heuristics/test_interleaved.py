@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from cases import uniform
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, NoScheduleError, simulate, validate
-from tightpipe.core.metrics import bubble, peak_memory
+from tightpipe import InputError, Instance, Memory, NoScheduleError, retime, simulate, validate
+from tightpipe.core.instance import Objective
+from tightpipe.core.metrics import bubble, cost, peak_memory
+from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.interleaved import interleaved_order
 
 
-def instance(devices: int, chunks: int, microbatches: int) -> Instance:
+def instance(devices: int, chunks: int, microbatches: int, comm: int = 0) -> Instance:
     memory = Memory(2, -1, -1, None)
-    return uniform(devices, microbatches, (10, 12, 8), placement="loop", chunks=chunks, memory=memory)
+    return uniform(
+        devices, microbatches, (10, 12, 8), placement="loop", chunks=chunks, memory=memory, comm=comm
+    )
 
 
 @pytest.mark.parametrize(("p", "v", "n"), [(1, 3, 4), (2, 2, 4), (4, 2, 8), (4, 3, 12), (8, 4, 16)])
@@ -24,23 +32,73 @@ def test_bubble_and_memory(p: int, v: int, n: int) -> None:
     assert peak_memory(schedule).tolist() == [2 * chunks for chunks in held]
 
 
-def works(p: int, v: int, n: int) -> bool:
-    problem = instance(p, v, n)
-    try:
-        order = interleaved_order(problem)
-    except NoScheduleError:
-        return False
-    assert validate(problem, simulate(problem, order)) == []
-    return True
+def frameworks_sizes(p: int, n: int) -> list[int]:
+    """The rules by which Megatron-LM checks its group size; fewer than p microbatches are PyTorch's case."""
+    return [size for size in range(p, n + 1) if n % size == 0 or n % size >= p] or [p]
 
 
-@pytest.mark.parametrize("p", range(1, 6))
+@pytest.mark.parametrize(
+    ("p", "v", "n", "expected"), [(4, 2, 6, 456), (4, 2, 10, 696), (4, 2, 3, 314), (5, 3, 6, 668)]
+)
+def test_costs_where_p_does_not_divide_n_are_those_of_the_frameworks(
+    p: int, v: int, n: int, expected: int
+) -> None:
+    problem = replace(instance(p, v, n, comm=1), objective=Objective.MAKESPAN)
+    assert cost(retime(problem, interleaved_order(problem))) == expected
+
+
+@pytest.mark.parametrize("name", ["interleaved-1f1b", "interleaved-overlap"])
+@pytest.mark.parametrize("p", range(1, 7))
 @pytest.mark.parametrize("v", [1, 2, 3])
-def test_whole_groups_and_a_single_smaller_one_work(p: int, v: int) -> None:
-    assert all(works(p, v, n) for n in [*range(1, p + 1), 2 * p, 3 * p])
+def test_no_number_of_microbatches_deadlocks(name: str, p: int, v: int) -> None:
+    for n in range(1, 4 * p + 2):
+        problem = instance(p, v, n)
+        assert validate(problem, simulate(problem, HEURISTICS[name].order(problem))) == []
 
 
-def test_a_last_group_that_is_too_small_is_an_error_with_the_rule() -> None:
-    assert works(4, 2, 5)
-    with pytest.raises(NoScheduleError, match="6 microbatches in groups of 5 leave 1; take a multiple of 5"):
-        interleaved_order(instance(5, 3, 6))
+@given(
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.integers(1, 24),
+    st.sampled_from([0, 1, 7, 30]),
+    st.sampled_from(Objective),
+)
+def test_no_group_size_that_a_framework_runs_is_cheaper_where_equal_groups_do_not_exist(
+    p: int, v: int, n: int, comm: int, objective: Objective
+) -> None:
+    problem = replace(instance(p, v, n, comm), objective=objective)
+    taken = cost(retime(problem, interleaved_order(problem)))
+    costs = {size: cost(retime(problem, interleaved_order(problem, size))) for size in frameworks_sizes(p, n)}
+    rounds = max(1, n // p)
+    equal = n % rounds == 0
+    assert taken == (costs[max(p, n // rounds)] if equal else min(costs.values()))
+
+
+def test_a_memory_limit_chooses_among_the_group_sizes() -> None:
+    roomy = instance(
+        4, 2, 27, comm=30
+    )  # groups of 27, 14, 9 and 7 cost more and more, and hold less and less
+    costs = []
+    for size in (27, 14, 9, 7):
+        peak = int(peak_memory(simulate(roomy, interleaved_order(roomy, size))).max())
+        tight = replace(roomy, memory=Memory(2, -1, -1, peak))
+        schedule = simulate(tight, interleaved_order(tight))
+        assert peak_memory(schedule).max() <= peak
+        costs.append(cost(schedule))
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
+    with pytest.raises(NoScheduleError, match=f"interleaved-1f1b needs a memory limit of at least {peak}"):
+        interleaved_order(replace(roomy, memory=Memory(2, -1, -1, peak - 1)))
+
+
+def test_many_group_sizes_are_thinned_out() -> None:
+    problem = instance(2, 2, 1023)
+    order = interleaved_order(problem)
+    smallest = interleaved_order(problem, 3)
+    assert cost(retime(problem, order)) <= cost(retime(problem, smallest))
+
+
+def test_a_last_group_below_p_is_an_error_with_the_rule() -> None:
+    rule = "group = 5: leaves a last group of 1 of the 6 microbatches, which must be 0 or at least 5"
+    with pytest.raises(InputError, match=rule):
+        interleaved_order(instance(5, 3, 6), 5)

@@ -79,7 +79,7 @@ def test_every_family_is_valid_or_says_why_not(instance: Instance) -> None:
         elif instance.infeasibility():
             assert result == f"InfeasibleError: {instance.infeasibility()}"
         elif isinstance(result, str):
-            assert re.match(rf"NoScheduleError: {family.name} .*(limit of at least|multiple of) \S", result)
+            assert re.match(rf"NoScheduleError: {family.name} .*limit of at least \S", result)
         else:
             assert validate(instance, simulate(instance, result)) == []
             assert validate(instance, retime(instance, result)) == []
@@ -91,9 +91,9 @@ def test_the_limit_that_the_error_names_is_enough_and_the_smallest(
     name: str, devices: int, microbatches: int
 ) -> None:
     free = uniform(name, devices, microbatches)
-    order = outcome(FAMILIES[name], free)
-    if isinstance(order, str) or name == "zb-auto":
-        return  # a deadlock at any limit; an order that follows the limit
+    if name in ("zb-auto", "v-min", "v-half", "v-zb"):
+        return  # their orders follow the limit
+    order = FAMILIES[name].make(free)
     peak = int(peak_memory(simulate(free, order)).max())
     least = max(free.smallest_limit(d) for d in range(devices))
     assert FAMILIES[name].make(uniform(name, devices, microbatches, peak)) == order

@@ -15,11 +15,8 @@ from tightpipe.heuristics.v_building_block import (
     V_ZB,
     Shape,
     building_block,
-    one_f_one_b_v_order,
-    v_half_order,
-    v_min_order,
-    v_zb_order,
 )
+from tightpipe.heuristics.v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from tightpipe.heuristics.v_reorder_kernel import PERIOD
 
 MAKE = {"v-min": v_min_order, "v-half": v_half_order, "v-zb": v_zb_order, "1f1b-v": one_f_one_b_v_order}

@@ -29,7 +29,7 @@ from tightpipe.planning.candidates_by_table import Tabled
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.few_candidates import Unlisted
-from tightpipe.planning.partitions import Unfit, least_excess, partitions_of
+from tightpipe.planning.partitions import NoPartitions, least_excess, partitions_of
 from tightpipe.planning.recompute_options import RecomputeOptions
 from tightpipe.solving.starts import schedule_of
 
@@ -447,7 +447,7 @@ def test_a_partition_of_too_many_is_not_improved_by_moving_one_cut(
         ("loop", 3, 12, Listed),
         ("loop", 3, 60, Unlisted),
         ("wave", 4, 60, Unlisted),
-        ("v", 2, 3, Unfit),
+        ("v", 2, 3, NoPartitions),
     ],
 )
 def test_tables_are_made_where_they_can_be(name: str, chunks: int, layers: int, kind: type) -> None:

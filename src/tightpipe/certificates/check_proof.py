@@ -15,6 +15,7 @@ last end, or for `makespan` the span of all devices together. Times are in ticks
 
 import gzip
 import json
+import os
 import re
 import sys
 import zlib
@@ -553,9 +554,10 @@ def read(path: str, most: int = MOST_VALUES) -> Any:
         require(len(text) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         values = sum(map(text.count, (b",", b"[", b"{")))  # counted before they take memory
         require(values <= most and text.count(b":") <= MOST_KEYS, f"more than {most} values, or keys")
-        return json.loads(text.decode(), object_pairs_hook=unique)
+        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=unique)
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, InputError) as error:
-        raise InputError(f"{path}: cannot be read as JSON: {error}") from None
+        name = path if path.isprintable() else ascii(path)[1:-1]
+        raise InputError(f"{name}: cannot be read as JSON: {error}") from None
 
 
 def check(content: Any, schedule: Any = None) -> str:
@@ -588,11 +590,15 @@ def main(arguments: list[str]) -> int:
     """Run the checker, print one line, and return the exit status."""
     try:
         require(1 <= len(arguments) <= 2, "usage: python check_proof.py proof.json [schedule.json]")
-        print(check(*map(read, arguments, (MOST_VALUES // 3, MOST_VALUES))))  # the schedule is the larger one
+        line = check(*map(read, arguments, (MOST_VALUES // 3, MOST_VALUES)))  # the schedule is the larger one
+        os.write(1, f"{line}\n".encode())  # unlike print, this fails at once where nothing takes the line
         return 0
-    except (CheckError, InputError, RecursionError, MemoryError) as error:
+    except BrokenPipeError:
+        return 141  # as a program that the signal SIGPIPE has ended: nobody reads the line
+    except (CheckError, InputError, OSError, RecursionError, MemoryError) as error:
         status, said = (1, "not verified") if isinstance(error, CheckError) else (2, "bad input")
-        print(f"{said}: {str(error) or 'not enough memory'}", file=sys.stderr)
+        with suppress(OSError):  # where nothing takes the error either, the exit status says it
+            print(f"{said}: {str(error) or 'not enough memory'}", file=sys.stderr)
         return status
 
 

@@ -40,11 +40,15 @@ from ..experiments.sweep.task import Task
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, show, summary_beside
 from .comparing_plans import show_alternatives
-from .filling import fill_table, refuse_failures
+from .filling import fill_table, refuse_failures, table_run
 from .group import finished_work_kept
 
 _migrate_option = click.option(
     "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
+)
+
+_extend_option = click.option(
+    "--extend", is_flag=True, help="Leave in the rows that the CSV has, and compute only those that it lacks."
 )
 
 _at_once_option = click.option(
@@ -81,7 +85,7 @@ _at_once_option = click.option(
 @click.option(
     "-o",
     "--output",
-    help="CSV to extend.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
+    help="CSV to write.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @click.option(
@@ -90,7 +94,7 @@ _at_once_option = click.option(
     help="Compare placements and schedule families for one model file, each with its own best partition.",
 )
 @_migrate_option
-@click.option("--fresh", is_flag=True, help="Compute all rows anew; the old file is kept as .bak.")
+@_extend_option
 @latex_options
 @_at_once_option
 @search_options(75.0)
@@ -107,7 +111,7 @@ def _compare(
     link_occupancy: int,
     placements: bool,
     migrate: bool,
-    fresh: bool,
+    extend: bool,
     latex: str | None,
     caption: str | None,
     at_once: int,
@@ -123,8 +127,9 @@ def _compare(
     --placements, INSTANCES is one model file, which plans cut into stages; the table is the one that
     `tightpipe plan --alternatives` shows, and -o names a folder.
 
-    Rows that are already in the CSV (same instance, limit, method, options and versions) are not
-    computed again, so an interrupted run continues where it stopped.
+    If the same command was interrupted before, it continues where it stopped. Otherwise it begins anew, and
+    keeps the rows of an earlier run as .bak. With --extend, these stay in the CSV, and the same instance,
+    limit, method, options and versions are not computed again.
     """
     check_latex(latex, caption)
     if placements:
@@ -146,9 +151,6 @@ def _compare(
         tasks = tasks_of_settings(choose_settings(settings or "active"), comparison)
     if migrate:
         return show({"csv": str(path), "migrated": migrate_table(path, SETTINGS_FORM, lacking)}, as_json)
-    if fresh and path.exists():
-        old = path.resolve()  # the target of a symbolic link, so that the link leads to the new rows
-        old.replace(f"{old}.bak")
     table = Table(path, FILES_FORM if own else SETTINGS_FORM)
     report = _Report(
         latest,
@@ -157,7 +159,7 @@ def _compare(
         lambda rows: compare_latex(rows, caption),
         latex,
     )
-    _fill_and_report(table, tasks, time_limit, at_once, report, as_json)
+    _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -214,22 +216,32 @@ class _Report:
 
 
 def _fill_and_report(
-    table: Table, tasks: Sequence[Task], time_limit: float, at_once: int, report: _Report, as_json: bool
+    table: Table,
+    tasks: Sequence[Task],
+    time_limit: float,
+    at_once: int,
+    extend: bool,
+    report: _Report,
+    as_json: bool,
 ) -> None:
     """Fill a table, write a report on its rows, and then raise a StoppedError if solves failed.
 
     The page and the figure are written beside the table's file. The page is also printed or, if `as_json`,
     the rows in its place. If the table has no row, no report is written.
     """
-    with finished_work_kept(lambda: len(table.missing(tasks)) < len(tasks)):
+    stem = str(table.path.with_suffix(""))
+    kept = finished_work_kept(lambda: len(table.missing(tasks)) < len(tasks))
+    with table_run(table, tasks, extend=extend) as finish, kept:
         errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
-    # a table may have rows of a solve under several conditions: the rows of `tasks` come last and count
-    rows = report.newest([*table.rows(), *table.rows_of(tasks)])
+        # an extended table may have rows of a solve under several conditions: those of `tasks` come last
+        rows = report.newest([*table.rows(), *table.rows_of(tasks)])
+        if rows:
+            page = report.page(rows)
+            write_text(f"{stem}.md", page)
+            report.draw(rows, f"{stem}.png")
+        if not errors:
+            finish()
     if rows:
-        stem = str(table.path.with_suffix(""))
-        page = report.page(rows)
-        write_text(f"{stem}.md", page)
-        report.draw(rows, f"{stem}.png")
         if report.latex is not None and report.latex_file is not None:
             write_latex(report.latex(rows), report.latex_file)
         with summary_beside(report.latex_file):
@@ -242,16 +254,23 @@ def _fill_and_report(
 
 
 def _draw_rates(rows: Sequence[Cells], path: str) -> None:
-    drawing.draw_bubble_rates([_numbers(row) for row in rows], path)
+    """Draw the bubble rates of a table, with one panel per objective."""
+    objectives, limits = {row["objective"] for row in rows}, {memory_label(row) for row in rows}
+    drawn = [_numbers(row, len(objectives) > 1, len(limits) > 1) for row in rows]
+    drawing.draw_bubble_rates(drawn, path)
 
 
-def _numbers(row: Cells) -> dict[str, Any]:
+def _numbers(row: Cells, several_objectives: bool, several_limits: bool) -> dict[str, Any]:
     """Return the values of a row that the figure draws, as numbers instead of texts."""
-    label = row["setting"] if int(row["m_offset"] or 0) == 0 else f"{row['setting']} {memory_label(row)}"
+    limited = several_limits or int(row["m_offset"] or 0) != 0
     integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
-    rate = float(row["bubble_rate"]) if row["bubble_rate"] else None
-    names = {"setting": label, "method": row["method"], "engine": row["engine"]}
-    return {**names, "bubble_rate": rate, **integers}
+    return {
+        "panel": row["objective"] if several_objectives else "",
+        "setting": f"{row['setting']} {memory_label(row)}" if limited else row["setting"],
+        "bubble_rate": float(row["bubble_rate"]) if row["bubble_rate"] else None,
+        **{key: row[key] for key in ("method", "placement", "engine")},
+        **integers,
+    }
 
 
 @cli.command("table")
@@ -283,8 +302,9 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 
 @cli.command("realistic")
 @click.option("--settings", default="all", show_default=True, help="all, or names of the suite's instances.")
-@click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to extend.")
+@click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to write.")
 @_migrate_option
+@_extend_option
 @_at_once_option
 @search_options(60.0)
 @json_option
@@ -292,6 +312,7 @@ def _realistic(
     settings: str,
     output: str,
     migrate: bool,
+    extend: bool,
     at_once: int,
     time_limit: float,
     workers: int | None,
@@ -301,7 +322,8 @@ def _realistic(
 ) -> None:
     """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
 
-    Rows that are already in the CSV are not computed again, so an interrupted run continues.
+    If the same command was interrupted before, it continues where it stopped. Otherwise it begins anew, and
+    keeps the rows of an earlier run as .bak; with --extend, they stay and are not computed again.
     """
     path = _csv(output)
     if migrate:
@@ -311,4 +333,5 @@ def _realistic(
         choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory)
     )
     report = _Report(newest, realistic_markdown, draw_avoided)
-    _fill_and_report(Table(path, REALISTIC_FORM), tasks, time_limit, at_once, report, as_json)
+    table = Table(path, REALISTIC_FORM)
+    _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)

@@ -1,15 +1,17 @@
-"""A table is filled by running the solves of a grid that have no row in it yet."""
+"""A table is filled by running the solves of a grid, and goes on where a run of this grid was interrupted."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ..core.engine_version import engine_version
 from ..core.errors import StoppedError
 from ..core.printable import printable
 from ..experiments.results_table import Solve, Table
+from ..experiments.run_mark import marked_run
 from ..experiments.sweep.executor import local_executor
 from ..experiments.sweep.guarded_process import Limits, Outcome
 from ..experiments.sweep.runner import run_sweep
@@ -18,6 +20,33 @@ from ..experiments.sweep.task import Task
 from ..solving.ensure_compiled import compile_ahead
 from .common import say_other_engines
 from .sweep_bar import sweep_bar
+
+
+@contextmanager
+def table_run(table: Table, tasks: Sequence[Task], *, extend: bool) -> Iterator[Callable[[], None]]:
+    """Prepare a table for the run of a grid, and yield the function to call when the run has finished.
+
+    A run that was interrupted goes on, and any other begins with an empty table. With `extend`, the rows that
+    are there stay in either case.
+
+    Raises
+    ------
+    InputError
+        If another run is filling the table, or a file cannot be written.
+    """
+
+    def begin_anew() -> None:
+        removed = 0 if extend else table.clear()
+        if removed:
+            said = f"begins anew: {table.backup} keeps {removed} row(s) of an earlier run"
+            print(f"{table.path} {said}; --extend leaves them in", file=sys.stderr)
+
+    def oldest() -> str:
+        return "" if extend else min((row.get("finished_at", "") for row in table.rows()), default="")
+
+    solves = ("\t".join(table.form.key_of(task)) for task in tasks)
+    with marked_run(table.path, solves, begin_anew, oldest) as finish:
+        yield finish
 
 
 def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: int = 1) -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from ..core.instance import Objective
 from ..core.printable import printable
 from ..experiments.sweep.guarded_process import Outcome
 from ..experiments.sweep.row import Row, Value
@@ -32,6 +33,8 @@ def duration(seconds: float) -> str:
 def title(row: Row) -> str:
     """Return a short name for a solve, made of its problem, its changes and its options."""
     words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, row.method]
+    if row.objective != Objective.DEVICE_SPAN:  # the usual one goes without saying
+        words.append(f"for {row.objective}")
     if row.costs != "true":
         words.append(f"{row.costs} costs")
     if row.warm_start is not None:

@@ -12,6 +12,7 @@ import click
 
 from ..core.errors import InputError, StoppedError
 from ..core.files import STANDARD
+from ..experiments.run_mark import mark_of
 from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
@@ -56,10 +57,14 @@ _folder_option = click.option(
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Jobs for --executor slurm."
 )
-@click.option("--retry-failed", is_flag=True, help="Run the failed solves again.")
+@click.option("--extend", is_flag=True, help="Keep all solves that are done, also those of a finished sweep.")
+@click.option("--retry-failed", is_flag=True, help="Run the failed solves again, and keep the others.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
 @click.option(
-    "--migrate", "migrate_only", is_flag=True, help="Bring store and tables to this version, and stop."
+    "--migrate",
+    "migrate_only",
+    is_flag=True,
+    help="Bring store, tables and figure to this version, and stop.",
 )
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -71,6 +76,7 @@ def _sweep(
     executor: str,
     scheduler: str | None,
     jobs: int,
+    extend: bool,
     retry_failed: bool,
     dry_run: bool,
     migrate_only: bool,
@@ -83,7 +89,8 @@ def _sweep(
     Memory of 2p in the file is 2 x p forward activations of one stage, in every placement.
 
     Finished solves are kept in the folder of the results: an interrupted sweep continues where it
-    stopped, and several sweeps may work on one folder at the same time.
+    stopped, and several sweeps may work on one folder at the same time. A sweep that has finished
+    begins anew, and keeps its old store as .bak, unless --extend is given.
     """
     folder = _folder(experiment, output)
     declared = load_experiment(experiment)
@@ -91,16 +98,21 @@ def _sweep(
     if migrate_only:
         rows = migrated_rows(folder, tasks)
         write_rows(rows, folder)
-        write_summary(Path(experiment).stem, rows, declared.figure, folder)
+        _write_study(rows, declared, Path(experiment).stem, folder)
         return _say({"rows": str(folder / ROWS), "migrated": len(rows)}, as_json)
     where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
+    # it tells a sweep whose tables are still to be written from a finished one
+    mark = mark_of(folder / STORE)
     with open_store(folder / STORE) as store, finished_work_kept(lambda: _has_finished(store)):
         store.enrol(tasks)
         if retry_failed:
             store.retry_failed()
+        elif not extend and not mark.exists():
+            _begin_anew(store, tasks, quiet)
+        mark.touch()
         if not quiet:
             _say_size(store, (at_once or solves_that_fit(declared.threads)) if executor == "local" else None)
         if store.tally().unfinished:
@@ -111,6 +123,7 @@ def _sweep(
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:
             write_parquet(store.rows(), folder)
+        mark.unlink(missing_ok=True)
         if as_json or not quiet:
             _say({**_progress(store), "rows": str(folder / ROWS)}, as_json)
 
@@ -118,6 +131,13 @@ def _sweep(
 def _has_finished(store: Store) -> bool:
     tally = store.tally()
     return tally.unfinished < tally.total
+
+
+def _begin_anew(store: Store, tasks: Sequence[Task], quiet: bool) -> None:
+    """Run all solves again if all are done, and say where their results are kept."""
+    kept = store.begin_anew(tasks)
+    if kept is not None and not quiet:
+        print(f"the sweep had finished and begins anew: {kept} keeps its solves", file=sys.stderr)
 
 
 def _plan(declared: Experiment, experiment: str) -> list[Task]:

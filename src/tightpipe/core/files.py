@@ -31,32 +31,27 @@ from .errors import InputError, StandardOutputError
 
 STANDARD = "-"
 """The path that stands for standard input and standard output."""
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def read_text(path: str | Path) -> str:
     """Return the content of a UTF-8 text file, with a newline for every kind of line end.
 
-    The suffix ``.gz`` means that gzip has compressed it.
+    The suffix ``.gz`` means that gzip has compressed it. A byte order mark at the begin, which some editors
+    write, is left out.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is not text, or begins with a byte order mark; the message names the file
-        and the reason.
+        If the file cannot be read, or is not text; the message names the file and the reason.
     """
     try:
         content = read_bytes(path)
         plain = gzip.decompress(content) if _is_packed(path) else content
-        text = TextIOWrapper(BytesIO(plain), encoding="utf-8").read()
+        return TextIOWrapper(BytesIO(plain), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         raise InputError("not a text file (UTF-8)", source=str(path)) from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", source=str(path)) from None
-    if text.startswith(_BYTE_ORDER_MARK):
-        rule = "begins with a byte order mark, must be UTF-8 without one"
-        raise InputError(rule, source=str(path))
-    return text
 
 
 def read_bytes(path: str | Path) -> bytes:

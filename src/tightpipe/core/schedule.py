@@ -16,6 +16,8 @@ from .operation import Operation, OpKind
 if TYPE_CHECKING:
     import pandas as pd
 
+SINGLE, FUSED, PAIRED = range(3)
+"""How an operation runs with the next one: one by one, a B with its W, an F with a fused backward."""
 _KINDS = tuple(OpKind)  # _KINDS[number] takes a third of the time that OpKind(number) takes
 
 
@@ -96,6 +98,26 @@ class Order:
         lists = [[op for slot in device for op in slot] for device in slots]
         plain = cls.from_lists(lists)
         return cls(plain.operations, plain.offsets, np.array(joined, dtype=np.int64))
+
+    @classmethod
+    def from_tokens(cls, operations: Ints, joined: Ints, offsets: Ints) -> Order:
+        """Return the order of operations F, B and W, of which some run jointly.
+
+        Parameters
+        ----------
+        operations
+            Kind, stage and microbatch of each F, B and W, device after device, shape (N, 3).
+        joined
+            How each operation runs with the next one, shape (N,): `SINGLE` if it does not; `FUSED` at a B
+            before its W, which become a BW; `PAIRED` at an F before such a B, with which it shares a slot.
+        offsets
+            Device d has the operations offsets[d] to offsets[d + 1] - 1, shape (devices + 1,).
+        """
+        kept = np.append(True, joined[:-1] != FUSED)  # a W that is fused stands in the BW
+        rows = operations.copy()
+        rows[joined == FUSED, 0] = OpKind.BW
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return cls(rows[kept], before[offsets], (joined == PAIRED)[kept])
 
     @classmethod
     def parse(cls, text: str) -> Order:

@@ -94,10 +94,8 @@ def complete(schedule: Schedule) -> Iterator[str]:
 
 def placement(schedule: Schedule) -> Iterator[str]:
     """Every operation runs on the device of its stage."""
-    instance, order = schedule.instance, schedule.order
-    microbatches = range(instance.microbatches)
-    homes = np.array([[instance.device(s, m) for m in microbatches] for s in range(instance.stages)])
-    home = homes[order.operations[:, 1], order.operations[:, 2]]
+    order = schedule.order
+    home = _homes(schedule.instance)[order.operations[:, 1], order.operations[:, 2]]
     runs_on = np.repeat(np.arange(order.devices), np.diff(order.offsets))
     for i in np.flatnonzero(home != runs_on):
         yield f"{_name(schedule, i)} runs on device {runs_on[i]}, its stage is on device {home[i]}"
@@ -211,24 +209,30 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
     if busy == 0:
         return
     starts, _ = _by_operation(schedule)
-    for device, operations in enumerate(schedule.order.to_lists()):
-        ends = schedule.end[schedule.order.rows(device)].tolist()
-        left: dict[int, int] = {}
-        for op, end in zip(operations, ends, strict=True):
-            stage = op.stage + 1 if op.kind is OpKind.F else op.stage - 1
-            if op.kind is OpKind.W or not 0 <= stage < instance.stages:
-                continue
-            receiver = instance.device(stage, op.microbatch)
-            if receiver == device:
-                continue
-            left[receiver] = max(end, left.get(receiver, end - busy) + busy)
-            arrival = left[receiver] + instance.comm(device, receiver)
-            kinds = (OpKind.F,) if op.kind is OpKind.F else (OpKind.B, OpKind.BW)
-            for kind in kinds:
-                start = int(starts[kind, stage, op.microbatch])
-                if start != _NEVER and start < arrival:
-                    late = Operation(kind, stage, op.microbatch)
-                    yield f"{late} starts at {start}, before {op} arrives at {arrival} over a busy link"
+    kind, stage, m = schedule.order.operations.T
+    following = np.where(kind == OpKind.F, stage + 1, stage - 1)
+    sends = (kind != OpKind.W) & (following >= 0) & (following < instance.stages)
+    sender = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))
+    receiver = np.full_like(sender, -1)
+    receiver[sends] = _homes(instance)[following[sends], m[sends]]
+    rows = np.flatnonzero(sends & (receiver != sender))
+    arrival = np.zeros_like(schedule.end)
+    for link in set(zip(sender[rows].tolist(), receiver[rows].tolist(), strict=True)):
+        mine = rows[(sender[rows] == link[0]) & (receiver[rows] == link[1])]
+        # message i leaves at the largest of end[j] + (i - j) * busy over all j up to i
+        turns = busy * np.arange(len(mine))
+        left = np.maximum.accumulate(schedule.end[mine] - turns) + turns
+        arrival[mine] = left + instance.comm(*link)
+    is_forward = kind[rows] == OpKind.F
+    for late in (OpKind.F, OpKind.B, OpKind.BW):
+        waiting = rows[is_forward == (late is OpKind.F)]
+        start = starts[late, following[waiting], m[waiting]]
+        early = (start != _NEVER) & (start < arrival[waiting])
+        for i, time in zip(waiting[early], start[early], strict=True):
+            yield (
+                f"{Operation(late, int(following[i]), int(m[i]))} starts at {time}, "
+                f"before {_name(schedule, i)} arrives at {arrival[i]} over a busy link"
+            )
 
 
 def memory_limit(schedule: Schedule) -> Iterator[str]:
@@ -306,6 +310,12 @@ def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
     starts[index], ends[index] = schedule.start, schedule.end
     starts[counts != 1] = ends[counts != 1] = _NEVER
     return starts, ends
+
+
+def _homes(instance: Instance) -> Times:
+    """Return the device of each stage for each microbatch, shape (stages, microbatches)."""
+    microbatches = range(instance.microbatches)
+    return np.array([[instance.device(s, m) for m in microbatches] for s in range(instance.stages)])
 
 
 def _comm(instance: Instance, sender: int, receiver: int) -> Times:

@@ -38,16 +38,18 @@ def bound_rate(work: int, bound: int) -> float:
 def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     """Draw one dot per setting and method, with the proven bounds behind them, and write the figure.
 
-    In each setting, the rates below the rate of the largest bound are marked as proven impossible. The
-    optimum lies in the band from there up to the best schedule.
+    In each setting, the rates below the rate of the largest bound are marked as proven impossible; where
+    schedules of several placements stand, those below the bounds of all of them. The optimum lies in the band
+    from there up to the best schedule. Panels stand below each other.
 
     Parameters
     ----------
     rows
         One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
         without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
-        and methods are drawn in the sequence in which they first appear. If rows have the key `engine` (an
-        engine version), the figure names these versions.
+        and methods are drawn in the sequence in which they first appear. Three keys may be left out: `panel`
+        is the title of the row's panel, `placement` the placement for whose schedules the row's bound holds,
+        and `engine` an engine version, which the figure names.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
 
@@ -60,20 +62,15 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    titles = list(dict.fromkeys(row.get("panel", "") for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
-    axes = figure.add_subplot()
-    groups = [[row for row in rows if row["setting"] == setting] for setting in settings]
-    undecided = [_draw_proven(axes, x, group) for x, group in enumerate(groups)]
+    figure = Figure(figsize=(style.WIDTH, _HEIGHT * len(titles)), layout="constrained")
+    panels = figure.subplots(len(titles), 1, squeeze=False)[:, 0]
     looks = palette.series(methods)
-    for index, method in enumerate(methods):
-        offset = _GROUP * ((index + 0.5) / len(methods) - 0.5)
-        rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
-        points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
-        if points:  # for an empty line, matplotlib would still make room for markers
-            axes.plot(*zip(*points, strict=True), **_look(looks[method]))
-    _label(axes, settings)
+    undecided = [
+        _draw_panel(axes, title, [row for row in rows if row.get("panel", "") == title], looks)
+        for axes, title in zip(panels, titles, strict=True)
+    ]
     figure.legend(
         handles=[
             *(Line2D([], [], label=m, **_look(looks[m])) for m in methods),
@@ -86,20 +83,52 @@ def _draw(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def _draw_panel(axes: Axes, title: str, rows: Sequence[Row], looks: Mapping[str, Look]) -> bool:
+    """Draw the rows of a panel, and return whether there is a band in one of its settings.
+
+    `looks` has the look of each method of the figure.
+    """
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    groups = [[row for row in rows if row["setting"] == setting] for setting in settings]
+    undecided = [_draw_proven(axes, x, group) for x, group in enumerate(groups)]
+    for index, (method, look) in enumerate(looks.items()):
+        offset = _GROUP * ((index + 0.5) / len(looks) - 0.5)
+        rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
+        points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
+        if points:  # for an empty line, matplotlib would still make room for markers
+            axes.plot(*zip(*points, strict=True), **_look(look))
+    _label(axes, settings)
+    axes.set_title(title)
+    return any(undecided)
+
+
 def _draw_proven(axes: Axes, x: int, rows: Sequence[Row]) -> bool:
     """Draw the rates that are proven impossible in a setting, and above them the band of the optimum.
 
     `x` is the setting's place on the axis, and `rows` are its rows. Return whether there is a band: there is
     none if the best schedule reaches the bound.
     """
-    floor = max((bound_rate(r["work"], r["bound"]) for r in rows if r["bound"] is not None), default=0.0)
-    best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor)
-    axes.bar(x, max(0.0, best - floor), _GROUP, bottom=floor, color=palette.UNDECIDED, linewidth=0, zorder=1)
-    axes.bar(x, floor, _GROUP, color=palette.PROVEN, linewidth=0, zorder=1)
-    if any(r["bound"] is not None for r in rows):
+    floor = _floor(rows)
+    best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor or 0.0)
+    proven = floor or 0.0
+    axes.bar(
+        x, max(0.0, best - proven), _GROUP, bottom=proven, color=palette.UNDECIDED, linewidth=0, zorder=1
+    )
+    axes.bar(x, proven, _GROUP, color=palette.PROVEN, linewidth=0, zorder=1)
+    if floor is not None:
         edges = (x - _GROUP / 2, x + _GROUP / 2)
         axes.hlines(floor, *edges, zorder=2, **_BOUND)
-    return best - floor > _ROUNDED
+    return best - proven > _ROUNDED
+
+
+def _floor(rows: Sequence[Row]) -> float | None:
+    """Return the bubble rate that no schedule of the rows' placements undercuts; None if none is proven."""
+    placements: dict[Any, list[float]] = {}
+    for row in rows:
+        known = placements.setdefault(row.get("placement"), [])
+        if row["bound"] is not None:
+            known.append(bound_rate(row["work"], row["bound"]))
+    return min(map(max, placements.values())) if all(placements.values()) else None
 
 
 def _look(look: Look) -> dict[str, Any]:

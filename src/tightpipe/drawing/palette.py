@@ -8,7 +8,7 @@ one reader in twenty sees fewer hues. They are told apart as follows:
   between two kinds, so that an F, a W and a B differ by at least 10, whatever their chunks. The hues of F, W
   and B are blue, green and orange, and bars with enough room have the letter of their kind.
 - BW is hatched in white, because no lightness is left for it between the others.
-- Each look of a series has its own marker, and looks of the same colour have different line patterns.
+- Each look of a series has its own colour and its own marker.
 - Idle time in the HTML report has a strip in the colour of its reason; the pointer shows the reason's name.
 
 `tests/drawing/test_palette.py` checks the lightness and the contrast of the colours, also as readers with
@@ -92,9 +92,9 @@ class Look:
     hollow: bool = False
 
 
-# No more than seven colours stay distinct; three of them come twice, with another marker and line.
-_RED, _TEAL, _VIOLET, _PLUM = "#D80100", "#0D7394", "#8C80FE", "#430158"
-_ROSE, _BLACK, _GREEN = "#CD797D", "#000000", "#274134"
+# No more than ten colours stay distinct for every reader: these were searched for with that aim.
+_RED, _TEAL, _VIOLET, _PLUM, _ROSE = "#D80100", "#0D7394", "#8C80FE", "#430158", "#CE7C7A"
+_BLACK, _GREEN, _BLUE, _CYAN, _GREY = "#000000", "#274134", "#1217E1", "#10A4A8", "#6D6466"
 SERIES = (
     Look(_RED, "o", ()),
     Look(_VIOLET, "s", (1.2, 1.2)),
@@ -103,9 +103,9 @@ SERIES = (
     Look(_ROSE, "v", (3, 1.2)),
     Look(_BLACK, "X", (3, 1.2, 1.2, 1.2)),
     Look(_GREEN, "P", (6, 1.5, 1.2, 1.5, 1.2, 1.5)),
-    Look(_VIOLET, "<", (3, 1.2)),
-    Look(_PLUM, ">", (1.2, 1.2)),
-    Look(_ROSE, "d", (6, 1.5, 1.2, 1.5)),
+    Look(_BLUE, "<", (3, 1.2)),
+    Look(_CYAN, ">", (1.2, 1.2)),
+    Look(_GREY, "d", (6, 1.5, 1.2, 1.5)),
 )
 
 _METHODS = {  # a method looks the same in all figures

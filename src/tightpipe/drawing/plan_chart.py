@@ -13,15 +13,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from . import palette, style
-from .marks import legend, marker_look, proof_handles
+from .marks import legend, marker_look, nested_sizes, proof_handles
 from .output import draw_points
 from .palette import Look
 from .panels import Point, distinct, having, label_places
 
 _HEIGHT = 2.7  # inches
 _WIDTH = 0.8  # width of the band of a place, where places are 1 apart
-_ROOM = 0.3  # empty part of the y axis below and above all numbers, as a share of their range
-_LEAST_ROOM = 0.02  # least size of this empty part, as a share of the largest number
+_ROOM = 0.08  # empty part of the y axis above all numbers, as a share of the largest one
 
 
 def draw_plans(
@@ -29,7 +28,9 @@ def draw_plans(
 ) -> None:
     """Draw the values of plans at each place of the x axis, with the bound behind them, and write the figure.
 
-    The best possible value of a place lies in the band between its bound and its best plan.
+    The best possible value of a place lies in the band between its bound and its best plan. The y axis begins
+    at 0, so that the lengths of bars compare as their values do. Where plans of several series have the same
+    value, the marker of the first series encloses those of the next ones.
 
     Parameters
     ----------
@@ -58,58 +59,53 @@ def _draw(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> 
     places, names = distinct(points, "place"), distinct(points, "series")
     figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
-    looks = palette.series(names)
-    bottom, top = _range(
-        [p[key] for p in points for key in ("value", "bound") if p[key] not in (None, 0, inf)]
-    )
+    looks, sizes = palette.series(names), nested_sizes(len(names))
+    top = _top([p[key] for p in points for key in ("value", "bound") if p[key] not in (None, 0, inf)])
     for x, place in enumerate(places):
         here = having(points, place=place)
-        _draw_proven(axes, x, here, (bottom, top), higher)
-        for name in names:
-            _draw_values(axes, x, having(here, series=name), looks[name])
+        _draw_proven(axes, x, here, top, higher)
+        for name, size in zip(names, sizes, strict=True):
+            _draw_values(axes, x, having(here, series=name), looks[name], size)
     _label(axes, places, x_label, y_label)
-    axes.set_ylim(bottom, top)
-    legend(figure, [Line2D([], [], label=name, **_marks(looks[name])) for name in names])
+    axes.set_ylim(0, top)
+    series = zip(names, sizes, strict=True)
+    legend(figure, [Line2D([], [], label=name, **_marks(looks[name], size)) for name, size in series])
     legend(figure, proof_handles("above" if higher else "below"), "outside lower center")
     return figure
 
 
-def _range(numbers: Sequence[float]) -> tuple[float, float]:
-    """Return where the y axis begins and ends: with room around the numbers, and not below 0."""
-    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
-    room = max(_ROOM * (high - low), _LEAST_ROOM * high)
-    return max(0.0, low - room), high + room
+def _top(numbers: Sequence[float]) -> float:
+    """Return where the y axis ends: with room above the numbers."""
+    return (1 + _ROOM) * max(numbers, default=1.0)
 
 
-def _draw_proven(
-    axes: Axes, x: int, points: Sequence[Point], ends: tuple[float, float], higher: bool
-) -> None:
+def _draw_proven(axes: Axes, x: int, points: Sequence[Point], top: float, higher: bool) -> None:
     """Draw the area that no plan can reach at a place, and the band between this area and the best plan.
 
-    `x` is the position of the place, and `ends` are the lower and the upper end of the y axis.
+    `x` is the position of the place, and `top` is the upper end of the y axis.
     """
     bounds = [p["bound"] for p in points if p["bound"] is not None]
     if not bounds:
         return
-    bound = min(max(min(bounds) if higher else max(bounds), ends[0]), ends[1])
+    bound = min(min(bounds) if higher else max(bounds), top)
     found = [p["value"] for p in points if p["value"] is not None]
-    best = (max if higher else min)(found, default=ends[0] if higher else ends[1])
+    best = (max if higher else min)(found, default=0.0 if higher else top)
     low, high = sorted((bound, best))
-    wall = (bound, ends[1]) if higher else (ends[0], bound)
+    wall = (bound, top) if higher else (0.0, bound)
     common: dict[str, Any] = {"linewidth": 0, "zorder": 1}
     axes.bar(x, high - low, _WIDTH, bottom=low, color=palette.UNDECIDED, **common)
     axes.bar(x, wall[1] - wall[0], _WIDTH, bottom=wall[0], color=palette.PROVEN, **common)
     axes.hlines(bound, x - _WIDTH / 2, x + _WIDTH / 2, color=palette.INK, linewidth=1.0, zorder=2)
 
 
-def _draw_values(axes: Axes, x: int, points: Sequence[Point], look: Look) -> None:
+def _draw_values(axes: Axes, x: int, points: Sequence[Point], look: Look, size: float) -> None:
     values = [p["value"] for p in points if p["value"] is not None]
     if values:  # for an empty line, matplotlib would still make room for markers
-        axes.plot([x] * len(values), values, **_marks(look))
+        axes.plot([x] * len(values), values, **_marks(look, size))
 
 
-def _marks(look: Look) -> dict[str, Any]:
-    return {**marker_look(look), "linestyle": "none", "zorder": 3, "clip_on": False}
+def _marks(look: Look, size: float) -> dict[str, Any]:
+    return {**marker_look(look, size), "linestyle": "none", "zorder": 3, "clip_on": False}
 
 
 def _label(axes: Axes, places: Sequence[str], x_label: str, y_label: str) -> None:

@@ -35,6 +35,8 @@ def memory_label(row: Cells) -> str:
 def markdown(rows: Sequence[Cells], baseline: str) -> str:
     """Return a page in Markdown with a line per setting, memory limit and objective.
 
+    Where all rows have the same objective, there is no column for it.
+
     Parameters
     ----------
     rows
@@ -46,15 +48,16 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
     cells = _by_place(kept)
     methods = list(dict.fromkeys(row["method"] for row in kept))
     others = [method for method in methods if method != baseline]
-    head = ["setting", "memory", f"{baseline} bubble rate"]
+    several = _objectives(kept) > 1
+    head = ["setting", "memory", *(["objective"] if several else []), f"{baseline} bubble rate"]
     for method in others:
         head += [f"{method} bubble rate", "bound of the rate", "gap", f"bubble saved by {method}"]
         head += ["status", "proof"]
     head += ["memory of 1F1B", "imbalance"]
     lines = [_line(head), _line(["---"] * len(head))]
-    for (setting, memory, _), by_method in cells.items():
+    for (setting, memory, objective), by_method in cells.items():
         base = by_method.get(baseline)
-        line = [setting, memory, _rate(base)]
+        line = [setting, memory, *([objective] if several else []), _rate(base)]
         for method in others:
             line += _against(by_method.get(method), base)
         line += [_said(by_method.values(), "memory_of_1f1b", 2), _said(by_method.values(), "imbalance", 3)]
@@ -74,13 +77,18 @@ def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
     """
     kept = latest(rows)
     methods = list(dict.fromkeys(row["method"] for row in kept))
-    several = len({row["objective"] for row in kept}) > 1
+    several = _objectives(kept) > 1
     body = []
     for (setting, memory, objective), found in _by_place(kept).items():
         place = [setting, memory, *([objective] if several else [])]
         body.append([*place, *(_starred(found.get(method)) for method in methods), *_bound_and_gap(found)])
     texts = ["setting", "memory", *(["objective"] if several else [])]
     return LatexTable([*texts, *methods, "bound", "gap"], body, methods, len(texts), caption or _MEANING)
+
+
+def _objectives(rows: Sequence[Cells]) -> int:
+    """Return how many objectives the rows have."""
+    return len({row["objective"] for row in rows})
 
 
 def _starred(row: Cells | None) -> str:

@@ -127,8 +127,27 @@ class Table:
 
     @property
     def backup(self) -> Path:
-        """The file that keeps the table as it was before `set_aside_others` removed rows."""
-        return self.path.with_name(f"{self.path.name}.bak")
+        """The file that keeps the table as it was before rows were removed."""
+        # beside the target of a symbolic link, where the rows are
+        real = self.path.resolve() if self.path.is_symlink() else self.path
+        return real.with_name(f"{real.name}.bak")
+
+    def clear(self) -> int:
+        """Remove all rows, and return how many there were; if there were any, `backup` keeps the table.
+
+        Raises
+        ------
+        InputError
+            If the backup cannot be written.
+        """
+        with self._locked() as file:
+            there = len(self.rows())
+            if there:
+                file.seek(0)
+                write_bytes(self.backup, file.read())
+                file.truncate(0)  # in place, so that a symbolic link leads to the new rows
+                _write(file, list(self.form.columns))
+        return there
 
     def set_aside_others(self, engine: str) -> Counter[str]:
         """Keep only the rows of `engine` in the file, and return how many rows of each other engine it had.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from math import comb
 from typing import Protocol
@@ -21,7 +22,9 @@ _LISTED = 50_000  # the most partitions that are listed
 class Partitions(Protocol):
     """The candidates of a configuration, in ascending order of their bounds."""
 
-    configuration: Configuration
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration to which the candidates belong."""
 
     @property
     def bound(self) -> int:
@@ -37,14 +40,15 @@ class Partitions(Protocol):
         """
 
 
-class Unfit:
-    """No candidate at all, for a configuration of which it is proven at once that none can be found."""
+@dataclass(frozen=True)
+class NoPartitions:
+    """A configuration without candidates."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self.configuration, self.bound = configuration, NEVER
+    configuration: Configuration
+    bound: int = NEVER
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
-        """Return None, as there is no candidate."""
+        """Return None."""
         return None
 
 
@@ -63,7 +67,7 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration)
     if configuration.has_no_cuts or lacks_in_all(configuration):
-        return Unfit(configuration)
+        return NoPartitions(configuration)
     if kind is not None:
         return Tabled(configuration, kind, until)
     if partition_count(configuration) <= _LISTED:

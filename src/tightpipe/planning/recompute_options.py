@@ -87,9 +87,8 @@ class RecomputeOptions:
         for start in range(count + 1):
             for end in range(count + 1):
                 if start < end <= start + longest:
-                    until.check()
                     shorter = known.get((start, end - 1), [_PLAIN])
-                    known[start, end] = _longer(problem, shorter, end - 1)
+                    known[start, end] = _longer(problem, shorter, end - 1, until)
                     ways += known[start, end]
                 first.append(len(ways))
         self.first = np.array(first, np.int64)
@@ -107,12 +106,13 @@ def _column(ways: list[Way], key: str) -> Ints:
     return np.array([getattr(way, key) for way in ways], np.int64)
 
 
-def _longer(problem: PlanningProblem, shorter: list[Way], index: int) -> list[Way]:
+def _longer(problem: PlanningProblem, shorter: list[Way], index: int, until: Budget) -> list[Way]:
     """Return the ways of an interval that ends with layer `index`; `shorter` has those without the layer."""
+    until.check()
     layer = problem.model.layers[index]
     if not (problem.space.recompute and layer.recomputable):
         return shorter
-    found = _efficient([*shorter, *(_again(way, layer, index) for way in shorter)])
+    found = _efficient([*shorter, *(_again(way, layer, index) for way in shorter)], until)
     if len(found) > _MOST:
         rule = f"layers up to {index} differ too much: a stage could be recomputed in more than {_MOST} ways"
         raise InputError(rule, key="search.recompute", value="blocks")
@@ -125,7 +125,7 @@ def _again(way: Way, layer: Layer, index: int) -> Way:
     return Way(longer, less, max(way.transient, saved), (*way.layers, index))
 
 
-def _efficient(ways: list[Way]) -> list[Way]:
+def _efficient(ways: list[Way], until: Budget) -> list[Way]:
     """Return the ways without those that are no better than another one.
 
     A way is no better than another if it adds no fewer ticks, saves no more bytes and takes no fewer
@@ -135,6 +135,7 @@ def _efficient(ways: list[Way]) -> list[Way]:
     kept: list[Way] = []
     most = -1  # the most bytes that a way kept so far saves
     for way in sorted(ways, key=lambda way: (way.extra, -way.saved, way.transient)):
+        until.check()  # there may be thousands of ways, each of which is compared with all before it
         worse = (other.saved >= way.saved and other.transient <= way.transient for other in kept)
         if way.saved > most or not any(worse):
             kept.append(way)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..core import metrics
+from ..core.instance import Objective
 from ..core.instance_file import read_json
 from ..core.printable import printable
 from ..core.schedule_file import MEASURED, ScheduleFile
@@ -39,7 +40,8 @@ def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
 
 
 def _entry_of_row(study: Study, row: Row) -> Entry:
-    changes = (change for change in (row.memory, row.comm, row.uneven) if change != OWN)
+    objective = "" if row.objective == Objective.DEVICE_SPAN else row.objective
+    changes = (change for change in (row.memory, row.comm, row.uneven, objective) if change != OWN)
     parts = (row.problem, *changes, row.method)
     values = {**asdict(row), "reason": row.reason if row.cost is None else None}
     return Entry(

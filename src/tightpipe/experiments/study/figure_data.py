@@ -16,18 +16,32 @@ Point = dict[str, Any]
 
 _EQUAL = 1e-12  # bubble rates of different costs differ by more
 
+_AXES = ("objective", "uneven", "comm", "memory")
+"""The axes of an experiment, beside its problems and their sizes, that change what is asked.
+
+Rows that differ in one of them never share a panel, unless the figure shows this axis itself: costs under two
+objectives do not compare, and a bound for one question says nothing about another.
+"""
+
 TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
 """Gaps by name. The scaling figure shows how long solves take to reach each of them."""
 
 
 def setting_points(rows: Sequence[Row]) -> list[Point]:
     """Return a point per row: the bubble rate of the row's method on its problem."""
-    return [_rated(row, setting=_problem(row, rows), method=method_name(row)) for row in rows]
+    return [{"panel": _panel("", row, rows), "setting": _problem(row, rows), **_rated(row)} for row in rows]
 
 
 def uneven_points(rows: Sequence[Row]) -> list[Point]:
     """Return a point per row: the bubble rate of the row's method, and in which way its stages are unlike."""
-    return [_rated(row, setting=row.uneven or "all stages alike", method=method_name(row)) for row in rows]
+    return [
+        {
+            "panel": _panel(_problem(row, rows), row, rows, "uneven"),
+            "setting": _said(row, "uneven"),
+            **_rated(row),
+        }
+        for row in rows
+    ]
 
 
 def memory_points(rows: Sequence[Row]) -> list[Point]:
@@ -40,28 +54,25 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
     InputError
         If the experiment writes a limit neither as a multiple of p, such as ``2p``, nor as ``smallest``.
     """
-    return _frontier(rows, _memory_factor, looser=operator.ge, apart="comm")
+    names = [_problem(row, rows) for row in rows]
+    return _frontier(rows, names, "memory", _bounds_over_memory(rows))
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """Return the points of `memory_points`, and say of each whether its schedule is proven optimal.
 
-    The bound that proves this may come from another method or from a looser limit. A panel of the figure
-    shows one problem of one size, in devices and microbatches, with one communication time.
+    The bound that proves this may come from another method or from a looser limit, but is always one of the
+    schedule's own placement. A panel is named after the size of its problem, in devices and microbatches.
 
     Raises
     ------
     InputError
         As in `memory_points`.
     """
-    return [
-        {
-            **point,
-            "panel": _panel(_size(row, rows), row, rows, "comm"),
-            "optimal": _reaches(point["bubble_rate"], point["bound_rate"]),
-        }
-        for point, row in zip(memory_points(rows), rows, strict=True)
-    ]
+    bounds, names = _bounds_over_memory(rows), [_size(row, rows) for row in rows]
+    points = _frontier(rows, names, "memory", bounds)
+    proven = [_reaches(row.bubble_rate, bound) for row, (_, bound) in zip(rows, bounds, strict=True)]
+    return [{**point, "optimal": optimal} for point, optimal in zip(points, proven, strict=True)]
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
@@ -74,7 +85,8 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
     InputError
         If the experiment does not write a time as a multiple of F's duration, such as ``0.25f``.
     """
-    return _frontier(rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le, apart="memory")
+    bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
+    return _frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds)
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:
@@ -84,7 +96,8 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
     """
     return [
         {
-            "panel": _problem(row, rows),
+            "panel": _panel(_problem(row, rows), row, rows),
+            "objective": row.objective,
             "method": row.method,
             "start": row.warm_start or "none",
             "seconds": seconds,
@@ -103,7 +116,8 @@ def scaling_points(rows: Sequence[Row]) -> list[Point]:
     """
     return [
         {
-            "panel": f"{row.method}, n = {_per_device(row)}",
+            "panel": _panel(_named(f"{row.method}, n = {_per_device(row)}", row, rows), row, rows),
+            "objective": row.objective,
             "p": row.p,
             "n": row.n,
             "target": name,
@@ -137,54 +151,110 @@ def _problem(row: Row, rows: Sequence[Row]) -> str:
 
 def _size(row: Row, rows: Sequence[Row]) -> str:
     """Return the size of the row's problem, with the problem's name if there are several problems."""
-    several = len({other.problem for other in rows}) > 1
-    return (f"{row.problem}, " if several else "") + f"{row.p} devices, {row.n} microbatches"
+    return _named(f"{row.p} devices, {row.n} microbatches", row, rows)
 
 
-def _panel(name: str, row: Row, rows: Sequence[Row], apart: str) -> str:
-    """Return `name`, with the row's value in the column `apart` if `rows` differ in this column."""
-    several = len({getattr(other, apart) for other in rows}) > 1
-    return f"{name}, {apart} {getattr(row, apart)}" if several else name
+def _named(text: str, row: Row, rows: Sequence[Row]) -> str:
+    """Return `text`, after the name of the row's problem if there are several problems."""
+    return f"{row.problem}, {text}" if len({other.problem for other in rows}) > 1 else text
+
+
+def _panel(name: str, row: Row, rows: Sequence[Row], shown: str | None = None) -> str:
+    """Return the title of the row's panel: `name`, and the row's values of the axes that tell panels apart.
+
+    These are the `_AXES` in which `rows` differ, except for `shown`, the axis that the figure shows within a
+    panel.
+    """
+    apart = [axis for axis in _AXES if axis != shown and len({getattr(other, axis) for other in rows}) > 1]
+    return ", ".join(filter(None, (name, *(_said(row, axis) for axis in apart))))
+
+
+def _said(row: Row, axis: str) -> str:
+    """Return the row's value of an axis, as it stands in figures."""
+    if axis == "uneven":
+        return row.uneven or "all stages alike"
+    value = str(getattr(row, axis))
+    return value if axis == "objective" else f"{axis} {value}"
 
 
 def _reaches(rate: float | None, bound: float) -> bool:
     return rate is not None and rate <= bound + _EQUAL
 
 
-def _rated(row: Row, **names: str) -> Point:
-    rates = {"bubble_rate": row.bubble_rate, "work": row.work, "bound": row.bound}
-    return {**names, **rates, "engine": row.engine}
+def _rated(row: Row) -> Point:
+    return {
+        "objective": row.objective,
+        "placement": row.placement,
+        "method": method_name(row),
+        "bubble_rate": row.bubble_rate,
+        "work": row.work,
+        "bound": row.bound,
+        "engine": row.engine,
+    }
 
 
-def _frontier(
-    rows: Sequence[Row], x: Callable[[Row], float], looser: Callable[[float, float], bool], apart: str
-) -> list[Point]:
-    """Return a point per row, with the best bound of all rows at the same or a looser constraint.
+Bounds = list[tuple[float, float]]
+"""For each row, its place on the axis of a constraint, and the best bound of its placement there."""
 
-    A bound under a looser constraint also holds under a tighter one. `x` returns a row's place on the axis of
-    the constraint, and `looser(a, b)` whether the constraint at a is the same as at b or looser. Rows that
-    differ in the column `apart` belong to different panels and share no bounds.
+
+def _bounds_over_memory(rows: Sequence[Row]) -> Bounds:
+    return _bounds(rows, "memory", _memory_factor, looser=operator.ge)
+
+
+def _bounds(
+    rows: Sequence[Row], axis: str, x: Callable[[Row], float], looser: Callable[[float, float], bool]
+) -> Bounds:
+    """Return for each row its place, and the best bound of all rows at the same or a looser constraint.
+
+    A bound under a looser constraint also holds under a tighter one. Only rows that ask the same question
+    about the same placement share bounds. `axis` is the axis of the constraint, `x` returns a row's place on
+    it, and `looser(a, b)` whether the constraint at a is the same as at b or looser.
     """
+    places = [x(row) for row in rows]
+    asked = [_question(row, axis) for row in rows]
+    known = list(zip(asked, places, map(bound_rate, rows), strict=True))
     return [
-        {
-            "panel": _panel(_problem(row, rows), row, rows, apart),
-            "x": x(row),
-            "method": method_name(row),
-            "bubble_rate": row.bubble_rate,
-            "bound_rate": max(
-                bound_rate(other)
-                for other in rows
-                if _frontier_of(other, apart) == _frontier_of(row, apart) and looser(x(other), x(row))
-            ),
-            "engine": row.engine,
-        }
-        for row in rows
+        (here, max(bound for other, there, bound in known if other == mine and looser(there, here)))
+        for mine, here in zip(asked, places, strict=True)
     ]
 
 
-def _frontier_of(row: Row, apart: str) -> tuple[object, ...]:
+def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
+    """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    names
+        For each row, the name of its panel without the axes in which rows differ.
+    axis
+        The axis of `_AXES` that the figure shows.
+    bounds
+        For each row, its place on this axis and the best bound of its placement.
+    """
+    panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
+    floors: dict[tuple[str, float], float] = {}
+    for panel, (x, bound) in zip(panels, bounds, strict=True):
+        floors[panel, x] = min(bound, floors.get((panel, x), 1.0))
+    return [
+        {
+            "panel": panel,
+            "objective": row.objective,
+            "x": x,
+            "method": method_name(row),
+            "bubble_rate": row.bubble_rate,
+            "bound_rate": floors[panel, x],
+            "engine": row.engine,
+        }
+        for row, panel, (x, _) in zip(rows, panels, bounds, strict=True)
+    ]
+
+
+def _question(row: Row, axis: str) -> tuple[object, ...]:
     """Return the values in which two rows must agree, so that a bound of one can hold for the other."""
-    return row.problem, row.p, row.n, row.placement, row.objective, row.uneven, getattr(row, apart)
+    same = (getattr(row, other) for other in _AXES if other != axis)
+    return row.problem, row.p, row.n, row.placement, *same
 
 
 def _memory_factor(row: Row) -> float:

@@ -174,13 +174,20 @@ _SAID = {
 
 
 def _failures(rows: Sequence[Row]) -> list[str]:
-    return [f"- failed: {_solve(row)}: {row.error}" for row in rows if row.state == "failed"]
+    return [f"- failed: {_solve(row, rows)}: {row.error}" for row in rows if row.state == "failed"]
 
 
 def _unsolved(rows: Sequence[Row]) -> list[str]:
     unsolved = [row for row in rows if row.state == "done" and row.cost is None]
-    return [f"- {row.status}: {_solve(row)}: {row.reason}" for row in unsolved]
+    return [f"- {row.status}: {_solve(row, rows)}: {row.reason}" for row in unsolved]
 
 
-def _solve(row: Row) -> str:
-    return f"{row.problem} {row.p} x {row.n}, {row.memory}, {method_name(row)}"
+def _solve(row: Row, rows: Sequence[Row]) -> str:
+    """Return the name of a solve: its problem, memory and method, and its values of all axes that vary."""
+    varying = [axis for axis in _AXES if axis not in _NAMED and _varies(axis, rows)]
+    said = (f"{axis.replace('_', ' ')} {_cell(row, axis)}" for axis in varying)
+    return ", ".join((f"{row.problem} {row.p} x {row.n}", row.memory, *said, _method(row, rows)))
+
+
+_NAMED = ("problem", "p", "n", "memory")
+"""The axes whose values a solve's name always has."""

@@ -102,12 +102,22 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         rule = f"version {found} cannot be brought to version {VERSION}; move it away to start anew"
         raise InputError(rule, source=str(path))
     if found < VERSION:
-        with closing(sqlite3.connect(path.with_name(f"{path.name}.bak"))) as copy:
-            connection.backup(copy)
+        keep_copy(path)
     for name, function in _FUNCTIONS.items():
         connection.create_function(name, -1, function, deterministic=True)
     for step in range(found, VERSION):
         connection.executescript(f"BEGIN; {_MIGRATIONS[step]}; PRAGMA user_version = {step + 1}; COMMIT;")
+
+
+def keep_copy(path: Path) -> Path:
+    """Copy what the store at `path` holds to the path with ``.bak`` added to its name, and return that path.
+
+    The copy has what was committed. A connection that writes to the store may be open.
+    """
+    kept = path.with_name(f"{path.name}.bak")
+    with closing(sqlite3.connect(path)) as store, closing(sqlite3.connect(kept)) as copy:
+        store.backup(copy)
+    return kept
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

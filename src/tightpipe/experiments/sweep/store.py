@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ...core.errors import InputError, StoppedError
 from .row import COLUMNS, Row, Value
-from .schema import prepare
+from .schema import keep_copy, prepare
 from .task import Task
 
 LEASE = 10.0  # seconds; a process renews its leases several times in this time
@@ -95,15 +95,28 @@ class Store:
         A task that the store already has keeps its state and its result. The results of tasks that are not in
         the new grid are kept too, but no longer shown.
         """
-        known = ", ".join(COLUMNS)
-        marks = ", ".join("?" * (len(COLUMNS) + 2))
         with self._writing() as connection:
             connection.execute("UPDATE solve SET position = NULL")
-            connection.executemany(
-                f"INSERT INTO solve ({known}, position, payload) VALUES ({marks}) "
-                "ON CONFLICT (key) DO UPDATE SET position = excluded.position",
-                ((*_values(task.row), place, task.payload) for place, task in enumerate(tasks)),
-            )
+            _insert(connection, tasks)
+
+    def begin_anew(self, tasks: Sequence[Task]) -> Path | None:
+        """Make all solves of the grid pending if all are finished, and return the path of the store's copy.
+
+        The copy keeps the results. If a solve of the grid is not finished, nothing is changed, and None is
+        returned; it may be that another process has just begun anew.
+
+        Parameters
+        ----------
+        tasks
+            The tasks of the grid, which must be enrolled.
+        """
+        with self._writing() as connection:
+            if self.tally().unfinished:
+                return None
+            kept = keep_copy(self.path)
+            connection.execute("DELETE FROM solve WHERE position IS NOT NULL")
+            _insert(connection, tasks)
+        return kept
 
     def claim(self, owner: str) -> Task | None:
         """Claim for `owner` the next solve that is pending or whose lease has run out, and return its task.
@@ -228,6 +241,17 @@ def open_store(path: Path | None, lease: float = LEASE) -> Iterator[Store]:
 def seconds_at_most(rows: Iterable[Row]) -> float:
     """Return an estimate of the most seconds that the solves of the rows take, one after another."""
     return sum(row.time_limit or _SECONDS_OF_A_HEURISTIC for row in rows)
+
+
+def _insert(connection: sqlite3.Connection, tasks: Sequence[Task]) -> None:
+    """Give the tasks their places in the grid, and insert those that the store does not have."""
+    known = ", ".join(COLUMNS)
+    marks = ", ".join("?" * (len(COLUMNS) + 2))
+    connection.executemany(
+        f"INSERT INTO solve ({known}, position, payload) VALUES ({marks}) "
+        "ON CONFLICT (key) DO UPDATE SET position = excluded.position",
+        ((*_values(task.row), place, task.payload) for place, task in enumerate(tasks)),
+    )
 
 
 def _values(row: Row) -> Iterable[Value]:

@@ -1,0 +1,55 @@
+"""Tables of benchmarks: a run that was interrupted goes on, and one that has finished begins anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+from growing_table import append, lines_of, open_tables  # noqa: E402  # in no package
+
+from tightpipe.core.engine_version import engine_version  # noqa: E402
+
+COLUMNS = ("number", "engine")
+
+
+def run(
+    folder: Path, lines: int, *, seconds: int = 1, extend: bool = False, killed: bool = False
+) -> list[int]:
+    """Run a benchmark with two tables, which have lines by number, and return the numbers that it computes."""
+    first, second = folder / "first.csv", folder / "second.csv"
+    computed = []
+    with open_tables({first: COLUMNS, second: COLUMNS}, (seconds,), extend):
+        for path in (first, second):
+            there = {int(line["number"]) for line in lines_of(path)}
+            todo = [number for number in range(lines) if number not in there]
+            made = ({"number": number, "engine": engine_version()} for number in todo)
+            for number, _ in zip(todo, append(path, COLUMNS, made), strict=True):
+                computed.append(number)
+                if killed and path == second:
+                    raise KeyboardInterrupt
+    return computed
+
+
+def test_a_finished_run_begins_anew_and_keeps_its_lines_aside(tmp_path: Path) -> None:
+    assert run(tmp_path, 2) == [0, 1, 0, 1]
+    assert run(tmp_path, 2) == [0, 1, 0, 1]
+    assert lines_of(tmp_path / "second.csv") == lines_of(tmp_path / "second.csv.bak")
+
+
+def test_the_same_run_goes_on_in_all_tables_where_it_was_interrupted(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, 2, killed=True)
+    assert run(tmp_path, 2) == [1]
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, 2, killed=True)
+    assert run(tmp_path, 2, seconds=2) == [0, 1, 0, 1]
+
+
+def test_a_run_that_extends_keeps_the_lines_of_a_finished_one(tmp_path: Path) -> None:
+    run(tmp_path, 2)
+    assert run(tmp_path, 3, extend=True) == [2, 2]
+    assert len(lines_of(tmp_path / "first.csv")) == 3
