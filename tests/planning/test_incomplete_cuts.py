@@ -225,6 +225,19 @@ def test_the_bound_looks_at_the_clock(placement: Placement, layers: int) -> None
     assert perf_counter() - begun < 20  # a generous limit for a busy machine
 
 
+def test_too_many_ways_to_recompute_leave_the_bound_of_the_work() -> None:
+    """The bytes and ticks of each layer are a power of two, so no way to recompute is worse than another one."""
+    layers = tuple(
+        Layer(f"layer {k}", 2**k, 1, 0 if k < 7 else 1, activation=2**k, input=0, output=1) for k in range(14)
+    )
+    space = SearchSpace(("linear",), recompute=True)
+    problem = PlanningProblem(Model(layers), Cluster((2,), 2**13), Batch(2), space)
+    asked = configuration(problem, Placement("linear", 2))
+    with pytest.raises(InputError, match="too much"):
+        asked.arrays()
+    assert least_work(asked) <= incomplete_bound([asked], NEVER) < NEVER
+
+
 def test_a_stage_has_no_b_because_something_is_recomputed() -> None:
     """B would take a tick only because F runs again in it."""
     thin = Layer("thin", 3, 0, 2, activation=8, input=2)

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..core.budget import UNLIMITED, Budget, TimeUpError
+from ..core.errors import InputError
 from .candidates_by_list import all_cuts, device_stages
 from .candidates_by_table import SCRATCH, caps_of, fill_before, kind_of, middles, start_of
 from .configuration import Configuration
@@ -47,7 +48,7 @@ def incomplete_bound(configurations: Sequence[Configuration], cap: int, until: B
 
 def _bound(configuration: Configuration, cap: int, until: Budget) -> int:
     best = 0
-    with suppress(TimeUpError):
+    with suppress(TimeUpError, InputError):  # an input error if a stage can be recomputed in too many ways
         for bound in _bounds(configuration, cap, until):
             best = max(best, bound)
             if best >= cap:
