@@ -28,6 +28,12 @@ BAD = {
     "unknown warm start": (SMALL + 'warm_starts = ["luck"]\n', 5, "warm_starts", "'luck'"),
     "unknown figure": (SMALL + 'figure = "pie"\n', 5, "figure", "'pie'"),
     "hard limit too low": (SMALL + "hard_limit = 20\n", 5, "hard_limit", "above"),
+    "hard limit below the usual time limit": (
+        'instances = ["small.json"]\nmethods = ["list"]\nhard_limit = 30\n',
+        3,
+        "hard_limit",
+        "time limit, 60, which is the usual one, as the file has no time_limits",
+    ),
     "no methods": ('instances = ["small.json"]\n', 1, "", "methods"),
     "method that does not fit": (SMALL.replace("list", "zb-h1"), 3, "methods", "zb-h1"),
     "not TOML": ("settings = [\n", None, "", "not TOML"),

@@ -7,6 +7,7 @@ to subtract the time that was already spent.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Event
@@ -93,6 +94,14 @@ class Budget:
         `share` is above 0 and at most 1. A budget without a deadline still has none.
         """
         return self.within(share * self.left)
+
+    def in_turn(self, count: int) -> Iterator[Budget]:
+        """Yield the budgets of `count` pieces of work, each when the pieces before it have ended.
+
+        Each piece may use an equal part of the time that is then left.
+        """
+        for k in range(count):
+            yield self.part(1 / (count - k))
 
     def first_part(self, share: float, least: float) -> Budget:
         """Return the budget of work with which a search begins: a share of the time left, or `least` seconds.
