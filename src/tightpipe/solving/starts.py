@@ -23,6 +23,7 @@ WarmStart = Schedule | str | OwnHeuristic | None
 
 _SHARE = 0.5  # share of the time of a search that heuristics may take before it begins
 _LEAST = 0.5  # seconds that they may take however short the time is
+_SHORT = 0.1  # seconds on a usual machine; a heuristic that takes no longer always runs to its end
 _CHECKING = 1.2e-6  # seconds per operation to retime and validate a schedule on a usual machine
 
 
@@ -74,7 +75,9 @@ class StartClock:
     Heuristics may take a share of the time that a search has. They may always take a short time, so that a
     search without any time starts from a heuristic's schedule all the same if the instance is not large. A
     heuristic that does not look at the clock begins only if the time left is as long as it will probably
-    take. This is estimated from the number of operations, and from how fast earlier heuristics were.
+    take. This is estimated from the number of operations, and from how fast earlier heuristics were. One that
+    takes next to no time always runs to its end, so that a search of a small instance starts from the best of
+    all heuristics however short its time is.
 
     Parameters
     ----------
@@ -102,18 +105,26 @@ class StartClock:
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
         needed = _CHECKING if heuristic.timed else heuristic.pace + _CHECKING
-        return self._budget.left > self._slowness * needed * self._operations
+        return self._is_short(heuristic) or self._budget.left > self._slowness * needed * self._operations
+
+    def _is_short(self, heuristic: Heuristic) -> bool:
+        return self._usual(heuristic) <= _SHORT
+
+    def _usual(self, heuristic: Heuristic) -> float:
+        """Return the seconds that a heuristic takes on a usual machine, with the check of its schedule."""
+        return (heuristic.pace + _CHECKING) * self._operations
 
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
         """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
         begun = perf_counter()
+        if self._is_short(heuristic):  # its time says little, because its loops may have to be loaded
+            return schedule_of(instance, heuristic)
         begin_checking = max(0.0, self._budget.left - self._checking)
         try:
             return schedule_of(instance, heuristic, self._budget.within(begin_checking))
         finally:
             if not heuristic.timed:
-                usual = (heuristic.pace + _CHECKING) * self._operations
-                self._slowness = max(1.0, (perf_counter() - begun) / usual)
+                self._slowness = max(1.0, (perf_counter() - begun) / self._usual(heuristic))
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
