@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import FUSED, PAIRED, SINGLE
+from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 

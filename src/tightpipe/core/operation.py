@@ -18,6 +18,8 @@ class OpKind(IntEnum):
     BW = 3  #: both gradients in one operation
 
 
+SINGLE, FUSED, PAIRED = range(3)
+"""How an operation runs with the next one: one by one, a B with its W, an F with a fused backward."""
 _PATTERN = re.compile(r"(F|BW|B|W)(\d{1,9})\.(\d{1,9})", re.ASCII)
 
 
