@@ -66,7 +66,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="modulo",
             make=modulo_order,
-            placements=("linear", "v", "loop", "wave"),
+            placements=PLACEMENTS,
             memory="most limits that have a schedule; made for scarce memory",
             source="modulo scheduling (Rau, 'Iterative Modulo Scheduling', MICRO 1994)",
         ),
