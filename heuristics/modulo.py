@@ -24,7 +24,7 @@ from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
 from .family import within_limits
-from .modulo_kernel import placed_within_limits
+from .modulo_kernel import Body, placed_within_limits
 
 _FIRST_STEP = 0.01  # share by which the second period tried is longer than the first; doubles each time
 _HALVINGS = 5  # bisections between the last period that was too short and the first that was not
@@ -58,17 +58,17 @@ def _shortest(graph: GraphArrays) -> tuple[int, Ints]:
         If no period was found within the memory limits.
     """
     work = int(np.bincount(graph.nodes["device"], graph.nodes["duration"]).max())
-    alone = _alone(graph)
+    alone, body = _alone(graph), _body(graph)
     short, period, step = work, work, _FIRST_STEP
-    start = _placed(graph, period)
+    start = _placed(body, period)
     while not len(start):
         if period > alone:
             raise NoScheduleError("modulo found no period within the memory limits")
         short, period, step = period, int(period * (1 + step)) + 1, 2 * step
-        start = _placed(graph, period)
+        start = _placed(body, period)
     for _ in range(_HALVINGS):
         middle = (short + period) // 2
-        found = _placed(graph, middle)
+        found = _placed(body, middle)
         if len(found):
             period, start = middle, found
         else:
@@ -77,43 +77,44 @@ def _shortest(graph: GraphArrays) -> tuple[int, Ints]:
 
 
 def _alone(graph: GraphArrays) -> int:
-    """Return a period with which no two microbatches overlap, in ticks."""
-    of_class, reached = graph.nodes["mb_class"], graph.nodes["mb_class"][graph.edges["after"]]
-    return int(
-        max(
-            graph.nodes["duration"][of_class == c].sum() + graph.edges["lag"][reached == c].sum()
-            for c in range(_classes(graph))
-        )
-        * _classes(graph)
-    )
-
-import os
-VARIANT = int(os.environ.get("VARIANT", "0"))
-
-def _placed(graph: GraphArrays, period: int) -> Ints:
-    nodes, c = graph.nodes, _classes(graph)
-    kind, stage, cl = nodes["kind"], nodes["stage"], nodes["mb_class"]
-    along = np.where(kind == OpKind.F, stage, -stage)
-    seq = np.lexsort((cl, along, kind)) if VARIANT % 2 == 0 else np.lexsort((along, kind, cl, kind == OpKind.W))
-    release = np.arange(c) * period // c if VARIANT >= 2 else np.zeros(c, np.int64)
-    return placed_within_limits(graph, seq, release, period)
+    """Return a period with which no two microbatches overlap, even one of each class, in ticks."""
+    classes = graph.node.shape[1]
+    ticks = np.bincount(graph.nodes["mb_class"], graph.nodes["duration"], classes)
+    reached = graph.nodes["mb_class"][graph.edges["after"]]
+    return classes * int((ticks + np.bincount(reached, graph.edges["lag"], classes)).max())
 
 
-def _classes(graph: GraphArrays) -> int:
-    return graph.node.shape[1]
+def _body(graph: GraphArrays) -> Body:
+    """Return what repeats: F's along the model, then B's back along it, and then W's; classes take turns."""
+    nodes = graph.nodes
+    along = np.where(nodes["kind"] == OpKind.F, 1, -1) * nodes["stage"]
+    return Body(nodes, graph.edges, graph.devices, np.lexsort((nodes["mb_class"], along, nodes["kind"])))
+
+
+def _placed(body: Body, period: int) -> Ints:
+    """Return starts that repeat after every period, as `placed_within_limits` does.
+
+    The classes begin together. If memory does not suffice for that, they begin evenly spread over the period.
+    """
+    classes = int(body.nodes["mb_class"].max()) + 1
+    start = placed_within_limits(body, np.zeros(classes, np.int64), period)
+    if len(start) or classes == 1:
+        return start
+    return placed_within_limits(body, np.arange(classes) * period // classes, period)
 
 
 def _unrolled(graph: GraphArrays, period: int, start: Ints) -> Order:
     """Return the order in which the k-th microbatch of each class runs `k * period` ticks later than its 0th.
 
-    `start` has the start of the first operation of each node.
+    `start` has the start of one operation of each node, in ticks.
     """
-    nodes = graph.nodes[np.repeat(np.arange(len(graph.nodes)), graph.nodes["count"])]
-    rank = np.arange(len(nodes)) - nodes["first"]
-    time = np.repeat(start, graph.nodes["count"]) + period * rank
-    of_class = np.argsort(graph.mb_class, kind="stable")
-    before = np.searchsorted(graph.mb_class[of_class], nodes["mb_class"])
-    microbatch = of_class[before + rank]
-    rows = np.stack((nodes["kind"], nodes["stage"], microbatch), axis=1)
-    sequence = np.lexsort((*rows.T[::-1], time, nodes["device"]))
-    return Order(rows[sequence], np.searchsorted(nodes["device"][sequence], np.arange(len(graph.devices) + 1)))
+    nodes, devices = graph.nodes, np.arange(len(graph.devices) + 1)
+    by_kind = np.lexsort((nodes["mb_class"], nodes["stage"], nodes["kind"]))  # how ties are broken
+    node = np.repeat(by_kind, nodes["count"][by_kind])
+    rank = np.concatenate([np.arange(count) for count in nodes["count"][by_kind]])
+    sequence = np.lexsort((start[node] + period * rank, nodes["device"][node]))
+    node, rank = node[sequence], rank[sequence]
+    microbatch = np.zeros((graph.node.shape[1], len(graph.rank)), np.int64)
+    microbatch[graph.mb_class, graph.rank] = np.arange(len(graph.rank))
+    operations = nodes["kind"][node], nodes["stage"][node], microbatch[nodes["mb_class"][node], rank]
+    return Order(np.stack(operations, axis=1), np.searchsorted(nodes["device"][node], devices))

@@ -9,10 +9,11 @@ any period, and `TICKS`, the duration.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tightpipe.core.graph_arrays import GraphArrays
-from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 
 START, TICKS = range(2)
@@ -20,17 +21,29 @@ _F = 0
 _NEVER = -1
 
 
+class Body(NamedTuple):
+    """What repeats after every period: one operation of each node of a body.
+
+    It has the parts of the graph that the loops of this module read, because passing all of the graph to a
+    loop takes longer than the loop itself on small instances.
+    """
+
+    nodes: Records  # of the graph
+    edges: Records
+    devices: Records
+    sequence: Ints  # all nodes, in the sequence in which they are placed: each after those that it waits for
+
+
 @compiled_with_arrays
-def placed_within_limits(graph: GraphArrays, sequence: Ints, release: Ints, period: int) -> Ints:
+def placed_within_limits(body: Body, release: Ints, period: int) -> Ints:
     """Return starts in ticks that can repeat after each period, of one microbatch of each class.
+
+    Every operation is placed as early as possible.
 
     Parameters
     ----------
-    graph
-        The graph of the step.
-    sequence
-        All nodes, each after those that it waits for. In this sequence one operation of each is placed, as
-        early as possible.
+    body
+        What is placed.
     release
         Tick from which the first operation of each class can start.
     period
@@ -42,42 +55,42 @@ def placed_within_limits(graph: GraphArrays, sequence: Ints, release: Ints, peri
         The start of one operation of each node. The array is empty if some operation has no free place in the
         period, or if the memory of a device does not suffice.
     """
-    start = np.zeros(len(graph.nodes), np.int64)
-    placed = np.zeros((len(graph.devices), len(sequence), 2), np.int64)
-    count = np.zeros(len(graph.devices), np.int64)
-    for i in range(len(sequence)):
-        mine = graph.nodes[sequence[i]]
-        device, ticks = mine.device, mine.duration
-        arrival = _arrival(graph, sequence[i], release, start)
-        still = _still_to_come(graph, sequence, i)
+    start = np.zeros(len(body.nodes), np.int64)
+    placed = np.zeros((len(body.devices), len(body.sequence), 2), np.int64)
+    count = np.zeros(len(body.devices), np.int64)
+    for i in range(len(body.sequence)):
+        node = body.sequence[i]
+        device, ticks = body.nodes[node].device, body.nodes[node].duration
+        arrival = _arrival(body, node, release, start)
+        still = _still_to_come(body, i)
         time = _free_place(placed[device, : count[device]], period, arrival, ticks, still)
         if time == _NEVER:
             return start[:0]
-        start[sequence[i]] = time
+        start[node] = time
         placed[device, count[device], START] = time
         placed[device, count[device], TICKS] = ticks
         count[device] += 1
-    return start if _keeps_within_limits(graph, period, start) else start[:0]
+    return start if _keeps_within_limits(body, period, start) else start[:0]
 
 
 @compiled_with_arrays
-def _arrival(graph: GraphArrays, node: int, release: Ints, start: Ints) -> int:
+def _arrival(body: Body, node: int, release: Ints, start: Ints) -> int:
     """Return the tick from which an operation can start, given the starts of those that it waits for."""
-    mine = graph.nodes[node]
+    mine = body.nodes[node]
     arrival = release[mine.mb_class] if mine.begin == mine.end else 0
     for e in range(mine.begin, mine.end):
-        edge = graph.edges[e]
-        arrival = max(arrival, start[edge.before] + graph.nodes[edge.before].duration + edge.lag)
+        edge = body.edges[e]
+        arrival = max(arrival, start[edge.before] + body.nodes[edge.before].duration + edge.lag)
     return int(arrival)
 
 
 @compiled_with_arrays
-def _still_to_come(graph: GraphArrays, sequence: Ints, i: int) -> Ints:
-    """Return the durations of what the device of number `i` in the sequence runs later, the longest first."""
-    device, ticks, count = graph.nodes[sequence[i]].device, np.zeros(len(sequence), np.int64), 0
-    for later in sequence[i + 1 :]:
-        if graph.nodes[later].device == device:
-            ticks[count] = graph.nodes[later].duration
+def _still_to_come(body: Body, i: int) -> Ints:
+    """Return the durations of what the device of number `i` is still to be given, the longest first."""
+    device, ticks, count = body.nodes[body.sequence[i]].device, np.zeros(len(body.sequence), np.int64), 0
+    for later in body.sequence[i + 1 :]:
+        if body.nodes[later].device == device:
+            ticks[count] = body.nodes[later].duration
             count += 1
     return np.sort(ticks[:count])[::-1]
 
@@ -139,7 +152,7 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 
 
 @compiled_with_arrays
-def _keeps_within_limits(graph: GraphArrays, period: int, start: Ints) -> bool:
+def _keeps_within_limits(body: Body, period: int, start: Ints) -> bool:
     """Return whether no device ever holds more than its limit when the starts repeat after every period.
 
     The memory of a device is largest when an F starts, so the memory is computed at the start of the F's of
@@ -152,14 +165,14 @@ def _keeps_within_limits(graph: GraphArrays, period: int, start: Ints) -> bool:
     the deltas of a stage add up to 0. So the delta of the operation counts k + 1 times: once for each
     microbatch from 0 to k, or, if k is below -1, once negatively for each microbatch from k + 1 to -1.
     """
-    for first in range(len(graph.nodes)):
-        device, now, held = graph.nodes[first].device, start[first], 0
-        if graph.nodes[first].kind == _F:
-            for node in range(len(graph.nodes)):
-                other = graph.nodes[node]
+    for first in range(len(body.nodes)):
+        device, now, held = body.nodes[first].device, start[first], 0
+        if body.nodes[first].kind == _F:
+            for node in range(len(body.nodes)):
+                other = body.nodes[node]
                 if other.device == device:
                     since = start[node] + (0 if other.kind == _F else other.duration)
                     held += other.delta * ((now - since) // period + 1)
-            if held > graph.devices[device].limit:
+            if held > body.devices[device].limit:
                 return False
     return True
