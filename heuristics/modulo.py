@@ -81,7 +81,8 @@ def _alone(graph: GraphArrays) -> int:
     classes = graph.node.shape[1]
     ticks = np.bincount(graph.nodes["mb_class"], graph.nodes["duration"], classes)
     reached = graph.nodes["mb_class"][graph.edges["after"]]
-    return classes * int((ticks + np.bincount(reached, graph.edges["lag"], classes)).max())
+    of_class = ticks + np.bincount(reached, graph.edges["lag"], classes)
+    return classes * max(map(int, of_class.tolist()))
 
 
 def _body(graph: GraphArrays) -> Body:

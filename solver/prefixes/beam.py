@@ -61,9 +61,13 @@ def beam_search(
     terms. The first term adds up, over all devices, the least time at which the device could end all of its
     work; without lost time it would be a constant. The second term is half of the ticks until a microbatch
     can go on, added up over all microbatches under way. The search proves nothing.
+
+    If every device has a frame of its own, microbatches of a class that begins on another device may start
+    before tick 0, which is where the anchor's frame begins. Then the first term would favour those that start
+    earliest, although a device that runs early by itself gains nothing. So nothing starts before tick 0 here.
     """
     devices = range(queues.instance.devices)
-    problem = few_devices(windows, devices)
+    problem = _from_zero(few_devices(windows, devices))
     table = first_table(problem)
     trail, made = Trail(queues, problem), 0
     operations = operations_of(problem)
@@ -81,6 +85,10 @@ def beam_search(
             yield made / _PACE
             made = 0
     return trail.schedule(table)
+
+
+def _from_zero(problem: FewDevices) -> FewDevices:
+    return problem._replace(earliest=np.maximum(problem.earliest, 0))
 
 
 def best_rows(problem: FewDevices, table: Table, width: int) -> Table:

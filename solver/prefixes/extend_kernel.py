@@ -60,7 +60,7 @@ def _soonest(problem: FewDevices, before: Table, row: int, queue: int) -> int:
     times, path = before.times[row], problem.paths[mine.path]
     soonest = max(times[LAST], times[FREE + mine.device], problem.earliest[queue, rank])
     if queue > path.begin:
-        soonest = max(soonest, times[path.column + rank % path.slots])
+        soonest = max(soonest, times[path.column + rank % path.columns])
     return int(soonest)
 
 
@@ -198,7 +198,7 @@ def _make_arrivals(
     for microbatch in range(started[mine.end - 1], started[mine.begin]):
         while started[following - 1] <= microbatch:
             following -= 1
-        column = mine.column + microbatch % mine.slots
+        column = mine.column + microbatch % mine.columns
         arrival = before.times[row, column]
         if microbatch == moved:
             arrival = end + problem.queues[queue].lag

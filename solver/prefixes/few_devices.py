@@ -34,8 +34,8 @@ _QUEUE = record(
 _PATH = record(
     "begin",  # a microbatch passes the queues `begin` to `end` - 1
     "end",
-    "column",  # the columns `column` to `column` + `slots` - 1 of a table are for its microbatches
-    "slots",  # the most microbatches of the path that can be under way
+    "column",  # the columns `column` to `column` + `columns` - 1 of a table are for its microbatches
+    "columns",  # the most microbatches of the path that can be under way
 )
 DEVICE = record(
     "number",  # its number in the graph
@@ -120,20 +120,21 @@ def weights_of(graph: GraphArrays, device: int) -> Ints:
 
 
 def _queues_and_paths(graph: GraphArrays, devices: list[int]) -> tuple[Records, Records]:
-    queues, paths = [], []
+    queues: list[tuple[int, ...]] = []
+    paths: list[tuple[int, ...]] = []
     column = FREE + 2 * len(devices)
     for path in _paths_of(graph):
         kept = [i for i, node in enumerate(path) if graph.nodes[node]["device"] in devices]
         if not kept:
             continue
         own = graph.nodes[[path[i] for i in kept]]
-        slots, begin = _under_way(graph, own), len(queues)
+        columns, begin = _under_way(graph, own), len(queues)
         for node, lag in zip(own, _lags(graph, path, kept), strict=True):
             place = devices.index(node["device"]), int(node["kind"] == OpKind.B)
             costs = (node[name] for name in ("count", "duration", "delta"))
             queues.append((node["queue"], len(paths), *place, *costs, lag))
-        paths.append((begin, len(queues), column, slots))
-        column += slots
+        paths.append((begin, len(queues), column, columns))
+        column += columns
     return np.array(queues, _QUEUE), np.array(paths, _PATH)
 
 

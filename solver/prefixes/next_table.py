@@ -22,7 +22,7 @@ def first_table(problem: FewDevices) -> Table:
     Times count from the start of one device's frame, and other devices may start before it. So the prefix has
     the least time that an operation can start at.
     """
-    under_way = int(problem.paths["slots"].sum())
+    under_way = int(problem.paths["columns"].sum())
     table = empty_table(1, len(problem.queues), len(problem.devices), under_way)
     table.started[:], table.times[:], table.alive[:], table.counter[ROWS] = 0, 0, True, 1
     table.times[:, : FREE + len(problem.devices)] = problem.earliest.min()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from typing import Any
+from time import perf_counter
 
 import pytest
 from exact_cases import plain_memory, uniform, v_instance
 from small_instances import Known, known_optima, small_instance
 
-from tightpipe import Instance, Memory, solve, validate
+from tightpipe import Instance, validate
 from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Objective
@@ -19,6 +19,7 @@ from tightpipe.core.result import LogEntry, Proof
 from tightpipe.settings.realistic import load_realistic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.searches.prefixes import prefix_bound
+from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.prefix_turns import prefix_turns
 from tightpipe.solver.prefixes.answer import answer_to
 from tightpipe.solver.prefixes.extend_kernel import extend
@@ -28,7 +29,9 @@ from tightpipe.solver.prefixes.questions import Question, Questions
 from tightpipe.solver.prefixes.search import PrefixSearch, search_prefixes
 from tightpipe.solver.prefixes.table_kernel import FULL, ROWS, empty_table
 from tightpipe.solver.queues import queues_of
+from tightpipe.solver.two_sides import Side
 from tightpipe.solver.windows import windows_of
+from tightpipe.solving.starts import warm_starts
 
 MOST = 10**6
 ONE_CLASS, TWO_CLASSES = (
@@ -106,13 +109,13 @@ def test_each_class_of_microbatches_has_a_path_of_its_own() -> None:
     # F2 and two messages lie between F1 and F3, and F1 and two messages between F0 and F2
     assert few["lag"].tolist() == [18, 0, 26, 0, 17, 2 * 3 + 13 + 20, 26, 0]
     assert few["count"].tolist() == [3] * 8
-    assert problem.paths[["begin", "end", "slots"]].tolist() == [(0, 4, 3), (4, 8, 3)]
+    assert problem.paths[["begin", "end", "columns"]].tolist() == [(0, 4, 3), (4, 8, 3)]
 
 
 def under_way(instance: Instance, devices: tuple[int, ...]) -> list[int]:
     """The most microbatches of each class that can be under way on some devices."""
     queues = queues_of(instance)
-    return few_devices(windows_of(queues, 10**4), devices).paths["slots"].tolist()
+    return few_devices(windows_of(queues, 10**4), devices).paths["columns"].tolist()
 
 
 def test_memory_limits_how_many_microbatches_are_under_way() -> None:
@@ -122,14 +125,11 @@ def test_memory_limits_how_many_microbatches_are_under_way() -> None:
     assert under_way(uniform(4, 9, (10, 12, 8)), (0,)) == [9]
 
 
-def test_another_class_that_lowers_memory_lifts_the_limit_of_microbatches_under_way() -> None:
-    """A B that frees more than its F took, before its W, makes room for microbatches of either class."""
-    deltas = [2, 2], [-1, -1], [-1, -1]
-    places: dict[str, Any] = {"placement": "bidirectional"}
-    usual = uniform(2, 12, (10, 12, 8), memory=Memory(*deltas, limit=6), **places)
-    assert under_way(usual, (0,)) == [3, 3]
-    lent = uniform(2, 12, (10, 12, 8), memory=Memory([2, 1], [-1, -2], [-1, 1], limit=6), **places)
-    assert under_way(lent, (0,)) == [6, 6]
+def test_memory_limits_each_class_of_microbatches_under_way() -> None:
+    scarce = uniform(4, 12, (10, 12, 8), placement="bidirectional", memory=plain_memory(7))
+    assert under_way(scarce, (0,)) == [3, 3]
+    assert under_way(scarce, (1, 3)) == [3, 3]
+    assert under_way(uniform(4, 12, (10, 12, 8), placement="bidirectional"), (0,)) == [6, 6]
 
 
 def test_limits_end_a_search_without_an_answer() -> None:
@@ -206,14 +206,21 @@ def test_scarce_memory_is_closed(name: str, optimum: int) -> None:
     assert [entry.bound for entry in told] == sorted({entry.bound for entry in told})
 
 
-def test_two_directions_of_travel_are_bounded() -> None:
-    """A bound that no formula gives, on an instance that CP-SAT closes."""
-    instance = uniform(2, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=Memory(2, -1, -1, 4))
-    optimum = solve(instance, "best", time_limit=60, workers=1).cost
-    assert optimum is not None
-    bound = prefix_bound(instance, optimum + 5, UNLIMITED.within(20), 0, ignore)
-    assert bound.proof is Proof.PREFIXES
-    assert best_bound(instance).value < bound.value <= optimum
+def test_scarce_memory_for_two_directions_is_closed() -> None:
+    """Where the best formula says little more than half of the optimum."""
+    instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
+    bound = prefix_bound(instance, 600, UNLIMITED.within(60))
+    assert (bound.value, bound.proof) == (600, Proof.PREFIXES)
+    assert best_bound(instance).value < 320
+
+
+def test_the_proofs_of_best_have_turns_of_prefixes_for_two_directions() -> None:
+    instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
+    incumbent = Incumbent(warm_starts(instance)[0][1], 300, None, perf_counter(), ignore)
+    side = Side(UNLIMITED.within(20), lambda side: prefix_turns(instance, incumbent, 1.0, 1.0, side))
+    while not side.ended:
+        side.turn()
+    assert incumbent.bound == cost(incumbent.schedule) == 600
 
 
 def test_an_answer_names_its_proof() -> None:
@@ -221,4 +228,3 @@ def test_an_answer_names_its_proof() -> None:
     few = Question((0,), 245)
     assert answer_to(queues, Question((0,), 100), UNLIMITED, MOST)[1] is Proof.SHAVING
     assert answer_to(queues, few, UNLIMITED, MOST)[1] is Proof.PREFIXES
-    assert callable(prefix_turns)
