@@ -82,7 +82,7 @@ def _alone(graph: GraphArrays) -> int:
     ticks = np.bincount(graph.nodes["mb_class"], graph.nodes["duration"], classes)
     reached = graph.nodes["mb_class"][graph.edges["after"]]
     of_class = ticks + np.bincount(reached, graph.edges["lag"], classes)
-    return classes * max(map(int, of_class.tolist()))
+    return int(classes * of_class.max())
 
 
 def _body(graph: GraphArrays) -> Body:
