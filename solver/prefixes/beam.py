@@ -88,6 +88,7 @@ def beam_search(
 
 
 def _from_zero(problem: FewDevices) -> FewDevices:
+    """Return the problem in which nothing starts before the frame of the anchor."""
     return problem._replace(earliest=np.maximum(problem.earliest, 0))
 
 

@@ -1,8 +1,8 @@
 """Prefixes of schedules, compiled: each is extended by one F or B, and dominated prefixes are dropped.
 
-Operations are started in the sequence of their start times. W's are not started one by one. Before a device
-starts an F or B, it runs as many pending W's as fit into the time since its previous F or B. If it runs more,
-the F or B starts later.
+Operations are started in the sequence of their start times, whatever the class of their microbatches. W's are
+not started one by one. Before a device starts an F or B, it runs as many pending W's as fit into the time
+since its previous F or B. If it runs more, the F or B starts later.
 
 Prefix a *dominates* prefix b if both have started equally many operations of each queue and a is nowhere
 later than b:
