@@ -83,7 +83,7 @@ HEURISTICS: dict[str, Heuristic] = {
             name="modulo",
             make=modulo_order,
             pace=5e-7,
-            placements=("linear", "v", "loop", "wave"),
+            placements=PLACEMENTS,
             memory="most limits that have a schedule; made for scarce memory",
             source="modulo scheduling (Rau, 'Iterative Modulo Scheduling', MICRO 1994)",
         ),
