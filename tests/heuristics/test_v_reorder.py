@@ -15,7 +15,7 @@ DEVICES = pytest.mark.parametrize("devices", [1, 2, 3, 6])
 
 
 def table_of(devices: int, shape: Shape) -> Ints:
-    return reordered(building_block(devices, shape), MICROBATCHES, shape.backward)
+    return reordered(building_block(devices, shape), MICROBATCHES, shape.backward, steady)
 
 
 def slots(table: Ints, device: int, which: int) -> Ints:

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.start import in_best_times
 
 from ..core.accepted_order import accepted
 from ..core.budget import UNLIMITED, Budget
@@ -19,7 +20,8 @@ from ..core.validate import validate
 from .installed import heuristic_at, installed_heuristics, warn
 from .own_heuristic import OwnHeuristic, as_heuristic
 
-WarmStart = Schedule | str | OwnHeuristic | None
+OneStart = Schedule | str | OwnHeuristic | None
+WarmStart = OneStart | tuple[OneStart, ...]
 
 _SHARE = 0.5  # share of the time of a search that heuristics may take before it begins
 _LEAST = 0.5  # seconds that they may take however short the time is
@@ -157,7 +159,10 @@ def requested_starts(
         most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
         for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
     """
-    if warm_start == "best":
+    if isinstance(warm_start, tuple):
+        for one in warm_start:
+            yield from requested_starts(instance, one, budget)
+    elif warm_start == "best":
         yield from _heuristic_starts(instance, budget)
     elif warm_start is not None:
         schedule = _resolve(instance, warm_start, StartClock(instance, budget))
@@ -179,7 +184,7 @@ def _resolve(
         violations = validate(instance, warm_start)
         if violations:
             raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
-        return warm_start
+        return in_best_times(instance, warm_start)
     heuristic = _find(instance, warm_start)
     try:
         return clock.schedule_of(instance, heuristic)
