@@ -41,13 +41,15 @@ def reordered(block: Ints, microbatches: int, backward: int, steady: bool) -> In
         Time units of a backward pass: 1, or 2 where it is fused with its W.
     steady
         Whether passes stay where the repeated block has them from the time at which the first microbatch
-        ends until the last one begins, as in the authors' runtime. Otherwise they move there too.
+        ends until the last one begins, as in the authors' runtime. If the last one begins before that time,
+        they stay until the end. Otherwise passes move at all times.
     """
     table = _repeated(block, microbatches, backward)
     if backward == 1:
         _place_weights(table, np.zeros(len(table), np.int64))
     stay = block[_PASSES - 1, 0] if steady else table.shape[1]
-    _pull_forward(table, microbatches, backward, stay, block[0, 0] + PERIOD * (microbatches - 1))
+    last = block[0, 0] + PERIOD * (microbatches - 1)
+    _pull_forward(table, microbatches, backward, stay, last if last > stay else table.shape[1])
     if backward == 1:
         last = _last_forwards(table)
         _drop_weights(table, last)
