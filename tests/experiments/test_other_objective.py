@@ -88,7 +88,7 @@ def test_a_search_for_the_span_waits_for_the_makespan_of_any_sweep(tmp_path: Pat
 
 def test_the_span_of_a_sweep_never_exceeds_its_makespan(tmp_path: Path) -> None:
     """Without time for a search, only the schedule that was found for the makespan beats the heuristics."""
-    tasks = planned(tmp_path, "time_limits = [0]")
+    tasks = planned(tmp_path, "time_limits = [0.001]")
     good = solve(the(tasks, "makespan").instance, "improve", effort=1.0, workers=1).schedule
     assert isinstance(good, Schedule)
     spans: Instance = replace(good.instance, objective=Objective.DEVICE_SPAN)

@@ -68,8 +68,9 @@ def test_limits_below_2p_have_a_warm_start(activations: int) -> None:
     found = warm_starts(instance)
     assert found
     assert [cost(s) for _, s in found] == sorted(cost(s) for _, s in found)
-    result = solve(instance, "cpsat", time_limit=0)
-    assert result.cost == cost(found[0][1])
+    result = solve(instance, "improve", effort=0.01, workers=1)
+    assert result.cost is not None
+    assert result.cost <= cost(found[0][1])
     assert result.status in (Status.FEASIBLE, Status.OPTIMAL)
 
 

@@ -63,7 +63,7 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     fitting = _fitting(instance)
     places = {name: place for place, name in enumerate(fitting)}
     clock = StartClock(instance, budget)
-    for name, heuristic in sorted(fitting.items(), key=lambda item: item[1].pace):
+    for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:
@@ -96,6 +96,10 @@ class StartClock:
         """Seconds that it takes to retime and validate a schedule."""
         return self._slowness * _CHECKING * self._operations
 
+    def usual(self, heuristic: Heuristic) -> float:
+        """Return the seconds that a heuristic usually takes, and the check of its schedule."""
+        return heuristic.seconds(self._operations) + _CHECKING * self._operations
+
     @property
     def over(self) -> bool:
         """Whether the time for heuristics is up."""
@@ -103,8 +107,8 @@ class StartClock:
 
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
-        needed = _CHECKING if heuristic.timed else heuristic.pace + _CHECKING
-        return self._budget.left > self._slowness * needed * self._operations
+        needed = _CHECKING * self._operations if heuristic.timed else self.usual(heuristic)
+        return self._budget.left > self._slowness * needed
 
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
         """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
@@ -114,8 +118,7 @@ class StartClock:
             return schedule_of(instance, heuristic, self._budget.within(begin_checking))
         finally:
             if not heuristic.timed:
-                usual = (heuristic.pace + _CHECKING) * self._operations
-                self._slowness = max(1.0, (perf_counter() - begun) / usual)
+                self._slowness = max(1.0, (perf_counter() - begun) / self.usual(heuristic))
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
