@@ -74,7 +74,9 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="v-adaptive",
             make=v_adaptive_order,
-            pace=4e-5,
+            pace=1e-5,
+            trial_pace=1e-3,
+            trials=2.0,
             placements=("v",),
             memory="from about 2p / 3 activations on",
             source="Qi et al., arXiv:2405.15362, section 3; run at the costs of the instance",

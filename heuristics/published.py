@@ -23,7 +23,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="gpipe",
         make=gpipe_order,
-        pace=2e-6,
+        pace=3e-6,
         placements=("linear",),
         memory="n activations",
         source="Huang et al., arXiv:1811.06965, section 2.3",
@@ -97,7 +97,9 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-half",
         make=v_half_order,
-        pace=3e-5,
+        pace=5e-6,
+        trial_pace=4.5e-4,
+        trials=0.4,
         placements=("v",),
         memory="about half of 1F1B's: 2 * ((p + 2) // 2) activations",
         source=_CONTROLLABLE,
@@ -105,7 +107,9 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-min",
         make=v_min_order,
-        pace=3e-5,
+        pace=5e-6,
+        trial_pace=4.5e-4,
+        trials=0.4,
         placements=("v",),
         memory="about a third of 1F1B's: 2 * ((p + 4) // 3) activations",
         source=_CONTROLLABLE,
@@ -113,7 +117,9 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-zb",
         make=v_zb_order,
-        pace=3e-5,
+        pace=5e-6,
+        trial_pace=4.5e-4,
+        trials=0.4,
         placements=("v",),
         memory="that of 1F1B: 2p activations",
         source=_CONTROLLABLE,

@@ -15,8 +15,8 @@ from .files import write_text
 from .instance import Instance
 from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, is_kind, read_json
 from .integers import LARGEST, check_int
-from .operation import Operation
-from .schedule import Order, Schedule, parse_slot, slot_text
+from .operation import Operation, operation_text
+from .schedule import Order, Schedule, parse_slot
 from .validate import Violation, complete, validate
 
 _REQUIRED = ("instance", "devices")
@@ -103,21 +103,28 @@ def schedule_to_dict(
     schedule: Schedule, *, method: str | None = None, bound: int | None = None
 ) -> dict[str, Any]:
     """Return the content of a schedule file as plain data, with the claims `method` and `bound`."""
-    start, end = schedule.start.tolist(), schedule.end.tolist()
-    devices, row = [], 0
-    for slots in schedule.order.to_slots():
-        entries = []
-        for slot in slots:
-            entries.append([slot_text(slot), start[row], end[row]])
-            row += len(slot)
-        devices.append(entries)
     return {
         "instance": instance_to_dict(schedule.instance),
-        "devices": devices,
+        "devices": [_entries(schedule, device) for device in range(schedule.order.devices)],
         "method": method,
         "cost": metrics.cost(schedule),
         "bound": bound,
     }
+
+
+def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
+    """Return the entries of a device; they are made from the arrays, as there may be very many of them."""
+    rows = schedule.order.rows(device)
+    columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.pairs)
+    entries: list[list[Any]] = []
+    joined = False
+    for operation, start, end, joins in zip(*(column[rows].tolist() for column in columns), strict=True):
+        if joined:
+            entries[-1][0] += f"+{operation_text(*operation)}"
+        else:
+            entries.append([operation_text(*operation), start, end])
+        joined = joins
+    return entries
 
 
 def schedule_from_dict(data: Any) -> ScheduleFile:

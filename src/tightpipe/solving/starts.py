@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.start import in_best_times
 
 from ..core.accepted_order import accepted
 from ..core.budget import UNLIMITED, Budget
@@ -19,7 +20,8 @@ from ..core.validate import validate
 from .installed import heuristic_at, installed_heuristics, warn
 from .own_heuristic import OwnHeuristic, as_heuristic
 
-WarmStart = Schedule | str | OwnHeuristic | None
+OneStart = Schedule | str | OwnHeuristic | None
+WarmStart = OneStart | tuple[OneStart, ...]
 
 _SHARE = 0.5  # share of the time of a search that heuristics may take before it begins
 _LEAST = 0.5  # seconds that they may take however short the time is
@@ -62,7 +64,7 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     fitting = _fitting(instance)
     places = {name: place for place, name in enumerate(fitting)}
     clock = StartClock(instance, budget)
-    for name, heuristic in sorted(fitting.items(), key=lambda item: item[1].pace):
+    for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:
@@ -97,6 +99,10 @@ class StartClock:
         """Seconds that it takes to retime and validate a schedule."""
         return self._slowness * _CHECKING * self._operations
 
+    def usual(self, heuristic: Heuristic) -> float:
+        """Return the seconds that a heuristic usually takes, and the check of its schedule."""
+        return heuristic.seconds(self._operations) + _CHECKING * self._operations
+
     @property
     def over(self) -> bool:
         """Whether the time for heuristics is up."""
@@ -104,15 +110,11 @@ class StartClock:
 
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
-        needed = _CHECKING if heuristic.timed else heuristic.pace + _CHECKING
-        return self._is_short(heuristic) or self._budget.left > self._slowness * needed * self._operations
+        needed = _CHECKING * self._operations if heuristic.timed else self.usual(heuristic)
+        return self._is_short(heuristic) or self._budget.left > self._slowness * needed
 
     def _is_short(self, heuristic: Heuristic) -> bool:
-        return self._usual(heuristic) <= _SHORT
-
-    def _usual(self, heuristic: Heuristic) -> float:
-        """Return the seconds that a heuristic takes on a usual machine, with the check of its schedule."""
-        return (heuristic.pace + _CHECKING) * self._operations
+        return self.usual(heuristic) <= _SHORT
 
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
         """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
@@ -124,7 +126,7 @@ class StartClock:
             return schedule_of(instance, heuristic, self._budget.within(begin_checking))
         finally:
             if not heuristic.timed:
-                self._slowness = max(1.0, (perf_counter() - begun) / self._usual(heuristic))
+                self._slowness = max(1.0, (perf_counter() - begun) / self.usual(heuristic))
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
@@ -168,7 +170,10 @@ def requested_starts(
         most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
         for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
     """
-    if warm_start == "best":
+    if isinstance(warm_start, tuple):
+        for one in warm_start:
+            yield from requested_starts(instance, one, budget)
+    elif warm_start == "best":
         yield from _heuristic_starts(instance, budget)
     elif warm_start is not None:
         schedule = _resolve(instance, warm_start, StartClock(instance, budget))
@@ -190,7 +195,7 @@ def _resolve(
         violations = validate(instance, warm_start)
         if violations:
             raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
-        return warm_start
+        return in_best_times(instance, warm_start)
     heuristic = _find(instance, warm_start)
     try:
         return clock.schedule_of(instance, heuristic)
