@@ -50,7 +50,7 @@ def test_the_script_enters_an_instance_and_closes_it(tmp_path: Path) -> None:
     names["begin"](new, names["Entry"]("small", "tests", "a test", INSTANCE))
     begun = new.record("small")
     assert begun.cost is not None
-    assert (begun.cost.method, begun.cost.value, begun.bound.value) == ("greedy-v", 248, FORMULA)
+    assert (begun.cost.method, begun.cost.value, begun.bound.value) == ("v-half", OPTIMUM, FORMULA)
     assert names["is_left"](begun, 9.0)
     assert not names["is_left"](replace(begun, searched=9.0), 9.0)
     done = names["search"](new, "small", 9.0, 1)

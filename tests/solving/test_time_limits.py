@@ -181,6 +181,7 @@ def test_a_run_of_list_scheduling_is_cut_within_the_run(monkeypatch: pytest.Monk
 
 def test_a_named_warm_start_that_needs_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starts_module, "_LEAST", 0.0)
+    monkeypatch.setattr(starts_module, "_SHORT", 0.0)
     assert list(requested_starts(SMALL, "list", Budget(deadline=0.0))) == []
     assert len(list(requested_starts(SMALL, "list"))) == 1
 
@@ -189,6 +190,7 @@ def test_where_no_heuristic_has_time_the_schedule_runs_one_microbatch_after_anot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(starts_module, "_LEAST", 0.0)
+    monkeypatch.setattr(starts_module, "_SHORT", 0.0)
     result = solve(SMALL, "improve", time_limit=0)
     assert result.schedule is not None
     assert validate(SMALL, result.schedule) == []
