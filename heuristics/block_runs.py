@@ -156,7 +156,7 @@ def _run(instance: Instance, problem: ListProblem, block: Ints, setting: Setting
     rule = DueDateRule(setting.pace, setting.wait, setting.overrun, setting.reserve)
     due, n = due_dates(instance, problem, rule), instance.microbatches
     state = new_state(problem.stages.copy(), problem.devices.copy(), problem.local, n, 1)
-    plan = _plan(reordered(block, n, _SEPARATE), setting)
+    plan = _plan(reordered(block, n, _SEPARATE, False), setting)
     return run_of(instance, state) if run_planned(state, plan, due, setting.patience) else None
 
 

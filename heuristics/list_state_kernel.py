@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import FUSED, PAIRED
+from tightpipe.core.operation import FUSED, PAIRED, OpKind
 from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 

@@ -1,9 +1,10 @@
 """Modulo scheduling: the operations of one microbatch get start times, which repeat after every period.
 
 The method comes from compilers, where the instructions of a loop's body are placed so that a new iteration
-begins every few cycles: Rau, "Iterative Modulo Scheduling", MICRO 1994. Here a microbatch takes the part of a
-loop iteration, and the memory of a device takes the part of the registers. After its inputs have arrived, an
-operation starts at the first time that is free in every period, so activations are held for a short time.
+begins every few cycles: Rau, "Iterative Modulo Scheduling", MICRO 1994. Here a microbatch of each class takes
+the part of a loop iteration, and the memory of a device takes the part of the registers. After its inputs
+have arrived, an operation starts at the first time that is free in every period, so activations are held for
+a short time.
 
 The heuristic searches for the smallest period at which every device keeps within its memory limit, which
 takes milliseconds. The method `block` searches with CP-SAT for the least period of several microbatches
@@ -16,22 +17,21 @@ from __future__ import annotations
 import numpy as np
 
 from tightpipe.core.errors import InfeasibleError, NoScheduleError
+from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
 from .family import within_limits
-from .modulo_kernel import placed_within_limits
-from .stage_costs import StageCosts, stage_costs
+from .modulo_kernel import Body, placed_within_limits
 
-_FBW = [OpKind.F, OpKind.B, OpKind.W]
 _FIRST_STEP = 0.01  # share by which the second period tried is longer than the first; doubles each time
 _HALVINGS = 5  # bisections between the last period that was too short and the first that was not
 
 
 def modulo_order(instance: Instance) -> Order:
-    """Return an order in which every microbatch runs one period later than the microbatch before.
+    """Return an order in which every microbatch runs one period later than the one before it in its class.
 
     The period is the shortest one found at which every device keeps within its memory limit.
 
@@ -40,41 +40,35 @@ def modulo_order(instance: Instance) -> Order:
     InfeasibleError
         If the instance has no schedule.
     NoScheduleError
-        If the placement has several routes, or no period was found within the memory limits.
+        If no period was found within the memory limits.
     """
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    if len(instance.placement.routes) > 1:
-        raise NoScheduleError("modulo is for placements on which all microbatches take one route")
-    route = stage_costs(instance)
-    period, start = _shortest(route)
-    return within_limits(instance, "modulo", _unrolled(instance, route, period, start))
+    graph = arrays_of(instance)
+    return within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph)))
 
 
-def _shortest(route: StageCosts) -> tuple[int, Ints]:
-    """Return the shortest period found, and one microbatch's starts with this period, all in ticks.
-
-    The starts have the shape (3, stages), for F, B and W.
+def _shortest(graph: GraphArrays) -> tuple[int, Ints]:
+    """Return the shortest period found, and the starts of one operation of each node, all in ticks.
 
     Raises
     ------
     NoScheduleError
         If no period was found within the memory limits.
     """
-    ticks = route.duration.sum(0)
-    work = int(np.bincount(route.device, ticks).max())
-    alone = int(ticks.sum() + route.lag.sum())  # with this period, microbatches do not overlap
+    work = int(np.bincount(graph.nodes["device"], graph.nodes["duration"]).max())
+    alone, body = _alone(graph), _body(graph)
     short, period, step = work, work, _FIRST_STEP
-    start = placed_within_limits(route, period)
+    start = _placed(body, period)
     while not len(start):
         if period > alone:
             raise NoScheduleError("modulo found no period within the memory limits")
         short, period, step = period, int(period * (1 + step)) + 1, 2 * step
-        start = placed_within_limits(route, period)
+        start = _placed(body, period)
     for _ in range(_HALVINGS):
         middle = (short + period) // 2
-        found = placed_within_limits(route, middle)
+        found = _placed(body, middle)
         if len(found):
             period, start = middle, found
         else:
@@ -82,14 +76,46 @@ def _shortest(route: StageCosts) -> tuple[int, Ints]:
     return period, start
 
 
-def _unrolled(instance: Instance, route: StageCosts, period: int, start: Ints) -> Order:
-    """Return the order in which microbatch m runs `m * period` ticks later than microbatch 0.
+def _alone(graph: GraphArrays) -> int:
+    """Return a period with which no two microbatches overlap, even one of each class, in ticks."""
+    classes = graph.node.shape[1]
+    ticks = np.bincount(graph.nodes["mb_class"], graph.nodes["duration"], classes)
+    reached = graph.nodes["mb_class"][graph.edges["after"]]
+    of_class = ticks + np.bincount(reached, graph.edges["lag"], classes)
+    return int(classes * of_class.max())
 
-    `start` has the starts of microbatch 0, in ticks and of shape (3, stages), for F, B and W.
+
+def _body(graph: GraphArrays) -> Body:
+    """Return what repeats: F's along the model, then B's back along it, and then W's; classes take turns."""
+    nodes = graph.nodes
+    along = np.where(nodes["kind"] == OpKind.F, 1, -1) * nodes["stage"]
+    return Body(nodes, graph.edges, graph.devices, np.lexsort((nodes["mb_class"], along, nodes["kind"])))
+
+
+def _placed(body: Body, period: int) -> Ints:
+    """Return starts that repeat after every period, as `placed_within_limits` does.
+
+    The classes begin together. If memory does not suffice for that, they begin evenly spread over the period.
     """
-    n, stages = instance.microbatches, instance.stages
-    kind, stage, microbatch = (axis.ravel() for axis in np.indices((3, stages, n)))
-    device = route.device[stage]
-    sequence = np.lexsort((start[kind, stage] + period * microbatch, device))
-    operations = np.stack((np.array(_FBW)[kind], stage, microbatch), axis=1)[sequence]
-    return Order(operations, np.searchsorted(device[sequence], np.arange(instance.devices + 1)))
+    classes = int(body.nodes["mb_class"].max()) + 1
+    start = placed_within_limits(body, np.zeros(classes, np.int64), period)
+    if len(start) or classes == 1:
+        return start
+    return placed_within_limits(body, np.arange(classes) * period // classes, period)
+
+
+def _unrolled(graph: GraphArrays, period: int, start: Ints) -> Order:
+    """Return the order in which the k-th microbatch of each class runs `k * period` ticks later than its 0th.
+
+    `start` has the start of one operation of each node, in ticks.
+    """
+    nodes, devices = graph.nodes, np.arange(len(graph.devices) + 1)
+    by_kind = np.lexsort((nodes["mb_class"], nodes["stage"], nodes["kind"]))  # how ties are broken
+    node = np.repeat(by_kind, nodes["count"][by_kind])
+    rank = np.concatenate([np.arange(count) for count in nodes["count"][by_kind]])
+    sequence = np.lexsort((start[node] + period * rank, nodes["device"][node]))
+    node, rank = node[sequence], rank[sequence]
+    microbatch = np.zeros((graph.node.shape[1], len(graph.rank)), np.int64)
+    microbatch[graph.mb_class, graph.rank] = np.arange(len(graph.rank))
+    operations = nodes["kind"][node], nodes["stage"][node], microbatch[nodes["mb_class"][node], rank]
+    return Order(np.stack(operations, axis=1), np.searchsorted(nodes["device"][node], devices))

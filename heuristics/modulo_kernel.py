@@ -1,4 +1,4 @@
-"""Compiled loops that find start times of one microbatch's operations that can repeat after every period.
+"""Compiled loops that find start times that can repeat after every period, of one microbatch of each class.
 
 All times are in ticks. An operation that starts at s starts again at s plus each multiple of the period. So
 whether two operations of a device collide depends only on their durations and on the remainders of their
@@ -9,70 +9,88 @@ any period, and `TICKS`, the duration.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 
-from .stage_costs import StageCosts
-
 START, TICKS = range(2)
-_F, _B, _W = range(3)
+_F = 0
 _NEVER = -1
 
 
-@compiled_with_arrays
-def placed_within_limits(route: StageCosts, period: int) -> Ints:
-    """Return starts in ticks of one microbatch's operations that can repeat after each period.
+class Body(NamedTuple):
+    """What repeats after every period: one operation of each node of a body.
 
-    The F's are placed along the route, then the B's back along it, and then every W after its B, each as
-    early as possible. The shape is (3, stages). The array is empty if some operation has no free place in the
-    period, or if the memory of a device does not suffice.
+    It has the parts of the graph that the loops of this module read, because passing all of the graph to a
+    loop takes longer than the loop itself on small instances.
     """
-    stages, devices = len(route.device), len(route.limit)
-    start = np.zeros((3, stages), np.int64)
-    placed = np.zeros((devices, 3 * stages, 2), np.int64)
-    count = np.zeros(devices, np.int64)
-    arrival = 0
-    for i in range(3 * stages):
-        kind, stage = _step(i, stages)
-        device, ticks = route.device[stage], route.duration[kind, stage]
-        if kind == _W:
-            arrival = start[_B, stage] + route.duration[_B, stage]
-        else:
-            arrival += route.lag[kind, stage]
-        still = _still_to_come(route, i, device)
+
+    nodes: Records  # of the graph
+    edges: Records
+    devices: Records
+    sequence: Ints  # all nodes, in the sequence in which they are placed: each after those that it waits for
+
+
+@compiled_with_arrays
+def placed_within_limits(body: Body, release: Ints, period: int) -> Ints:
+    """Return starts in ticks that can repeat after each period, of one microbatch of each class.
+
+    Every operation is placed as early as possible.
+
+    Parameters
+    ----------
+    body
+        What is placed.
+    release
+        Tick from which the first operation of each class can start.
+    period
+        The period in ticks.
+
+    Returns
+    -------
+    Ints
+        The start of one operation of each node. The array is empty if some operation has no free place in the
+        period, or if the memory of a device does not suffice.
+    """
+    start = np.zeros(len(body.nodes), np.int64)
+    placed = np.zeros((len(body.devices), len(body.sequence), 2), np.int64)
+    count = np.zeros(len(body.devices), np.int64)
+    for i in range(len(body.sequence)):
+        node = body.sequence[i]
+        device, ticks = body.nodes[node].device, body.nodes[node].duration
+        arrival = _arrival(body, node, release, start)
+        still = _still_to_come(body, i)
         time = _free_place(placed[device, : count[device]], period, arrival, ticks, still)
         if time == _NEVER:
             return start[:0]
-        start[kind, stage] = time
+        start[node] = time
         placed[device, count[device], START] = time
         placed[device, count[device], TICKS] = ticks
         count[device] += 1
-        arrival = time + ticks
-    return start if _keeps_within_limits(route, period, start) else start[:0]
+    return start if _keeps_within_limits(body, period, start) else start[:0]
 
 
 @compiled_with_arrays
-def _step(i: int, stages: int) -> tuple[int, int]:
-    """Return kind and stage of the operation that is placed as number `i`, counted from 0."""
-    if i < stages:
-        return _F, i
-    if i < 2 * stages:
-        return _B, 2 * stages - 1 - i
-    return _W, 3 * stages - 1 - i
+def _arrival(body: Body, node: int, release: Ints, start: Ints) -> int:
+    """Return the tick from which an operation can start, given the starts of those that it waits for."""
+    mine = body.nodes[node]
+    arrival = release[mine.mb_class] if mine.begin == mine.end else 0
+    for e in range(mine.begin, mine.end):
+        edge = body.edges[e]
+        arrival = max(arrival, start[edge.before] + body.nodes[edge.before].duration + edge.lag)
+    return int(arrival)
 
 
 @compiled_with_arrays
-def _still_to_come(route: StageCosts, i: int, device: int) -> Ints:
-    """Return the durations of a device's operations that are placed after number `i`, the longest first."""
-    stages = len(route.device)
-    ticks = np.zeros(3 * stages, np.int64)
-    count = 0
-    for later in range(i + 1, 3 * stages):
-        kind, stage = _step(later, stages)
-        if route.device[stage] == device:
-            ticks[count] = route.duration[kind, stage]
+def _still_to_come(body: Body, i: int) -> Ints:
+    """Return the durations of what the device of number `i` is still to be given, the longest first."""
+    device, ticks, count = body.nodes[body.sequence[i]].device, np.zeros(len(body.sequence), np.int64), 0
+    for later in body.sequence[i + 1 :]:
+        if body.nodes[later].device == device:
+            ticks[count] = body.nodes[later].duration
             count += 1
     return np.sort(ticks[:count])[::-1]
 
@@ -134,28 +152,27 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 
 
 @compiled_with_arrays
-def _keeps_within_limits(route: StageCosts, period: int, start: Ints) -> bool:
+def _keeps_within_limits(body: Body, period: int, start: Ints) -> bool:
     """Return whether no device ever holds more than its limit when the starts repeat after every period.
 
-    The memory of a device is largest when an F starts, so the memory is computed at the start of each F of
-    microbatch 0. The microbatches repeat without end, so there are some before microbatch 0. They have the
-    numbers -1, -2 and so on.
+    The memory of a device is largest when an F starts, so the memory is computed at the start of the F's of
+    microbatch 0 of each class. The microbatches of each class repeat without end, so there are some before
+    microbatch 0. They have the numbers -1, -2 and so on.
 
     An operation of microbatch 0 changes the memory at the tick `since`: an F at its start, a B or W at its
-    end. By the tick `now`, the same operation has changed the memory for all microbatches up to number
-    k = (now - since) // period. A microbatch before 0 that has run everything holds nothing, because the
-    deltas of a stage add up to 0. So the delta of the operation counts k + 1 times: once for each microbatch
-    from 0 to k, or, if k is below -1, once negatively for each microbatch from k + 1 to -1.
+    end. By the tick `now`, the same operation has changed the memory for all microbatches of its class up to
+    number k = (now - since) // period. A microbatch before 0 that has run everything holds nothing, because
+    the deltas of a stage add up to 0. So the delta of the operation counts k + 1 times: once for each
+    microbatch from 0 to k, or, if k is below -1, once negatively for each microbatch from k + 1 to -1.
     """
-    stages = len(route.device)
-    for first in range(stages):
-        limit = route.limit[route.device[first]]
-        now, held = start[_F, first], 0
-        for stage in range(stages):
-            if route.device[stage] == route.device[first]:
-                for kind in range(3):
-                    since = start[kind, stage] + (0 if kind == _F else route.duration[kind, stage])
-                    held += route.delta[kind, stage] * ((now - since) // period + 1)
-        if held > limit:
-            return False
+    for first in range(len(body.nodes)):
+        device, now, held = body.nodes[first].device, start[first], 0
+        if body.nodes[first].kind == _F:
+            for node in range(len(body.nodes)):
+                other = body.nodes[node]
+                if other.device == device:
+                    since = start[node] + (0 if other.kind == _F else other.duration)
+                    held += other.delta * ((now - since) // period + 1)
+            if held > body.devices[device].limit:
+                return False
     return True

@@ -42,8 +42,11 @@ class Heuristic:
         Whether `make` takes a budget as its second argument, and ends when the time of the budget is up.
     pace
         Seconds per operation that the heuristic takes on a usual machine, if only roughly. A search with a
-        time limit runs the fastest heuristics first, and decides by this number for which of those that are
+        time limit runs the fastest heuristics first, and decides by `seconds` for which of those that are
         not `timed` there is time.
+    trial_pace, trials
+        What a heuristic takes besides that tries many rules within a fixed amount of work: `trial_pace`
+        seconds per operation, but at most `trials` seconds.
 
     Raises
     ------
@@ -61,6 +64,8 @@ class Heuristic:
     params: str = ""
     timed: bool = False
     pace: float = 4e-6
+    trial_pace: float = 0.0
+    trials: float = 0.0
 
     def __post_init__(self) -> None:
         for key in ("name", "memory", "source"):
@@ -73,6 +78,10 @@ class Heuristic:
         if not known or not self.placements:
             rule = f"must be a tuple of names out of {', '.join(PLACEMENTS)}"
             raise InputError(rule, key="placements", value=self.placements)
+
+    def seconds(self, operations: int) -> float:
+        """Return roughly how long the heuristic takes for an instance of so many operations, in seconds."""
+        return self.pace * operations + min(self.trial_pace * operations, self.trials)
 
     def order(self, instance: Instance, budget: Budget = UNLIMITED) -> Order:
         """Return the order for all iterations of the instance.

@@ -5,6 +5,10 @@ that follows from a block alone may lose time in every period at other costs. Wh
 block and its variants are therefore also run at the costs of the instance (`block_runs`), within the memory
 that the block alone takes, and the cheapest order is kept. 1F1B-V does not depend on the costs.
 
+Reordering moves the passes of the steady phase too, which may raise the memory there, but not above the
+peak of the repeated block. Where a limit does not allow that, the steady phase stays as it is: V-Min of two
+devices then holds three activations in place of four.
+
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
 """
 
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
@@ -82,7 +87,7 @@ def _order(instance: Instance, family: str, shape: Shape, params: VBlockParams) 
     """
     check_placement(instance, family, "v")
     block = building_block(instance.devices, shape)
-    alone = within_limits(instance, family, order_of_block(instance, block, shape))
+    alone = _order_of_block_alone(instance, family, block, shape)
     if shape.backward == 2:
         return alone
     limits = _memory_of(instance, steady_peak(block, shape.backward))
@@ -91,15 +96,26 @@ def _order(instance: Instance, family: str, shape: Shape, params: VBlockParams) 
     return min([alone, *others[:1]], key=lambda order: cost(retime(instance, order)))
 
 
+def _order_of_block_alone(instance: Instance, family: str, block: Ints, shape: Shape) -> Order:
+    """Return the order of the block; its steady phase stays as it is only where memory asks for that."""
+    try:
+        return within_limits(instance, family, order_of_block(instance, block, shape))
+    except NoScheduleError:
+        return within_limits(instance, family, order_of_block(instance, block, shape, steady=True))
+
+
 def _memory_of(instance: Instance, activations: int) -> Ints:
     """Return the memory that a number of activations takes on each device, of its larger stage."""
     p, forward = instance.devices, stage_costs(instance).delta[OpKind.F]
     return np.asarray(activations * np.maximum(forward[:p], forward[p:][::-1]))
 
 
-def order_of_block(instance: Instance, block: Ints, shape: Shape) -> Order:
-    """Return the order of a block of this shape that is repeated, squeezed and reordered in time units."""
-    table = reordered(block, instance.microbatches, shape.backward)
+def order_of_block(instance: Instance, block: Ints, shape: Shape, *, steady: bool = False) -> Order:
+    """Return the order of a block of this shape that is repeated, squeezed and reordered in time units.
+
+    `steady` says whether the passes of the steady phase stay as they are in the repeated block.
+    """
+    table = reordered(block, instance.microbatches, shape.backward, steady)
     fused = shape.backward == 2
     devices = [_operations(instance, device, table[device], fused) for device in range(instance.devices)]
     return Order(np.concatenate(devices), np.cumsum([0, *map(len, devices)]))

@@ -26,7 +26,7 @@ _PASSES = 4
 
 
 @compiled_with_arrays
-def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
+def reordered(block: Ints, microbatches: int, backward: int, steady: bool) -> Ints:
     """Return the table of passes after reordering, shape (devices, time units).
 
     In the table, -1 means idle, and 5 is the second time unit of a fused backward.
@@ -39,11 +39,17 @@ def reordered(block: Ints, microbatches: int, backward: int) -> Ints:
         Number of microbatches.
     backward
         Time units of a backward pass: 1, or 2 where it is fused with its W.
+    steady
+        Whether passes stay where the repeated block has them from the time at which the first microbatch
+        ends until the last one begins, as in the authors' runtime. If the last one begins before that time,
+        they stay until the end. Otherwise passes move at all times.
     """
     table = _repeated(block, microbatches, backward)
     if backward == 1:
         _place_weights(table, np.zeros(len(table), np.int64))
-    _pull_forward(table, microbatches, backward)
+    stay = block[_PASSES - 1, 0] if steady else table.shape[1]
+    last = block[0, 0] + PERIOD * (microbatches - 1)
+    _pull_forward(table, microbatches, backward, stay, last if last > stay else table.shape[1])
     if backward == 1:
         last = _last_forwards(table)
         _drop_weights(table, last)
@@ -115,8 +121,11 @@ def _last_forwards(table: Ints) -> Ints:
 
 
 @compiled_with_arrays
-def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
-    """Move each pass to the earliest idle time unit that its predecessors and the peak memory allow."""
+def _pull_forward(table: Ints, microbatches: int, backward: int, stay: int, until: int) -> None:
+    """Move each pass to the earliest idle time unit that its predecessors and the peak memory allow.
+
+    Passes from time unit `stay` to time unit `until` do not move.
+    """
     devices, horizon = table.shape
     memory, takes = _memory(table, backward), _memory_taken(backward)
     peak = memory.max()
@@ -132,11 +141,12 @@ def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
             m = count[which, device]
             count[which, device] += 1
             length = backward if which in (2, 3) else 1
-            if which == WEIGHT:
+            if stay <= time <= until:
+                to = time
+            elif which == WEIGHT:
                 # W number m comes after B number m and after W number m - 1
                 due = max(backwards[device, m], last_weight[device]) + 1
                 to = _earliest(table, device, due, time, length)
-                last_weight[device] = to
             elif which < 2:
                 to = _earliest_within(table, memory, device, _ready(end, which, device, m), time, peak)
             else:
@@ -145,7 +155,9 @@ def _pull_forward(table: Ints, microbatches: int, backward: int) -> None:
             memory[device, to:time] += takes[which]
             if which in (2, 3):
                 _insert(backwards[device], count[2, device] + count[3, device] - 1, to)
-            if which != WEIGHT:
+            if which == WEIGHT:
+                last_weight[device] = to
+            else:
                 end[which, device, m] = to + length
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 
@@ -24,8 +25,8 @@ def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Sid
     Parameters
     ----------
     instance
-        A problem that solvers model. There are no turns if microbatches take different routes or if the W's
-        of a device differ, because prefixes do not determine a schedule then.
+        A problem that solvers model. There are no turns if the W's of a device differ, because prefixes do
+        not determine a schedule then.
     incumbent
         The schedule to improve.
     share
@@ -35,7 +36,7 @@ def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Sid
         The limits of the turns.
     """
     queues = queues_of(instance)
-    if len(instance.placement.routes) > 1 or not is_whole(queues, range(instance.devices)):
+    if not is_whole(arrays_of(instance), range(instance.devices)):
         return ""
     end = side.seconds + share * side.left if side.whole.limited else inf
     took = 0.0

@@ -28,7 +28,7 @@ def prefix_turns(instance: Instance, incumbent: Incumbent, share: float, part: f
     Parameters
     ----------
     instance
-        A problem that solvers model. If its microbatches take different routes, there are no turns.
+        A problem that solvers model.
     incumbent
         The schedule and the bound to improve.
     share
@@ -38,8 +38,6 @@ def prefix_turns(instance: Instance, incumbent: Incumbent, share: float, part: f
     side
         The limits of the turns.
     """
-    if len(instance.placement.routes) > 1:
-        return ""
     left = side.left if side.whole.limited else _UNLIMITED
     most = side.seconds + share * left if side.whole.limited else inf
     asking = _Asking(instance, incumbent)

@@ -31,8 +31,8 @@ import numpy as np
 from tightpipe.core.graph import graph_of
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import FUSED, PAIRED, SINGLE, Order, Schedule
+from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
+from tightpipe.core.schedule import Order, Schedule
 from tightpipe.kernels.arrays import Ints
 
 Member = tuple[int, int]  # route, stage

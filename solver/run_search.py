@@ -10,7 +10,7 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import reason_of
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress
-from tightpipe.core.result import Proof, Result, Status
+from tightpipe.core.result import Result, Status
 from tightpipe.core.schedule import Schedule
 
 from .bounds.formulas import best_bound
@@ -82,18 +82,12 @@ def run_search(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
-    first = checked_start(instance, start)
-    formula = best_bound(instance)
-    known: tuple[int, Proof | None] = formula.value, formula.proof
-    name = formula.name
-    if lower_bound is not None and lower_bound > formula.value:
-        known, name = (lower_bound, None), ""
-    incumbent = Incumbent(first, *known, begun, progress, name)
+    incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
     reason = ""
     try:
         if energetic and lower_bound is None and is_modelled(instance) and budget.left > 0:
             part = budget.part(budget.params.best.energetic)
-            bound = energetic_bound(instance, cost(first), part, formula.value, progress)
+            bound = energetic_bound(instance, cost(incumbent.schedule), part, incumbent.bound, progress)
             incumbent.prove(bound.value, bound.proof)
         if not incumbent.closed and budget.left > 0:
             reason = search(incumbent)
@@ -103,3 +97,33 @@ def run_search(
     except failures as error:
         reason = failure(error, program)
     return incumbent.result(method, reason)
+
+
+def unsearched(
+    method: str, instance: Instance, start: Schedule | None, reason: str, progress: Progress
+) -> Result:
+    """Return the result of a solve that ended before its search began, without any work that takes long.
+
+    Parameters
+    ----------
+    method
+        Name of the method, for the result.
+    instance
+        A problem that has a schedule.
+    start
+        A schedule that the validator has accepted; None for one microbatch after another.
+    reason
+        Why the solve ended.
+    progress
+        Called with the cost of the start and the bound by formula.
+    """
+    first = checked_start(instance, None) if start is None else start
+    return _first_incumbent(first, None, perf_counter(), progress).result(method, reason)
+
+
+def _first_incumbent(first: Schedule, lower_bound: int | None, begun: float, progress: Progress) -> Incumbent:
+    """Return the incumbent with which a search begins, with the better of the bounds given and by formula."""
+    formula = best_bound(first.instance)
+    if lower_bound is not None and lower_bound > formula.value:
+        return Incumbent(first, lower_bound, None, begun, progress)
+    return Incumbent(first, formula.value, formula.proof, begun, progress, formula.name)

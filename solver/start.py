@@ -57,5 +57,13 @@ def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
     violations = validate(instance, warm_start)
     if violations:
         raise InputError(f"the warm start is not a valid schedule: {violations[0]}")
-    own = Schedule(instance, warm_start.order, warm_start.start, warm_start.end)
-    return min(own, retime(instance, warm_start.order), key=cost)
+    return in_best_times(instance, warm_start)
+
+
+def in_best_times(instance: Instance, schedule: Schedule) -> Schedule:
+    """Return a schedule that is valid for the instance with the best times that are known for its order.
+
+    The instance of `schedule` may be another one, with another objective.
+    """
+    own = Schedule(instance, schedule.order, schedule.start, schedule.end)
+    return min(own, retime(instance, schedule.order), key=cost)

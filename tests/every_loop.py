@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -78,9 +79,13 @@ def planned() -> None:
         cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
             space = SearchSpace(placements, chunks, memory is not None, objective)
-            plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=5 * SECONDS, workers=1)
+            plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=20 * SECONDS, workers=1)
     nothing_fits = Cluster((2,), memory=3)
     plan(PlanningProblem(Model(layers), nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
+    without_w = Model(
+        (replace(layers[0], weight=0), *layers[1:])
+    )  # cuts with this layer alone are only bounded
+    plan(PlanningProblem(without_w, nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
 
 
 def main() -> None:

@@ -15,10 +15,10 @@ start lies behind the first period, and its *residue* where in a period it start
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
 
+from tightpipe.core.graph import Node, graph_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
 
@@ -59,6 +59,11 @@ class Shape:
 
     instance: Instance
     copies: int
+    _nodes: dict[tuple[OpKind, int, int], Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        nodes = {(node.kind, node.mb_class, node.stage): node for node in graph_of(self.instance).nodes}
+        object.__setattr__(self, "_nodes", nodes)
 
     @property
     def microbatches(self) -> int:
@@ -71,15 +76,15 @@ class Shape:
 
     def device(self, operation: Operation) -> int:
         """Return the device that runs the operation."""
-        return self.instance.placement.routes[self.route(operation.microbatch)][operation.stage]
+        return self._node(operation).device
 
     def duration(self, operation: Operation) -> int:
         """Return the ticks that the operation takes."""
-        return self.instance.duration(operation.kind, operation.stage)
+        return self._node(operation).duration
 
     def delta(self, operation: Operation) -> int:
         """Return the memory that the operation adds; negative where it frees memory."""
-        return self.instance.memory_delta(operation.kind, operation.stage)
+        return self._node(operation).delta
 
     def operations(self) -> list[Operation]:
         """Return all operations, those of one (kind, stage, route) next to each other."""
@@ -106,21 +111,25 @@ class Shape:
         """Return the operations that `device` runs."""
         return [operation for operation in self.operations() if self.device(operation) == device]
 
-    def chain(self, microbatch: int) -> list[Operation]:
-        """Return the F's of a microbatch, from stage 0 up, and then its B's, from the last stage down."""
-        stages = range(self.instance.stages)
-        return [Operation(OpKind.F, s, microbatch) for s in stages] + [
-            Operation(OpKind.B, s, microbatch) for s in reversed(stages)
-        ]
-
     def waits(self, microbatch: int) -> Iterator[Wait]:
-        """Yield the waits of a microbatch's operations: first along its chain, then of each W for its B."""
-        for before, after in pairwise(self.chain(microbatch)):
-            comm = self.instance.comm(self.device(before), self.device(after))
-            yield Wait(before, after, self.duration(before) + comm)
-        for stage in range(self.instance.stages):
-            before = Operation(OpKind.B, stage, microbatch)
-            yield Wait(before, Operation(OpKind.W, stage, microbatch), self.duration(before))
+        """Yield the waits of a microbatch's operations: first along the model, then of each W for its B."""
+        graph, mb_class = graph_of(self.instance), self.route(microbatch)
+        found = (edge for edge in graph.edges if graph.nodes[edge.after].mb_class == mb_class)
+        for edge in sorted(found, key=lambda edge: self._place(graph.nodes[edge.after])):
+            before, after = (
+                Operation(node.kind, node.stage, microbatch)
+                for node in (graph.nodes[edge.before], graph.nodes[edge.after])
+            )
+            yield Wait(before, after, self.duration(before) + edge.lag)
+
+    def _node(self, operation: Operation) -> Node:
+        return self._nodes[operation.kind, self.route(operation.microbatch), operation.stage]
+
+    def _place(self, node: Node) -> tuple[bool, int]:
+        """Return where an operation stands among those of its microbatch: F's, B's back along them, W's."""
+        stages = self.instance.stages
+        backwards = node.kind is OpKind.B
+        return node.kind is OpKind.W, 2 * stages - 1 - node.stage if backwards else node.stage
 
 
 @dataclass(frozen=True, slots=True)

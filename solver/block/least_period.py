@@ -50,7 +50,7 @@ def earliest_starts(shape: Shape, microbatch: int) -> dict[Operation, int]:
 
     Only the waits of `Shape.waits` count, not that a device runs one operation at a time.
     """
-    start = {shape.chain(microbatch)[0]: 0}
+    start = {Operation(OpKind.F, 0, microbatch): 0}
     for wait in shape.waits(microbatch):
         start[wait.after] = start[wait.before] + wait.lag
     return start

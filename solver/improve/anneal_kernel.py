@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import FUSED, PAIRED, SINGLE
+from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 

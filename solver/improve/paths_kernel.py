@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.schedule import FUSED, PAIRED, SINGLE
+from tightpipe.core.operation import FUSED, PAIRED, SINGLE
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 

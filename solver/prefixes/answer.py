@@ -25,7 +25,7 @@ def answer_to(
     Parameters
     ----------
     queues
-        The queues of an instance with one route, without operations that overlap and without flushes.
+        The queues of an instance without operations that overlap and without flushes.
     question
         The question.
     budget, most, moot

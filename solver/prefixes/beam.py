@@ -15,9 +15,9 @@ from tightpipe.kernels.arrays import Floats, Ints
 
 from ..queues import Queues
 from ..windows import Windows
-from .few_devices import FewDevices, few_devices, under_way
-from .next_table import most_bytes, next_table
-from .table_kernel import FREE, LAST, Table, first_table, rows_of
+from .few_devices import FewDevices, few_devices, operations_of
+from .next_table import first_table, most_bytes, next_table
+from .table_kernel import FREE, LAST, Table, rows_of
 from .trail import Trail
 
 _WAITING = 0.5  # weight of the time that microbatches wait, beside the time that devices idle
@@ -34,7 +34,7 @@ def beam_search(
     Parameters
     ----------
     queues
-        The queues of an instance with one route. `is_whole` is true for its devices.
+        The queues of an instance. `is_whole` is true for its devices.
     windows
         Feasible windows of the instance; their horizon is the largest cost that is of use.
     width
@@ -61,12 +61,16 @@ def beam_search(
     terms. The first term adds up, over all devices, the least time at which the device could end all of its
     work; without lost time it would be a constant. The second term is half of the ticks until a microbatch
     can go on, added up over all microbatches under way. The search proves nothing.
+
+    If every device has a frame of its own, microbatches of a class that begins on another device may start
+    before tick 0, which is where the anchor's frame begins. Then the first term would favour those that start
+    earliest, although a device that runs early by itself gains nothing. So nothing starts before tick 0 here.
     """
     devices = range(queues.instance.devices)
-    problem = few_devices(queues, windows, devices)
-    table = first_table(len(problem.device), len(devices), under_way(queues, devices))
-    trail, made = Trail(queues, devices), 0
-    operations = problem.latest.size
+    problem = _from_zero(few_devices(windows, devices))
+    table = first_table(problem)
+    trail, made = Trail(queues, problem), 0
+    operations = operations_of(problem)
     width = min(width, most_bytes(budget) // (trail.bytes_of_row * operations))
     for _ in range(operations):
         following = next_table(problem, table, _MANY, budget)
@@ -80,7 +84,12 @@ def beam_search(
         if made >= _TURN:
             yield made / _PACE
             made = 0
-    return trail.schedule(problem, table)
+    return trail.schedule(table)
+
+
+def _from_zero(problem: FewDevices) -> FewDevices:
+    """Return the problem in which nothing starts before the frame of the anchor."""
+    return problem._replace(earliest=np.maximum(problem.earliest, 0))
 
 
 def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
@@ -103,12 +112,13 @@ def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
 
 def _lost_time(problem: FewDevices, table: Table, rows: Ints) -> Floats:
     """Return the time in ticks that each of the rows has lost so far, up to a constant; shape (rows,)."""
-    devices, microbatches = len(problem.weight), problem.latest.shape[1]
-    times, left = table.times[rows], microbatches - table.started[rows].astype(np.int64)
+    queues, devices = problem.queues, len(problem.devices)
+    times, left = table.times[rows], queues["count"] - table.started[rows].astype(np.int64)
     pending = times[:, FREE + devices : FREE + 2 * devices]
     # A W is still to be run where the B has not run yet, and where the B has run and the W is pending.
-    work = problem.duration + problem.backward * problem.weight[problem.device]
-    ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ problem.weight + left @ work
+    weight = problem.devices["weight"]
+    work = queues["duration"] + queues["backward"] * weight[queues["device"]]
+    ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ weight + left @ work
     arrivals = times[:, FREE + 2 * devices :]
     waiting = np.maximum(0, arrivals - times[:, LAST, np.newaxis]).sum(axis=1)
     return np.asarray(ends + _WAITING * waiting, np.float64)

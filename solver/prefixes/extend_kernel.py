@@ -1,8 +1,8 @@
 """Prefixes of schedules, compiled: each is extended by one F or B, and dominated prefixes are dropped.
 
-Operations are started in the sequence of their start times. W's are not started one by one. Before a device
-starts an F or B, it runs as many pending W's as fit into the time since its previous F or B. If it runs more,
-the F or B starts later.
+Operations are started in the sequence of their start times, whatever the class of their microbatches. W's are
+not started one by one. Before a device starts an F or B, it runs as many pending W's as fit into the time
+since its previous F or B. If it runs more, the F or B starts later.
 
 Prefix a *dominates* prefix b if both have started equally many operations of each queue and a is nowhere
 later than b:
@@ -16,10 +16,11 @@ After these W's, whatever follows b can follow a at the same times.
 
 from __future__ import annotations
 
+from tightpipe.core.graph import NO_LIMIT
 from tightpipe.kernels.compiled import compiled, compiled_inline
 
 from .few_devices import FewDevices
-from .table_kernel import COMPLETE, FREE, FULL, LAST, NEVER, ROWS, Table, keep_new_row
+from .table_kernel import COMPLETE, FREE, FULL, LAST, ROWS, Table, keep_new_row
 
 
 @compiled
@@ -35,7 +36,7 @@ def extend(problem: FewDevices, before: Table, begin: int, end: int, after: Tabl
     """
     for row in range(begin, end):
         if before.alive[row]:
-            for queue in range(len(problem.device)):
+            for queue in range(len(problem.queues)):
                 if _is_next(problem, before, row, queue) and not _extend_by(
                     problem, before, row, queue, after
                 ):
@@ -46,20 +47,20 @@ def extend(problem: FewDevices, before: Table, begin: int, end: int, after: Tabl
 @compiled_inline
 def _is_next(problem: FewDevices, before: Table, row: int, queue: int) -> bool:
     """Return whether the queue has an item left whose predecessor on the path has started."""
-    started = before.started[row]
-    if started[queue] >= problem.latest.shape[1]:
+    started, mine = before.started[row], problem.queues[queue]
+    if started[queue] >= mine.count:
         return False
-    return bool(queue == 0 or started[queue - 1] > started[queue])
+    return bool(queue == problem.paths[mine.path].begin or started[queue - 1] > started[queue])
 
 
 @compiled_inline
 def _soonest(problem: FewDevices, before: Table, row: int, queue: int) -> int:
     """Return the least start in ticks of the next item of a queue, if the device runs no W before it."""
-    rank, devices = before.started[row, queue], len(problem.weight)
-    times = before.times[row]
-    soonest = max(times[LAST], times[FREE + problem.device[queue]], problem.earliest[queue, rank])
-    if queue > 0:
-        soonest = max(soonest, times[FREE + 2 * devices + rank % (len(times) - FREE - 2 * devices)])
+    rank, mine = before.started[row, queue], problem.queues[queue]
+    times, path = before.times[row], problem.paths[mine.path]
+    soonest = max(times[LAST], times[FREE + mine.device], problem.earliest[queue, rank])
+    if queue > path.begin:
+        soonest = max(soonest, times[path.column + rank % path.columns])
     return int(soonest)
 
 
@@ -69,27 +70,28 @@ def _extend_by(problem: FewDevices, before: Table, row: int, queue: int, after: 
 
     Return False if the table has no room for them.
     """
-    device, rank = problem.device[queue], before.started[row, queue]
+    mine, rank = problem.queues[queue], before.started[row, queue]
+    device = problem.devices[mine.device]
     soonest = _soonest(problem, before, row, queue)
-    free = before.times[row, FREE + device]
-    pending = before.times[row, FREE + len(problem.weight) + device]
-    held, left = _memory_and_work(problem, before, row, device)
+    free = before.times[row, FREE + mine.device]
+    pending = before.times[row, FREE + len(problem.devices) + mine.device]
+    held, left = _memory_and_work(problem, before, row, mine.device)
     gap_ends = _soonest_end(problem, before, row, queue)
-    duration = problem.weight[device]
+    duration = device.weight
     fit = pending if duration == 0 else min(pending, max(0, soonest - free) // duration)
     for weights in range(fit, pending + 1):
         start = max(soonest, free + weights * duration)
         if start > problem.latest[queue, rank]:
             break
-        memory = held + problem.delta[queue] - weights * problem.freed[device]
-        too_much = problem.delta[queue] > 0 and memory > problem.limit[device]
-        too_late = start - weights * duration + left > problem.begin[device] + problem.horizon
+        memory = held + mine.delta - weights * device.freed
+        too_much = mine.delta > 0 and memory > device.limit
+        too_late = start - weights * duration + left > device.begin + problem.horizon
         idle = gap_ends + weights * duration <= start
         if not (too_much or too_late or idle):
             if not _all_in_time(problem, before, row, queue, start):
                 break
             _make(problem, before, row, queue, weights, start, after)
-            if not keep_new_row(after, problem.weight, row, queue):
+            if not keep_new_row(after, problem.devices, row, queue):
                 return False
             _look_whether_complete(problem, after)
             if start == free + weights * duration:
@@ -100,18 +102,18 @@ def _extend_by(problem: FewDevices, before: Table, row: int, queue: int, after: 
 @compiled_inline
 def _memory_and_work(problem: FewDevices, before: Table, row: int, device: int) -> tuple[int, int]:
     """Return the memory that the device holds, and the ticks of the work that it has not started."""
-    held, left, backwards = 0, 0, 0
-    pending = before.times[row, FREE + len(problem.weight) + device]
+    held, left, backwards, mine = 0, 0, 0, problem.devices[device]
+    pending = before.times[row, FREE + len(problem.devices) + device]
     for k in range(problem.on.shape[1]):
         queue = problem.on[device, k]
         if queue >= 0:
-            started, rest = before.started[row, queue], problem.latest.shape[1] - before.started[row, queue]
-            held += problem.delta[queue] * started
-            left += problem.duration[queue] * rest
-            if problem.backward[queue]:
+            this, started = problem.queues[queue], before.started[row, queue]
+            held += this.delta * started
+            left += this.duration * (this.count - started)
+            if this.backward:
                 backwards += started
-                left += problem.weight[device] * rest
-    return held - problem.freed[device] * (backwards - pending), left + problem.weight[device] * pending
+                left += mine.weight * (this.count - started)
+    return held - mine.freed * (backwards - pending), left + mine.weight * pending
 
 
 @compiled_inline
@@ -121,16 +123,16 @@ def _soonest_end(problem: FewDevices, before: Table, row: int, queue: int) -> in
     Only operations that take no memory count. If such an operation fits into the idle time before the item,
     the caller drops the prefix, because a schedule that runs the operation in this time is at least as good.
     """
-    device, end = problem.device[queue], NEVER
+    device, end = problem.queues[queue].device, NO_LIMIT
     for k in range(problem.on.shape[1]):
         other = problem.on[device, k]
         if (
             other >= 0
             and other != queue
-            and problem.delta[other] <= 0
+            and problem.queues[other].delta <= 0
             and _is_next(problem, before, row, other)
         ):
-            end = min(end, _soonest(problem, before, row, other) + problem.duration[other])
+            end = min(end, _soonest(problem, before, row, other) + problem.queues[other].duration)
     return end
 
 
@@ -140,13 +142,14 @@ def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, start
 
     The next item of `queue` is supposed to start at tick `start`.
     """
-    rank, device, end = before.started[row, queue], problem.device[queue], start + problem.duration[queue]
-    if queue + 1 < len(problem.device) and end + problem.lag[queue] > problem.latest[queue + 1, rank]:
+    rank, mine = before.started[row, queue], problem.queues[queue]
+    end, following = start + mine.duration, queue + 1
+    if following < problem.paths[mine.path].end and end + mine.lag > problem.latest[following, rank]:
         return False
-    for other in range(len(problem.device)):
+    for other in range(len(problem.queues)):
         first = before.started[row, other] + (1 if other == queue else 0)
-        if first < problem.latest.shape[1]:
-            soonest = end if problem.device[other] == device else start
+        if first < problem.queues[other].count:
+            soonest = end if problem.queues[other].device == mine.device else start
             if soonest > problem.latest[other, first]:
                 return False
     return True
@@ -157,53 +160,62 @@ def _make(
     problem: FewDevices, before: Table, row: int, queue: int, weights: int, start: int, after: Table
 ) -> None:
     """Write into the new row the prefix in which the queue's next item starts after `weights` W's."""
-    started, times, device = after.new_started, after.new_times, problem.device[queue]
-    devices, end = len(problem.weight), start + problem.duration[queue]
+    started, times, mine = after.new_started, after.new_times, problem.queues[queue]
+    devices, end = len(problem.devices), start + mine.duration
     for q in range(len(started)):
         started[q] = before.started[row, q]
     started[queue] += 1
     times[LAST] = start
     for d in range(devices):
         free, pending = before.times[row, FREE + d], before.times[row, FREE + devices + d]
-        if d == device:
-            free, pending = end, pending - weights + problem.backward[queue]
+        if d == mine.device:
+            free, pending = end, pending - weights + mine.backward
         elif free < start:
             # No F or B starts on this device before `start`, so it first runs the W's that can end by then.
-            length = problem.weight[d]
+            length = problem.devices[d].weight
             fit = pending if length == 0 else min(pending, (start - free) // length)
             free, pending = free + fit * length, pending - fit
             if pending == 0:
                 free = start
         times[FREE + d], times[FREE + devices + d] = free, pending
-    _make_arrivals(problem, before, row, queue, end, after)
+    for column in range(FREE + 2 * devices, len(times)):
+        times[column] = start
+    for path in range(len(problem.paths)):
+        _make_arrivals(problem, before, row, queue, path, end, after)
 
 
 @compiled_inline
-def _make_arrivals(problem: FewDevices, before: Table, row: int, queue: int, end: int, after: Table) -> None:
-    """Write into the new row the tick from which each microbatch under way can start its next operation."""
-    started, times, devices = after.new_started, after.new_times, len(problem.weight)
-    arrivals, moved = FREE + 2 * devices, before.started[row, queue]
-    width = len(times) - arrivals
-    for column in range(arrivals, len(times)):
-        times[column] = 0
-    following = len(started) - 1
-    for microbatch in range(started[len(started) - 1], started[0]):
+def _make_arrivals(
+    problem: FewDevices, before: Table, row: int, queue: int, path: int, end: int, after: Table
+) -> None:
+    """Write into the new row when each microbatch under way on a path can start its next operation.
+
+    The last operation is the next item of `queue`, and ends at tick `end`.
+    """
+    started, times, mine = after.new_started, after.new_times, problem.paths[path]
+    moved = before.started[row, queue] if problem.queues[queue].path == path else -1
+    following = mine.end - 1
+    for microbatch in range(started[mine.end - 1], started[mine.begin]):
         while started[following - 1] <= microbatch:
             following -= 1
-        arrival = before.times[row, arrivals + microbatch % width]
+        column = mine.column + microbatch % mine.columns
+        arrival = before.times[row, column]
         if microbatch == moved:
-            arrival = end + problem.lag[queue]
-        arrival = max(arrival, times[LAST], times[FREE + problem.device[following]])
-        times[arrivals + microbatch % width] = max(arrival, problem.earliest[following, microbatch])
+            arrival = end + problem.queues[queue].lag
+        arrival = max(arrival, times[LAST], times[FREE + problem.queues[following].device])
+        times[column] = max(arrival, problem.earliest[following, microbatch])
 
 
 @compiled_inline
 def _look_whether_complete(problem: FewDevices, after: Table) -> None:
     """If the new row has started everything, note the least cost that it allows."""
-    started, times, devices = after.new_started, after.new_times, len(problem.weight)
-    if started[len(started) - 1] == problem.latest.shape[1]:
-        cost = 0
-        for d in range(devices):
-            end = times[FREE + d] + problem.weight[d] * times[FREE + devices + d]
-            cost = max(cost, end - problem.begin[d])
-        after.counter[COMPLETE] = min(after.counter[COMPLETE], cost)
+    started, times, devices = after.new_started, after.new_times, len(problem.devices)
+    for path in range(len(problem.paths)):
+        last = problem.paths[path].end - 1
+        if started[last] < problem.queues[last].count:
+            return
+    cost = 0
+    for d in range(devices):
+        end = times[FREE + d] + problem.devices[d].weight * times[FREE + devices + d]
+        cost = max(cost, end - problem.devices[d].begin)
+    after.counter[COMPLETE] = min(after.counter[COMPLETE], cost)

@@ -1,55 +1,76 @@
-"""The problem of a few devices alone, as arrays.
+"""The problem of a few devices alone: a view of the graph of a step, inside windows.
 
-An operation of any other device takes its time, but never waits until that device is free.
+An operation of any other device takes its time, but never waits until that device is free. So all that is
+left of the other devices is a least time between two operations of a microbatch. The loops over prefixes read
+this view in place of the graph, because the graph has neither these least times nor windows, and because the
+few queues that are left are numbered here as a microbatch passes them.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from tightpipe.core.graph_arrays import GraphArrays
 from tightpipe.core.operation import OpKind
-from tightpipe.kernels.arrays import Bools, Ints
+from tightpipe.kernels.arrays import Ints, Records, record
 
-from ..queues import Queue, Queues
 from ..windows import Windows
+from .table_kernel import FREE
+
+_QUEUE = record(
+    "number",  # its number in the graph
+    "path",
+    "device",  # from 0 to P - 1
+    "backward",  # 1 if it holds B's, 0 if it holds F's
+    "count",  # number of its items
+    "duration",
+    "delta",  # memory that each item adds
+    "lag",  # least ticks from the end of an item to the start of the next one on the path; 0 at its end
+)
+_PATH = record(
+    "begin",  # a microbatch passes the queues `begin` to `end` - 1
+    "end",
+    "column",  # the columns `column` to `column` + `columns` - 1 of a table are for its microbatches
+    "columns",  # the most microbatches of the path that can be under way
+)
+DEVICE = record(
+    "number",  # its number in the graph
+    "weight",  # ticks of a W; the least if they differ
+    "freed",  # memory that a W frees; the most if it differs
+    "limit",  # memory limit, or `NO_LIMIT`
+    "begin",  # largest start of its frame in ticks
+)
 
 
 class FewDevices(NamedTuple):
-    """The F's and B's of a few devices along the path of a microbatch, and the W's of each device.
+    """The F's and B's of a few devices along the path of each class of microbatches, and the devices' W's.
 
-    P is the number of the devices, Q the number of their F and B queues, n the number of microbatches, and K
-    the largest number of such queues on one device. The queues are numbered along the path: a microbatch
+    P is the number of the devices, Q the number of their F and B queues, K the largest number of such queues
+    on one device, and n the largest number of microbatches of one class. Each class that passes the devices
+    has a *path*. The queues are numbered path after path, and along each path: a microbatch of its class
     passes them in this sequence.
     """
 
-    device: Ints  # (Q,) device of each queue, from 0 to P - 1
-    duration: Ints  # (Q,) ticks of each item of a queue
-    delta: Ints  # (Q,) memory that each item of a queue adds
-    backward: Bools  # (Q,) whether the queue holds B's
-    lag: Ints  # (Q,) least ticks from the end of an item to the start of the next one on the path
+    queues: Records  # (Q,) of _QUEUE
+    paths: Records  # (paths,) of _PATH
+    devices: Records  # (P,) of DEVICE
     earliest: Ints  # (Q, n) least start of each item in ticks
     latest: Ints  # (Q, n) largest start of each item in ticks
     on: Ints  # (P, K) queues of each device, -1 where there are fewer
-    weight: Ints  # (P,) ticks of a W; the least if they differ
-    freed: Ints  # (P,) memory that a W frees; the most if it differs
-    limit: Ints  # (P,) memory limit of each device
-    begin: Ints  # (P,) largest start of the frame of each device in ticks
     horizon: int  # the supposed cost in ticks
 
 
-def few_devices(queues: Queues, windows: Windows, devices: Sequence[int]) -> FewDevices:
+def few_devices(windows: Windows, devices: Sequence[int]) -> FewDevices:
     """Return the problem that is left when only these devices run one operation at a time.
 
     Parameters
     ----------
-    queues
-        An instance with one route.
     windows
-        Feasible windows of the instance under the supposed cost.
+        Feasible windows of an instance under the supposed cost.
     devices
         Numbers of the devices, in any sequence and each once.
 
@@ -60,80 +81,115 @@ def few_devices(queues: Queues, windows: Windows, devices: Sequence[int]) -> Few
     problem leaves out that operations of other devices wait for each other, and that messages wait for a
     link. If the W's of a device differ, all count as the shortest one, and as freeing the most memory.
     """
-    instance, first = queues.instance, windows.arrays.graph.first
-    path = path_of(queues)
-    kept = [i for i, q in enumerate(path) if queues.queues[q].device in devices]
-    place = {device: i for i, device in enumerate(devices)}
-    own = [queues.queues[path[i]] for i in kept]
-    on = [[i for i, queue in enumerate(own) if queue.device == d] for d in devices]
-    weights = [_weights(queues, d) for d in devices]
-    span = slice(0, instance.microbatches)
+    graph = windows.arrays.graph
+    queues, paths = _queues_and_paths(graph, list(devices))
+    first, count = graph.first[queues["number"]], queues["count"]
+    ranks = np.minimum(np.arange(count.max()), count[:, None] - 1)  # a shorter queue repeats its last item
+    items = first[:, None] + ranks
+    on = [np.flatnonzero(queues["device"] == d) for d in range(len(devices))]
+    width = max(map(len, on))
     return FewDevices(
-        device=np.array([place[queue.device] for queue in own]),
-        duration=np.array([queue.duration for queue in own]),
-        delta=np.array([queue.delta for queue in own]),
-        backward=np.array([queue.kind is OpKind.B for queue in own]),
-        lag=np.array(_lags(queues, path, kept)),
-        earliest=np.array([windows.earliest[first[path[i]] :][span] for i in kept]),
-        latest=np.array([windows.latest[first[path[i]] :][span] for i in kept]),
-        on=np.array([row + [-1] * (max(map(len, on)) - len(row)) for row in on]),
-        weight=np.array([min(queue.duration for queue in row) for row in weights]),
-        freed=np.array([max(-queue.delta for queue in row) for row in weights]),
-        limit=windows.arrays.graph.devices["limit"][list(devices)],
-        begin=windows.frames[1][list(devices)].copy(),
+        queues=queues,
+        paths=paths,
+        devices=_devices(windows, list(devices)),
+        earliest=windows.earliest[items],
+        latest=windows.latest[items],
+        on=np.array([np.pad(row, (0, width - len(row)), constant_values=-1) for row in on]),
         horizon=windows.horizon,
     )
 
 
-def is_whole(queues: Queues, devices: Sequence[int]) -> bool:
+def is_whole(graph: GraphArrays, devices: Sequence[int]) -> bool:
     """Return whether the problem of these devices leaves out nothing but waiting for links.
 
     Then its solutions say in which sequence every device runs its operations.
     """
-    everything = range(queues.instance.devices)
-    return sorted(devices) == list(everything) and all(len(_weights(queues, d)) == 1 for d in everything)
+    everything = range(len(graph.devices))
+    return sorted(devices) == list(everything) and all(len(weights_of(graph, d)) == 1 for d in everything)
 
 
-def under_way(queues: Queues, devices: Sequence[int]) -> int:
-    """Return the most microbatches that can be between their first and last operation on these devices.
-
-    If the last operation is the B at the stage of the first operation, the device of that stage holds an
-    activation of each such microbatch. The memory limit of the device then limits their number, provided that
-    no other microbatch lowers the memory of the device below what it was. Otherwise the result is the number
-    of all microbatches.
-    """
-    instance = queues.instance
-    own = [queues.queues[q] for q in path_of(queues) if queues.queues[q].device in devices]
-    device, taken = own[0].device, own[0].delta
-    limit = instance.memory_limit(device)
-    forward = [queue.delta for queue in own if queue.device == device and queue.kind is OpKind.F]
-    backward = [queue.delta for queue in own if queue.device == device and queue.kind is OpKind.B]
-    never_less = all(f >= 0 and f + b >= 0 for f, b in zip(forward, reversed(backward), strict=True))
-    if limit is None or taken <= 0 or own[0].members != own[-1].members or not never_less:
-        return instance.microbatches
-    return min(instance.microbatches, limit // taken)
+def operations_of(problem: FewDevices) -> int:
+    """Return the number of F's and B's of the devices."""
+    return int(problem.queues["count"].sum())
 
 
-def path_of(queues: Queues) -> list[int]:
-    """Return the F and B queues that a microbatch passes, in sequence."""
-    stages = range(queues.instance.stages)
-    forward = [queues.index[OpKind.F, 0, s] for s in stages]
-    return forward + [queues.index[OpKind.B, 0, s] for s in reversed(stages)]
+def weights_of(graph: GraphArrays, device: int) -> Ints:
+    """Return the numbers of a device's queues of W's; there are several if its W's differ."""
+    is_own = (graph.queues["device"] == device) & (graph.queues["kind"] == OpKind.W)
+    return np.flatnonzero(is_own)
 
 
-def _lags(queues: Queues, path: list[int], kept: list[int]) -> list[int]:
+def _queues_and_paths(graph: GraphArrays, devices: list[int]) -> tuple[Records, Records]:
+    queues: list[tuple[int, ...]] = []
+    paths: list[tuple[int, ...]] = []
+    column = FREE + 2 * len(devices)
+    for path in _paths_of(graph):
+        kept = [i for i, node in enumerate(path) if graph.nodes[node]["device"] in devices]
+        if not kept:
+            continue
+        own = graph.nodes[[path[i] for i in kept]]
+        columns, begin = _under_way(graph, own), len(queues)
+        for node, lag in zip(own, _lags(graph, path, kept), strict=True):
+            place = devices.index(node["device"]), int(node["kind"] == OpKind.B)
+            costs = (node[name] for name in ("count", "duration", "delta"))
+            queues.append((node["queue"], len(paths), *place, *costs, lag))
+        paths.append((begin, len(queues), column, columns))
+        column += columns
+    return np.array(queues, _QUEUE), np.array(paths, _PATH)
+
+
+def _paths_of(graph: GraphArrays) -> list[list[int]]:
+    """Return, for each class, the F and B nodes that its microbatches pass, in sequence."""
+    nodes = graph.nodes
+    along = graph.edges[nodes["kind"][graph.edges["after"]] != OpKind.W]
+    following = dict(zip(along["before"].tolist(), along["after"].tolist(), strict=True))
+    paths = []
+    for node in np.flatnonzero(nodes["begin"] == nodes["end"]).tolist():  # those that wait for nothing
+        paths.append([node])
+        while paths[-1][-1] in following:
+            paths[-1].append(following[paths[-1][-1]])
+    return sorted(paths, key=lambda path: int(nodes["mb_class"][path[0]]))
+
+
+def _lags(graph: GraphArrays, path: list[int], kept: list[int]) -> list[int]:
     """Return the least ticks from each kept operation's end to the start of the next kept one on the path.
 
     `kept` holds positions in `path`. The entry of the last kept operation is 0.
     """
-    travel = {(q, r): lag for q, r, lag in queues.precedences()}
+    ends = zip(graph.edges["before"].tolist(), graph.edges["after"].tolist(), strict=True)
+    travel = dict(zip(ends, graph.edges["lag"].tolist(), strict=True))
+    ticks = graph.nodes["duration"]
     lags = []
-    for here, there in itertools.pairwise(kept):
-        between = [queues.queues[q].duration for q in path[here + 1 : there]]
-        steps = zip(path[here:there], path[here + 1 : there + 1], strict=True)
-        lags.append(sum(between) + sum(travel[step] for step in steps))
+    for here, there in pairwise(kept):
+        between = int(ticks[path[here + 1 : there]].sum())
+        lags.append(between + sum(travel[step] for step in pairwise(path[here : there + 1])))
     return [*lags, 0]
 
 
-def _weights(queues: Queues, device: int) -> list[Queue]:
-    return [queues.queues[q] for q in queues.on(device) if queues.queues[q].kind is OpKind.W]
+def _under_way(graph: GraphArrays, own: Records) -> int:
+    """Return the most microbatches of a path that can be between their first and last operation on it.
+
+    `own` are the nodes of the path. If the last operation is the B at the stage of the first operation, the
+    device of that stage holds an activation of each such microbatch. The memory limit of the device then
+    limits their number, provided that no other microbatch, of whatever class, lowers the memory of the device
+    below what it was. Otherwise the result is the number of all microbatches of the class.
+    """
+    first, last = own[0], own[-1]
+    count, taken, limit = int(first["count"]), int(first["delta"]), graph.devices["limit"][first["device"]]
+    held = graph.nodes[(graph.nodes["device"] == first["device"]) & (graph.nodes["kind"] == OpKind.F)]
+    backward = graph.nodes[graph.node[OpKind.B, held["mb_class"], held["stage"]]]
+    never_less = bool(((held["delta"] >= 0) & (held["delta"] + backward["delta"] >= 0)).all())
+    if taken <= 0 or first["stage"] != last["stage"] or not never_less:
+        return count
+    return min(count, int(limit) // taken)
+
+
+def _devices(windows: Windows, numbers: list[int]) -> Records:
+    graph, devices = windows.arrays.graph, np.zeros(len(numbers), DEVICE)
+    weights = [graph.queues[weights_of(graph, d)] for d in numbers]
+    devices["number"] = numbers
+    devices["weight"] = [queues["duration"].min() for queues in weights]
+    devices["freed"] = [-queues["delta"].min() for queues in weights]
+    devices["limit"] = graph.devices["limit"][numbers]
+    devices["begin"] = windows.frames[1][numbers]
+    return devices

@@ -1,4 +1,4 @@
-"""The step from the table of all prefixes of one length to the table of those with one operation more."""
+"""The table of the empty prefix, and the step from one table to that of prefixes with one operation more."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from tightpipe.core.budget import Budget
 
 from .extend_kernel import extend
 from .few_devices import FewDevices
-from .table_kernel import FREE, FULL, Table, bytes_of_row, empty_table, rows_of
+from .table_kernel import FREE, FULL, ROWS, Table, bytes_of_row, empty_table, rows_of
 
 _SLICE = 5_000  # prefixes that are extended between two looks at the time
 _ROOM = 4  # rows of the next table per row of the last one, at first
 _LEAST_ROOM = 2**12
 _MOST_BYTES = 4 * 10**8  # of one table; there are two at a time
+
+
+def first_table(problem: FewDevices) -> Table:
+    """Return the table with the one prefix in which nothing has started.
+
+    Times count from the start of one device's frame, and other devices may start before it. So the prefix has
+    the least time that an operation can start at.
+    """
+    under_way = int(problem.paths["columns"].sum())
+    table = empty_table(1, len(problem.queues), len(problem.devices), under_way)
+    table.started[:], table.times[:], table.alive[:], table.counter[ROWS] = 0, 0, True, 1
+    table.times[:, : FREE + len(problem.devices)] = problem.earliest.min()
+    return table
 
 
 def next_table(
@@ -36,7 +49,7 @@ def next_table(
     budget, moot
         What ends the search, as in `search_prefixes`.
     """
-    queues, devices = len(problem.device), len(problem.weight)
+    queues, devices = len(problem.queues), len(problem.devices)
     under_way = before.times.shape[1] - FREE - 2 * devices
     most = min(most, most_bytes(budget) // bytes_of_row(queues, devices, under_way))
     room = min(most, max(_LEAST_ROOM, _ROOM * rows_of(before)))

@@ -10,9 +10,9 @@ from tightpipe.core.schedule import Schedule
 
 from ..queues import Queues
 from ..windows import Windows
-from .few_devices import few_devices, is_whole, under_way
-from .next_table import next_table
-from .table_kernel import COMPLETE, first_table, rows_of
+from .few_devices import few_devices, is_whole, operations_of
+from .next_table import first_table, next_table
+from .table_kernel import COMPLETE, rows_of
 from .trail import Trail
 
 
@@ -49,7 +49,7 @@ def search_prefixes(
     Parameters
     ----------
     queues
-        The queues of an instance with one route, without operations that overlap and without flushes.
+        The queues of an instance without operations that overlap and without flushes.
     windows
         Feasible windows of the instance; their horizon is the supposed cost T.
     devices
@@ -69,10 +69,16 @@ def search_prefixes(
 
     Notes
     -----
-    Suppose that a schedule costs at most T. Let its F's and B's on the devices be started one after another,
-    in the sequence of their start times. After each of them the table holds a prefix with the same
-    operations from which the rest of the schedule can follow at times that are no later:
+    Suppose that a schedule costs at most T, and runs every queue first in, first out, as some cheapest
+    schedule does (`tightpipe.core.graph`). Between classes of microbatches nothing is supposed: each class
+    has queues of its own, and the next F or B may be of any of them. Let the schedule's F's and B's on the
+    devices be started one after another, in the sequence of their start times. After each of them the table
+    holds a prefix with equally many operations of each queue, from which the rest of the schedule can follow
+    at times that are no later:
 
+    - The prefix says all that the rest depends on: what has started, and so the memory of each device; from
+      when each device is free; how many W's it has pending, which are alike or count as alike whatever
+      their class; and from when each microbatch of each class can go on.
     - Extending this prefix by the schedule's next operation is one of the ways that `extend` tries. It lies
       inside the windows, since the schedule does, and since the prefix is at most as late.
     - If the schedule runs fewer W's before the operation than would fit into the idle time before it, some of
@@ -88,11 +94,11 @@ def search_prefixes(
     cost the windows are no wider and the frames begin no later; the prefix of a schedule of that cost would
     lie in these windows, too.
     """
-    problem = few_devices(queues, windows, devices)
-    table = first_table(len(problem.device), len(devices), under_way(queues, devices))
-    trail = Trail(queues, devices) if is_whole(queues, devices) else None
+    problem = few_devices(windows, devices)
+    table = first_table(problem)
+    trail = Trail(queues, problem) if is_whole(windows.arrays.graph, devices) else None
     extended = 0
-    for _ in range(problem.latest.size):
+    for _ in range(operations_of(problem)):
         following = next_table(problem, table, most - extended, budget, moot)
         if following is None:
             return PrefixSearch(None, extended)
@@ -103,4 +109,4 @@ def search_prefixes(
         if trail is not None:
             trail.follow(table)
     bound = min(problem.horizon + 1, int(table.counter[COMPLETE]))
-    return PrefixSearch(bound, extended, None if trail is None else trail.schedule(problem, table))
+    return PrefixSearch(bound, extended, None if trail is None else trail.schedule(table))

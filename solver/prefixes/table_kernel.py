@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.kernels.arrays import Bools, Ints
+from tightpipe.core.graph import NO_LIMIT
+from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_inline
 
 Counts = NDArray[np.int16]
@@ -16,8 +17,9 @@ Counts = NDArray[np.int16]
 class Table(NamedTuple):
     """Prefixes with equally many operations, as rows of arrays; rows are added, and never removed.
 
-    Q, P and R are the numbers of queues, of devices, and of microbatches that can be under way. Of the last
-    R columns of `times`, column m modulo R belongs to microbatch m.
+    Q, P and R are the numbers of queues, of devices, and of microbatches that can be under way. Each path has
+    some of the last R columns of `times`. If it has r of them, the (m modulo r)-th belongs to the m-th
+    microbatch of the path.
     """
 
     started: Counts  # (rows, Q) number of items of each queue that have started
@@ -35,14 +37,13 @@ class Table(NamedTuple):
 # Columns of `times`. In the first one is the start of the last operation in ticks. Then follow, for each
 # device, the tick from which it is free, and then, for each device, the number of W's that it has yet to run
 # for the B's that have started. The rest is, for each microbatch under way, the tick from which its next
-# operation can start.
+# operation can start; the other columns repeat the first one.
 LAST, FREE = 0, 1
 
 # Positions in `counter`:
 ROWS, COMPLETE = 0, 1  # number of rows, and the least cost in ticks of a prefix that has started everything
 
 FULL = -1  # stands for the number of rows where the table has no room for another row
-NEVER = 2**62
 
 
 def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
@@ -58,7 +59,7 @@ def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
         bucket=np.full(1 << (2 * rows).bit_length(), -1, np.int64),
         new_started=np.empty(queues, np.int64),
         new_times=np.empty(width, np.int64),
-        counter=np.array([0, NEVER]),
+        counter=np.array([0, NO_LIMIT]),
     )
 
 
@@ -72,24 +73,17 @@ def rows_of(table: Table) -> int:
     return int(table.counter[ROWS])
 
 
-def first_table(queues: int, devices: int, under_way: int) -> Table:
-    """Return the table with the one prefix in which nothing has started."""
-    table = empty_table(1, queues, devices, under_way)
-    table.started[:], table.times[:], table.alive[:], table.counter[ROWS] = 0, 0, True, 1
-    return table
-
-
 @compiled_inline
-def keep_new_row(table: Table, weight: Ints, row: int, queue: int) -> bool:
+def keep_new_row(table: Table, devices: Records, row: int, queue: int) -> bool:
     """Add the new row to the table unless another one dominates it; return False if there is no room.
 
-    Rows that the new row dominates are no longer alive. `weight` holds the ticks of a W on each device, `row`
-    is the parent of the new row, and `queue` is the queue of its last operation.
+    Rows that the new row dominates are no longer alive. `devices` are those of the problem, `row` is the
+    parent of the new row, and `queue` is the queue of its last operation.
     """
     bucket = _bucket_of(table)
     other, previous = table.bucket[bucket], -1
     while other >= 0:
-        better, worse = _compare(table, weight, other)
+        better, worse = _compare(table, devices, other)
         if not worse:
             return True
         if not better:
@@ -116,22 +110,22 @@ def keep_new_row(table: Table, weight: Ints, row: int, queue: int) -> bool:
 
 
 @compiled_inline
-def _compare(table: Table, weight: Ints, other: int) -> tuple[bool, bool]:
+def _compare(table: Table, devices: Records, other: int) -> tuple[bool, bool]:
     """Return whether the other row is earlier somewhere, and whether it is later somewhere, than the new row.
 
     If a device has more W's left in one row than in the other, it first has to run the surplus. So when a row
     is tested for being no later than the other one, the ticks of its surplus are added to the time from which
     the device is free.
     """
-    devices, new, old = len(weight), table.new_times, table.times[other]
+    number, new, old = len(devices), table.new_times, table.times[other]
     better, worse = old[LAST] < new[LAST], old[LAST] > new[LAST]
-    for d in range(devices):
-        more = old[FREE + devices + d] - new[FREE + devices + d]
-        better |= old[FREE + d] < new[FREE + d] + max(0, -more) * weight[d]
-        worse |= old[FREE + d] + max(0, more) * weight[d] > new[FREE + d]
+    for d in range(number):
+        more = old[FREE + number + d] - new[FREE + number + d]
+        better |= old[FREE + d] < new[FREE + d] + max(0, -more) * devices[d].weight
+        worse |= old[FREE + d] + max(0, more) * devices[d].weight > new[FREE + d]
         if better and worse:
             return True, True
-    for column in range(FREE + 2 * devices, len(new)):
+    for column in range(FREE + 2 * number, len(new)):
         better |= old[column] < new[column]
         worse |= old[column] > new[column]
         if better and worse:

@@ -5,6 +5,8 @@ The calls come from real methods, so the loops are compiled for the argument typ
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tightpipe.solver.robust import Measure, robust_search
 
 from .certificates import certify
@@ -18,6 +20,7 @@ from .explain import explain
 from .noise.noisy import draw_times, run_noisy
 from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from .planning.device_bound_kernel import NEVER
+from .planning.incomplete_cuts import incomplete_bound
 from .planning.partitions import least_excess, partitions_of
 from .planning.relaxed_candidates import relaxed_candidate
 from .planning.search_space import configurations_of
@@ -73,11 +76,13 @@ def _cut_a_model() -> None:
     (`v`), and for devices with a stage from each half of the model (`loop`). Another loop serves placements
     whose partitions are all listed, such as `linear` with two chunks.
     """
-    layers = (Layer("layer", 10, 12, 8, activation=2, weight_activation=1),) * 5
+    layer = Layer("layer", 10, 12, 8, activation=2, weight_activation=1)
+    layers = (replace(layer, weight=0), *(layer,) * 4)  # a layer without W makes cuts that are only bounded
     space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))
     problem = PlanningProblem(Model(layers), Cluster((2,), memory=16, comm=1), Batch(4), space)
     for configuration in configurations_of(problem):
         least_excess(configuration)
+        incomplete_bound([configuration], NEVER)
         partitions = partitions_of(configuration)
         while partitions.take() is not None:
             pass

@@ -20,7 +20,11 @@ TABLE = (
     + ",comm,3,0\n"
 )
 EXPERIMENT = 'instances = ["i.json"]\nmethods = ["list"]\n'
-RANGES = [{"ph": "X", "name": f"PP:{s}{kind}0", "dur": 5} for s in range(4) for kind in "FIW"]
+RANGES = [
+    {"ph": "X", "name": f"PP:{s}{kind}0", "ts": 10 * k, "dur": 5}
+    for s in range(4)
+    for k, kind in enumerate("FIW")
+]
 LOG = "Performing ILP with: f=(5, 6), b=(4, 4), w=(3, 3), c=1, f_mem=(9, 9), b_mem=(-4, -4), w_mem=(-5, -5), "
 
 

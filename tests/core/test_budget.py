@@ -56,6 +56,15 @@ def test_without_a_time_limit_there_is_no_deadline() -> None:
     assert budget.part(0.5) == UNLIMITED
 
 
+def test_pieces_of_work_in_turn_share_what_is_left(clock: FakeTime) -> None:
+    budget, deadlines = UNLIMITED.within(90), []
+    for part in budget.in_turn(3):
+        deadlines.append(part.deadline - NOW)
+        clock.now += 10  # each piece ends early, and the others may use its time
+    assert deadlines == [30, 10 + 40, 20 + 70]
+    assert list(UNLIMITED.in_turn(2)) == [UNLIMITED] * 2
+
+
 def test_no_time_at_all_is_no_time_left(clock: FakeTime) -> None:
     budget = Allowance(0, workers=1).begin()
     assert (budget.left, budget.endless) == (0.0, False)

@@ -35,6 +35,12 @@ BAD = {
     "unknown parameter": (SMALL + "[params.anneal]\nfar = 1\nraech = 3\n", 7, "params.anneal.raech", "reach"),
     "unknown figure": (SMALL + 'figure = "pie"\n', 5, "figure", "'pie'"),
     "hard limit too low": (SMALL + "hard_limit = 20\n", 5, "hard_limit", "above"),
+    "hard limit below the usual time limit": (
+        'instances = ["small.json"]\nmethods = ["list"]\nhard_limit = 30\n',
+        3,
+        "hard_limit",
+        "time limit, 60, which is the usual one, as the file has no time_limits",
+    ),
     "no methods": ('instances = ["small.json"]\n', 1, "", "methods"),
     "method that does not fit": (SMALL.replace("list", "zb-h1"), 3, "methods", "zb-h1"),
     "not TOML": ("settings = [\n", None, "", "not TOML"),

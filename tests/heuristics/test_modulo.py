@@ -1,16 +1,20 @@
-"""Modulo scheduling: valid orders on all placements with one route, within memory, in the period it says."""
+"""Modulo scheduling: valid orders on all placements, within memory, in the period it says."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from small_instances import small_instance
 
-from tightpipe import Instance, Memory, NoScheduleError, solve, validate
+from tightpipe import Instance, Memory, NoScheduleError, Placement, Schedule, solve, validate
+from tightpipe.core.graph_arrays import arrays_of
+from tightpipe.core.instance import Costs
+from tightpipe.core.operation import OpKind
 from tightpipe.core.simulate import simulate
 from tightpipe.heuristics.modulo import modulo_order
-from tightpipe.heuristics.modulo_kernel import placed_within_limits
-from tightpipe.heuristics.stage_costs import stage_costs
+from tightpipe.heuristics.modulo_kernel import Body, placed_within_limits
 from tightpipe.settings import load_realistic
 
 
@@ -26,11 +30,21 @@ def v_shape(limit: int | None, devices: int = 4, microbatches: int = 12) -> Inst
     )
 
 
-def test_orders_of_small_instances_are_valid() -> None:
+def two_directions(limit: int | None, devices: int = 4, microbatches: int = 12) -> Instance:
+    return replace(
+        v_shape(limit, devices, microbatches),
+        placement=Placement("bidirectional", devices),
+        costs=Costs(20, 19, 10, 1),
+        memory=None if limit is None else Memory(3, -2, -1, limit),
+    )
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_orders_of_small_instances_are_valid(classes: int) -> None:
     found = refused = 0
-    for seed in range(300):
+    for seed in range(300 * classes):
         instance = small_instance(seed)
-        if len(instance.placement.routes) > 1 or instance.iterations > 1:
+        if len(instance.placement.routes) != classes or instance.iterations > 1:
             continue
         try:
             order = modulo_order(instance)
@@ -39,21 +53,42 @@ def test_orders_of_small_instances_are_valid() -> None:
             continue
         assert validate(instance, simulate(instance, order)) == []
         found += 1
+    assert found > 100
     assert found > 20 * refused
+
+
+def first_starts(schedule: Schedule) -> dict[int, list[int]]:
+    """The starts of the F's of stage 0, for each class of microbatches."""
+    found: dict[int, list[int]] = {}
+    rows = zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True)
+    for (kind, stage, microbatch), start in rows:
+        if (kind, stage) == (OpKind.F, 0):
+            found.setdefault(schedule.instance.route(microbatch), []).append(start)
+    return {mb_class: sorted(starts) for mb_class, starts in found.items()}
 
 
 def test_without_a_limit_a_period_is_the_work_of_a_device() -> None:
     """The order of the middle of the schedule repeats itself, and the busiest device never idles there."""
     instance = v_shape(None, microbatches=40)
-    schedule = simulate(instance, modulo_order(instance))
-    starts = sorted(
-        int(start)
-        for (kind, stage, _), start in zip(
-            schedule.order.operations.tolist(), schedule.start.tolist(), strict=True
-        )
-        if (kind, stage) == (0, 0)
-    )
+    (starts,) = first_starts(simulate(instance, modulo_order(instance))).values()
     assert set(np.diff(starts[15:25])) == {2 * (20 + 19 + 10)}
+
+
+def test_every_class_begins_one_microbatch_in_each_period() -> None:
+    """Whose length is the work of a device, as it runs a stage of either class."""
+    instance = two_directions(None, microbatches=80)
+    starts = first_starts(simulate(instance, modulo_order(instance)))
+    assert list(starts) == [0, 1]
+    for of_class in starts.values():
+        assert set(np.diff(of_class[15:25])) == {2 * (20 + 19 + 10)}
+
+
+def test_classes_of_which_memory_holds_one_at_a_time_take_turns() -> None:
+    instance = two_directions(3, devices=2, microbatches=8)
+    schedule = simulate(instance, modulo_order(instance))
+    assert validate(instance, schedule) == []
+    starts = first_starts(schedule)
+    assert [mb_class for _, mb_class in sorted((t, c) for c in starts for t in starts[c])] == [0, 1] * 4
 
 
 def test_a_place_is_free_in_every_period() -> None:
@@ -67,10 +102,11 @@ def test_a_place_is_free_in_every_period() -> None:
         placement="linear",
         memory=Memory(1, -1, 0, 1),
     )
-    route = stage_costs(instance)
-    start = placed_within_limits(route, 15)
-    assert start.tolist() == [[0], [5], [12]]
-    assert placed_within_limits(route, 14).shape == (0, 1)
+    graph = arrays_of(instance)
+    body = Body(graph.nodes, graph.edges, graph.devices, np.arange(3))
+    assert placed_within_limits(body, np.array([0]), 15).tolist() == [0, 5, 12]
+    assert placed_within_limits(body, np.array([30]), 15).tolist() == [30, 35, 42]
+    assert placed_within_limits(body, np.array([0]), 14).tolist() == []
 
 
 def test_scarce_memory_takes_a_longer_period() -> None:
@@ -89,9 +125,10 @@ def test_it_is_cheaper_than_list_scheduling_where_memory_is_scarce(name: str) ->
     assert mine < other
 
 
-def test_two_directions_are_refused() -> None:
-    instance = Instance.uniform(
-        devices=2, microbatches=4, forward=2, backward=2, weight=1, placement="bidirectional"
-    )
-    with pytest.raises(NoScheduleError, match="one route"):
-        modulo_order(instance)
+@pytest.mark.parametrize("devices", [8, 16])
+def test_it_is_cheaper_than_list_scheduling_where_memory_for_two_directions_is_scarce(devices: int) -> None:
+    instance = two_directions(3 * devices, devices, 4 * devices)
+    mine, other = solve(instance, "modulo").cost, solve(instance, "list").cost
+    assert mine is not None
+    assert other is not None
+    assert mine < other

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from cases import uniform
 
-from tightpipe import Instance, Memory, simulate
-from tightpipe.core.metrics import bubble, peak_memory
+from tightpipe import Instance, Memory, Order, retime, simulate, validate
+from tightpipe.core.metrics import bubble, cost, peak_memory
+from tightpipe.core.operation import OpKind
 from tightpipe.heuristics.v_building_block import (
     ONE_F_ONE_B_V,
     V_HALF,
@@ -67,3 +68,35 @@ def test_1f1b_v_holds_about_two_thirds_of_1f1b(p: int) -> None:
     problem = instance(p, 4 * p)
     chunks = peak_memory(simulate(problem, one_f_one_b_v_order(problem))).max() / 2
     assert 4 / 3 * p <= chunks <= 4 / 3 * p + 2
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13])
+@pytest.mark.parametrize("times", [(10, 10, 10, 0), (10, 12, 8, 1), (10, 20, 5, 4), (8, 14, 8, 2)])
+def test_v_min_of_two_devices_holds_three_activations_as_its_authors_have_it(
+    n: int, times: tuple[int, int, int, int]
+) -> None:
+    forward, backward, weight, comm = times
+    problem = Instance.uniform(
+        devices=2,
+        microbatches=n,
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        comm=comm,
+        memory=Memory(2, -1, -1, 6),
+    )
+    published = retime(problem, published_v_min(n))
+    assert validate(problem, published) == []
+    assert cost(retime(problem, v_min_order(problem))) <= cost(published)
+
+
+def published_v_min(n: int) -> Order:
+    """The order of the authors' runtime on two devices; F, B and W of the upper stage are in lower case."""
+    first = "FFfbwBW" + "fbwFBW" * (n - 2) + "fbwBW"
+    second = "FfbB" + "FfwWbB" * (n - 1) + "wW"
+    rows = []
+    for device, passes in enumerate((first, second)):
+        for place, each in enumerate(passes):
+            stage = 3 - device if each.islower() else device
+            rows.append((OpKind[each.upper()], stage, passes[:place].count(each)))
+    return Order(np.array(rows), np.array([0, len(first), len(rows)]))

@@ -89,7 +89,10 @@ def test_any_problem_is_written_as_toml() -> None:
         (["llama-2-7b", "--reserve", "4 gigs"], "cluster.reserve = '4 gigs': unknown unit gigs"),
         (["llama-2-7b", "--reserve", "90 GB"], "cluster.reserve = '90 GB': must be less than the memory"),
         (["llama-2-7b", "--devices", "0"], "cluster.devices = 0: must be at least 1"),
-        (["llama-2-7b", "--devices", "99"], "layers = 34: can be cut into"),
+        (
+            ["llama-2-7b", "--devices", "99"],
+            "layers = 34: must be at least 99 layers, one for each stage of linear",
+        ),
         (["llama-2-7b", "--microbatches", "0"], "batch.microbatches = 0: must be at least 1"),
         (["llama-2-7b", "--node-size", "0"], "cluster.node_size = 0: must be at least 1"),
         (["llama-2-7b", "--utilisation", "60"], "utilisation = 60.0: must be above 0 and at most 1"),

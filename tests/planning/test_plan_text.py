@@ -17,7 +17,7 @@ def test_the_lines_above_the_table() -> None:
     made = plan()
     head, _ = str(made).split("\n\n")
     lines = dict(line.split(maxsplit=1) for line in head.splitlines())
-    assert 8 <= len(lines) <= 13
+    assert 8 <= len(lines) <= 14
     assert made.microbatches_per_second is not None
     assert made.tokens_per_second is not None
     assert lines["placement"] == "v, 2 device(s), 2 chunk(s)"

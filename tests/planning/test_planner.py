@@ -38,6 +38,7 @@ from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.neighbours import neighbours
 from tightpipe.planning.problem_file import problem_to_dict
 
+WITHIN = "within the cuts in which every stage has F, B and W"
 BLOCK = Layer("block", 10, 17, 9, activation=2, weight_activation=1, parameters=1)
 
 
@@ -81,14 +82,21 @@ def sizes(found: Plan) -> tuple[int | None, ...]:
 
 
 def check_is_best(seed: int, best: int | None, folder: Path) -> None:
+    """Where cuts are not searched that may be better, the answer says so and the bound may be lower."""
     found = plan(random_problem(seed), time_limit=60, workers=1)
     assert found.cost == best
-    if best is None:
+    if found.status is Status.UNKNOWN:
+        assert found.reason.startswith(f"{WITHIN}, no partition ")
+    elif best is None:
         assert (found.status, found.bound) == (Status.INFEASIBLE, None)
         assert found.reason.startswith("no partition ")
     else:
         check(found, folder)
-        assert found.bound == best
+        assert found.bound == best or f"this plan is the best one {WITHIN}" in found.reason
+    if found.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+        assert not all(
+            layer.forward and layer.backward and layer.weight for layer in found.problem.model.layers
+        )
 
 
 @pytest.mark.sampled(3)
@@ -138,8 +146,8 @@ def test_where_nothing_fits_the_bytes_are_told() -> None:
 def test_layers_without_gradients_are_no_stage() -> None:
     frozen = replace(BLOCK, weight=0)
     found = plan(problem_of(layer=frozen), time_limit=5)
-    assert found.status is Status.INFEASIBLE
-    assert found.reason.startswith("no partition gives every stage an F, a B and a W that take time")
+    assert found.status is Status.UNKNOWN
+    assert "no partition gives every stage an F, a B and a W that take time" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -152,7 +160,7 @@ def test_layers_without_gradients_are_no_stage() -> None:
         ),
         (
             SearchSpace(("v",), (3,)),
-            "search.chunks = (3,): allows no placement: takes 2 stages per device, not 3",
+            "search.chunks = 3: no placement of v allows so many",
         ),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import datetime
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from hypothesis import strategies as st
 
 from tightpipe import InputError, Objective, load_instance
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
-from tightpipe.planning.check_problem import most_stages
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
+from tightpipe.planning.tick import SECONDS, Tick
 
 CONTRACT = """
 [[layers]]                 # in sequence, the first layer first
@@ -197,16 +196,10 @@ def test_layers_of_different_kinds_are_different_tables() -> None:
     assert "kind" not in problem_to_dict(problem_from_dict(SMALL))["layers"][0]
 
 
-def test_as_many_stages_as_have_an_f_a_b_and_a_w() -> None:
-    thin, block = Layer("thin", 3, 0, 2), Layer("block", 5, 5, 5)
-    assert most_stages(Model((thin, block, thin, thin, block, thin)), recompute=False) == 2
-    assert most_stages(Model((thin,) * 9), recompute=False) == 0
-
-
-def test_recomputation_gives_a_stage_a_b() -> None:
-    thin = Layer("thin", 3, 0, 2, activation=8, input=2)
-    assert most_stages(Model((thin,) * 9), recompute=True) == 9
-    assert most_stages(Model((replace(thin, input=None),) * 9), recompute=True) == 0
+def test_a_model_whose_layers_lack_operations_is_read() -> None:
+    """Whether a cut exists in which each stage has F, B and W is for the search to say."""
+    frozen = changed("layers.1", {"forward": 5, "backward": 6, "weight": 0, "count": 6})
+    assert len(problem_from_dict(frozen).model.layers) == 8
 
 
 def test_a_model_file_is_no_instance(tmp_path: Path) -> None:
@@ -241,9 +234,34 @@ def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str, text: str |
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "tick"),
+    [
+        ("1 us", Tick()),
+        ("0.5 ms", Tick(Fraction(1, 2), "ms")),
+        ("10ns", Tick(Fraction(10), "ns")),
+        (" 2.50 s ", Tick(Fraction(5, 2), "s")),
+        ("0.000000000000001 s", Tick(Fraction(1, 10**15), "s")),
+    ],
+)
+def test_a_file_says_how_long_a_tick_is(text: str, tick: Tick) -> None:
+    problem = problem_from_dict(SMALL | {"tick": text})
+    assert problem.tick == tick
+    assert problem_from_dict(problem_to_dict(problem)) == problem
+
+
+def test_a_tick_is_a_microsecond_where_the_file_does_not_say() -> None:
+    assert problem_to_dict(problem_from_dict(SMALL))["tick"] == "1 us"
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     # the file
-    (changed("layer", []), "layer = []: unknown key; known are layers, cluster, batch, search"),
+    (changed("layer", []), "layer = []: unknown key; known are layers, cluster, batch, tick, search"),
+    # the tick
+    *(
+        (SMALL | {"tick": tick}, f"tick = {tick!r}: must be a text of a number above 0 and one of ns, us, ms, s")
+        for tick in ("1", "us", "1 sec", "0 us", "0.0 ms", "-1 us", "1e3 ns", "", 1, 0.5, True, ["1 us"], None)
+    ),
     ({"layers": [], "cluster": {}}, "missing key 'batch'"),
     # layers
     (changed("layers", []), "layers = []: must be at least one table"),
@@ -267,7 +285,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (changed("layers.1.count", 0), "layers[1].count = 0: must be at least 1"),
     (changed("layers.1.count", 500), "layers[1].count = 500: makes 501 layers, a model has at most 500"),
     (changed("layers.1.count", 10**11), "a model has at most 500"),
-    (changed("layers.1.count", 1, with_search(placements=["v"])), "layers = 3: can be cut into 2 stages at most"),
+    (changed("layers.1.count", 1, with_search(placements=["v"])), "layers = 3: must be at least 4 layers, one for each"),
     # the cluster
     (changed("cluster", [2]), "cluster = [2]: must be a table"),
     (changed("cluster", {}), "missing key 'devices' in cluster"),
@@ -349,17 +367,17 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (with_search(chunks=[]), "search.chunks = []: must be an integer, or a list of at least one"),
     (with_search(chunks=["2"]), "search.chunks[0] = '2': must be an integer"),
     (with_search(placements=["v", "wave"], chunks=[2, 3]), "search.chunks = 3: no placement of v, wave allows"),
-    (with_search(placements=["loop"], chunks=[9]), "layers = 8: can be cut into 7 stages at most"),
+    (with_search(placements=["loop"], chunks=[9]), "layers = 8: must be at least 18 layers, one for each"),
     (with_search(recompute="full"), "search.recompute = 'full': must be one of off, blocks"),
     (with_search(recompute=True), "search.recompute = True: must be one of off, blocks"),
     (with_search(objective="speed"), "search.objective = 'speed': must be one of device_span, makespan"),
     (
         changed("cluster.devices", 3, with_search(placements=["bidirectional"])),
-        "search.placements = ['bidirectional']: none of them runs on 3 devices",
+        "search.placements = ['bidirectional']: must not hold bidirectional: its devices have the stages of two",
     ),
     (
-        changed("batch.microbatches", 3, with_search(placements=["bidirectional"])),
-        "batch.microbatches = 3: bidirectional needs an even number of microbatches",
+        changed("batch.microbatches", 3, with_search(placements=["v", "bidirectional"])),
+        "search.placements = ['v', 'bidirectional']: must not hold bidirectional",
     ),
 ]  # fmt: skip
 
@@ -419,6 +437,7 @@ def problems(draw: st.DrawFn) -> PlanningProblem:
             draw(st.booleans()),
             draw(st.sampled_from(list(Objective))),
         ),
+        Tick(draw(ABOVE_0), draw(st.sampled_from(list(SECONDS)))),
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given
 from random_models import cases, configuration
 from small_models import known_plans, random_problem
 
-from tightpipe import InputError, Placement, Status, validate
+from tightpipe import Placement, Status, validate
 from tightpipe.core.budget import UNLIMITED, Budget, TimeUpError
 from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
@@ -55,8 +55,7 @@ def test_a_rushed_candidate_fits_the_memory(case: tuple[PlanningProblem, Placeme
     if placement.stages <= len(problem.model.layers):
         candidate = rushed_candidate(configuration(problem, placement))
         if candidate is not None:
-            with suppress(InputError):  # a stage without an F, a B or a W
-                assert instance_of(problem, candidate).infeasibility() is None
+            assert instance_of(problem, candidate).infeasibility() is None
 
 
 @given(cases())
@@ -68,6 +67,20 @@ def test_where_all_devices_together_lack_memory_no_partition_fits(
     if lacks_in_all(asked) and placement.stages <= len(problem.model.layers):
         cuts = islice(all_cuts(len(problem.model.layers), placement.stages), 200)
         assert Listed(asked, cuts).bound == NEVER
+
+
+@given(cases())
+def test_a_rushed_candidate_is_found_where_memory_has_no_limit(
+    case: tuple[PlanningProblem, Placement],
+) -> None:
+    """Then only stages without F, B or W are in the way."""
+    problem, placement = case
+    asked = configuration(replace(problem, cluster=replace(problem.cluster, memory=None)), placement)
+    complete = (
+        all(problem.model.is_complete(*stage) for stage in pairwise(cuts))
+        for cuts in all_cuts(len(problem.model.layers), placement.stages)
+    )
+    assert (rushed_candidate(asked) is not None) == any(complete)
 
 
 def test_recomputation_is_as_little_as_memory_allows() -> None:

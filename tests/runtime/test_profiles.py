@@ -35,7 +35,9 @@ def test_a_table(tmp_path: Path) -> None:
     assert (profile.forward, profile.backward, profile.weight) == ((10, 11), (9, 9), (8, 1))
     assert profile.comm == 4
     assert profile.memory == ((30, 30), (-10, -10), (-20, -20))
-    assert profile.warnings == ()
+    assert profile.warnings == (
+        "W of stage 1 took less than half a microsecond and counts as 1 tick, the least that an operation may take",
+    )
     rounded = read_table(written(tmp_path, TABLE.replace("9,-10", "9,-9.4").replace("-20", "-20.6")))
     assert rounded.memory == ((30, 30), (-9, -9), (-21, -21))  # W takes what rounding left
     instance = profile.instance(devices=2, microbatches=4, placement="linear", limit=90)

@@ -11,6 +11,7 @@ from small_instances import Known, known_optima, small_instance
 
 from tightpipe import Instance, Schedule, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
+from tightpipe.core.graph_arrays import NO_LIMIT, arrays_of
 from tightpipe.core.instance import Objective
 from tightpipe.core.metrics import cost
 from tightpipe.settings.realistic import load_realistic
@@ -19,15 +20,14 @@ from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.prefixes import beam_search, is_whole
 from tightpipe.solver.prefixes.beam import best_rows
-from tightpipe.solver.prefixes.few_devices import few_devices, under_way
-from tightpipe.solver.prefixes.next_table import next_table
+from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices
+from tightpipe.solver.prefixes.next_table import first_table, next_table
 from tightpipe.solver.prefixes.table_kernel import (
     FREE,
     LAST,
     ROWS,
     Table,
     empty_table,
-    first_table,
     keep_new_row,
     rows_of,
 )
@@ -40,10 +40,8 @@ from tightpipe.solver.windows import Windows, windows_of
 def is_exact(line: Known) -> bool:
     """Whether a search over all devices leaves nothing out: neither waiting for links nor where frames begin."""
     instance = small_instance(line.seed)
-    one = len(instance.placement.routes) == 1 and instance.objective is Objective.MAKESPAN
-    return (
-        one and instance.costs.link_occupancy == 0 and is_whole(queues_of(instance), range(instance.devices))
-    )
+    free = instance.costs.link_occupancy == 0 and instance.objective is Objective.MAKESPAN
+    return free and is_whole(arrays_of(instance), range(instance.devices))
 
 
 def searched(queues: Queues, windows: Windows, width: int, budget: Budget) -> Schedule | None:
@@ -58,12 +56,14 @@ def searched(queues: Queues, windows: Windows, width: int, budget: Budget) -> Sc
 
 
 EXACT = [line for line in known_optima() if is_exact(line)]
+TWO_CLASSES = [line for line in EXACT if len(small_instance(line.seed).placement.routes) == 2]
 
 
+@pytest.mark.parametrize("lines", [EXACT[::3], TWO_CLASSES], ids=["all placements", "two classes"])
 @pytest.mark.parametrize("width", [1, 5, 10**6])
-def test_schedules_are_valid_and_optimal_where_no_prefix_is_left_out(width: int) -> None:
+def test_schedules_are_valid_and_optimal_where_no_prefix_is_left_out(width: int, lines: list[Known]) -> None:
     found = 0
-    for line in EXACT[::3]:
+    for line in lines:
         instance = small_instance(line.seed)
         queues = queues_of(instance)
         windows = windows_of(queues, line.optimum + line.optimum // 10)
@@ -72,8 +72,8 @@ def test_schedules_are_valid_and_optimal_where_no_prefix_is_left_out(width: int)
             assert validate(instance, schedule) == []
             assert line.optimum <= cost(schedule) <= windows.horizon
             found += cost(schedule) == line.optimum
-    assert len(EXACT[::3]) > 100
-    assert found == len(EXACT[::3]) if width == 10**6 else 0 < found < len(EXACT[::3])
+    assert len(lines) > 50
+    assert found == len(lines) if width == 10**6 else 0 < found < len(lines)
 
 
 def scarce() -> Instance:
@@ -97,9 +97,8 @@ def test_a_deadline_ends_a_beam() -> None:
 
 def test_the_rows_that_have_lost_least_time_are_kept() -> None:
     queues = queues_of(v_instance(3, 5, (10, 12, 8, 1), plain_memory(8)))
-    devices = range(3)
-    problem = few_devices(queues, windows_of(queues, 400), devices)
-    table: Table | None = first_table(len(problem.device), 3, under_way(queues, devices))
+    problem = few_devices(windows_of(queues, 400), range(3))
+    table: Table | None = first_table(problem)
     for _ in range(8):
         assert table is not None
         table = next_table(problem, table, 10**6, UNLIMITED)
@@ -109,12 +108,13 @@ def test_the_rows_that_have_lost_least_time_are_kept() -> None:
     few = best_rows(problem, table, 4)
     assert rows_of(few) == len(few.alive) == len(few.parent) == 4
     assert few.alive.all()
+    few_queues, weight = problem.queues, problem.devices["weight"]
 
     def idle(row: int) -> int:
         """The idle time of all devices, and half of the waiting of microbatches."""
         time, done = table.times[row], table.started[row].astype(np.int64)
-        run = done @ (problem.duration + problem.backward * problem.weight[problem.device])
-        left = time[FREE + 3 : FREE + 6] @ problem.weight
+        run = done @ (few_queues["duration"] + few_queues["backward"] * weight[few_queues["device"]])
+        left = time[FREE + 3 : FREE + 6] @ weight
         waiting = sum(max(0, arrival - time[LAST]) for arrival in time[FREE + 6 :])
         return int(2 * (time[FREE : FREE + 3].sum() - run + left) + waiting)
 
@@ -133,15 +133,15 @@ def test_the_rows_that_have_lost_least_time_are_kept() -> None:
 def test_a_trail_leads_from_the_last_table_to_the_first() -> None:
     instance = v_instance(1, 2, (10, 12, 8, 1), plain_memory(8))
     queues = queues_of(instance)
-    problem = few_devices(queues, windows_of(queues, 200), (0,))
-    table: Table | None = first_table(len(problem.device), 1, under_way(queues, (0,)))
-    trail = Trail(queues, (0,))
+    problem = few_devices(windows_of(queues, 200), (0,))
+    table: Table | None = first_table(problem)
+    trail = Trail(queues, problem)
     while table is not None and table.started[0].min() < 2:
         table = next_table(problem, table, 10**6, UNLIMITED)
         assert table is not None
         table = best_rows(problem, table, 1)
         trail.follow(table)
-    schedule = trail.schedule(problem, table)
+    schedule = trail.schedule(table)
     assert schedule is not None
     assert validate(instance, schedule) == []
     assert cost(schedule) == 2 * 2 * (10 + 12 + 8)
@@ -151,7 +151,9 @@ def add(table: Table, free: int, pending: int) -> list[tuple[int, int]]:
     """Add a prefix on one device, whose W's take 10 ticks; return the prefixes that none dominates."""
     table.new_started[:] = 1
     table.new_times[:] = [5, free, pending, 0]
-    assert keep_new_row(table, np.array([10]), 0, 0)
+    devices = np.zeros(1, DEVICE)
+    devices["weight"] = 10
+    assert keep_new_row(table, devices, 0, 0)
     rows = np.flatnonzero(table.alive[: table.counter[ROWS]])
     return sorted((int(table.times[row, FREE]), int(table.times[row, FREE + 1])) for row in rows)
 
@@ -167,10 +169,11 @@ def test_a_device_that_could_run_its_weights_in_time_dominates() -> None:
     assert add(table, 30, 3) == [(30, 2), (39, 1)]
 
 
-def turns_of(instance: Instance, budget: Budget, share: float = 0.5) -> Incumbent:
-    start = solve(instance, "greedy-v").schedule
+def turns_of(instance: Instance, budget: Budget, share: float = 0.5, start: str = "greedy-v") -> Incumbent:
     bound = best_bound(instance)
-    incumbent = Incumbent(start, bound.value, bound.proof, perf_counter(), lambda entry: None)
+    incumbent = Incumbent(
+        solve(instance, start).schedule, bound.value, bound.proof, perf_counter(), lambda entry: None
+    )
     side = Side(budget, lambda side: beam_turns(instance, incumbent, share, side))
     while not side.ended:
         side.turn()
@@ -192,14 +195,17 @@ def test_turns_with_an_effort_limit_are_the_same_in_every_run() -> None:
     assert len(first.log) == len(second.log)
 
 
-@pytest.mark.parametrize(
-    "instance",
-    [
-        pytest.param(uniform(4, 8, (10, 12, 8), placement="bidirectional", comm=1), id="two routes"),
-        pytest.param(load_realistic()["head-8x24-tight"].instance(), id="unequal W's"),
-    ],
-)
-def test_there_are_no_turns_where_a_search_over_prefixes_finds_no_schedule(instance: Instance) -> None:
+def test_turns_find_schedules_of_two_directions() -> None:
+    instance = uniform(4, 12, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(8))
+    found = turns_of(instance, UNLIMITED.within(20), start="modulo").schedule
+    assert validate(instance, found) == []
+    assert cost(found) < min(
+        solve(instance, name).cost or NO_LIMIT for name in ("modulo", "list", "due-date")
+    )
+
+
+def test_there_are_no_turns_where_the_weights_of_a_device_differ() -> None:
+    instance = load_realistic()["head-8x24-tight"].instance()
     start = solve(instance, "improve", time_limit=0).schedule
     incumbent = Incumbent(start, 1, None, perf_counter(), lambda entry: None)
     side = Side(UNLIMITED, lambda side: beam_turns(instance, incumbent, 1.0, side))

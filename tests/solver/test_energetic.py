@@ -27,7 +27,7 @@ def overloads(instance: Instance, target: int) -> list[int]:
     queues = queues_of(instance)
     windows = windows_of(queues, target)
     assert windows.feasible
-    return [overload_of(queues, windows, device) for device in range(instance.devices)]
+    return [overload_of(windows, device) for device in range(instance.devices)]
 
 
 @settings(max_examples=80, deadline=None)

@@ -10,15 +10,17 @@ from cases import instances, serial_order
 from hypothesis import given, settings
 
 import tightpipe
-from tightpipe import InputError, Instance, Memory, Status, retime, solve, validate
+from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, solve, validate
 from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.core.progress import ignore
-from tightpipe.core.result import Proof
+from tightpipe.core.result import Proof, Result
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.run_search import run_search
+from tightpipe.solving import methods as methods_module
 from tightpipe.solving.methods import METHODS
 from tightpipe.solving.starts import warm_starts
 
@@ -66,8 +68,9 @@ def test_limits_below_2p_have_a_warm_start(activations: int) -> None:
     found = warm_starts(instance)
     assert found
     assert [cost(s) for _, s in found] == sorted(cost(s) for _, s in found)
-    result = solve(instance, "cpsat", time_limit=0)
-    assert result.cost == cost(found[0][1])
+    result = solve(instance, "improve", effort=0.01, workers=1)
+    assert result.cost is not None
+    assert result.cost <= cost(found[0][1])
     assert result.status in (Status.FEASIBLE, Status.OPTIMAL)
 
 
@@ -159,3 +162,23 @@ def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
 
     result = run_search("any", v_instance(2, 4, 6), UNLIMITED, None, None, ignore, search)
     assert (result.status, result.reason) == (Status.OPTIMAL, INTERRUPTED)
+
+
+@pytest.mark.parametrize("warm_start", [None, "list", "best"])
+def test_a_signal_before_the_search_returns_the_start_without_another_run_of_the_solver(
+    warm_start: str | None,
+) -> None:
+    calls: list[Schedule | None] = []
+
+    def solver(_: Instance, __: Budget, start: Schedule | None, **___: object) -> Result:
+        calls.append(start)
+        raise KeyboardInterrupt
+
+    instance = v_instance(2, 4, 6)
+    result = methods_module._run_solver("any", solver, instance, UNLIMITED, warm_start, ignore)
+    (start,) = calls
+    assert result.reason == INTERRUPTED
+    assert result.schedule is not None
+    assert validate(instance, result.schedule) == []
+    assert start is None or cost(start) == result.cost
+    assert result.bound == best_bound(instance).value

@@ -24,7 +24,7 @@ from tightpipe.solving.starts import requested_starts, warm_starts
 
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8
-NO_TIME_FOR_STARTS = params_from_dict({"starts.least": 0})
+NO_TIME_FOR_STARTS = params_from_dict({"starts.least": 0, "starts.short": 0})
 
 
 class Clock:
@@ -79,6 +79,20 @@ def test_a_heuristic_that_would_take_too_long_does_not_begin(
     starts_with(monkeypatch, slow, quick)
     warm_starts(SMALL, UNLIMITED.within(100.0))
     assert begun == ["quick"]
+
+
+def test_trials_within_a_fixed_amount_of_work_count_once_on_large_instances(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """The heuristic takes 4 s where the instance is large, and 0.1 s per operation where it is small."""
+    begun: list[str] = []
+    tries = replace(heuristic("tries", clock, 4.0, begun, 0.0), trial_pace=0.1, trials=4.0)
+    starts_with(monkeypatch, tries)
+    assert tries.seconds(1) == pytest.approx(0.1)
+    warm_starts(SMALL, UNLIMITED.within(7.0))
+    assert begun == []
+    warm_starts(SMALL, UNLIMITED.within(9.0))
+    assert begun == ["tries"]
 
 
 def test_on_a_slow_machine_a_heuristic_counts_with_the_time_that_it_takes_there(

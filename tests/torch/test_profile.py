@@ -85,6 +85,7 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     problem = load_problem(tmp_path / "model.toml")
+    assert '\ntick = "1 us"' in (tmp_path / "model.toml").read_text()
     embedding, first, second, wide, last, head = problem.model.layers
     assert [embedding.name, first.name, wide.name, head.name] == [
         "embedding",
@@ -166,7 +167,10 @@ def test_layers_cannot_be_measured_on_no_device() -> None:
             ["--vocabulary", "9", "--ffn", "3", "--ffn", "4"],
             "ffn = [3, 4]: must be one size, or one for each of",
         ),
-        (["--vocabulary", "9", "--devices", "9", "--placement", "v"], "layers = 5: can be cut into 5 stages"),
+        (
+            ["--vocabulary", "9", "--devices", "9", "--placement", "v"],
+            "layers = 5: must be at least 18 layers",
+        ),
         (["--vocabulary", "9", "--limit", "-1"], "cluster.memory = -1: must be at least 1"),
         (["--ffn", "0"], "ffn = 0: must be at least 1"),
     ],

@@ -79,7 +79,7 @@ def _excess(queues: Queues, windows: Windows, devices: list[int]) -> int:
     if not windows.feasible:
         return 1
     for device in devices:
-        excess = overload_of(queues, windows, device)
+        excess = overload_of(windows, device)
         if excess > 0:
             devices.remove(device)
             devices.insert(0, device)

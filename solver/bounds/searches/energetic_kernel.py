@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.graph import graph_of
+from tightpipe.core.graph_arrays import GraphArrays
 from tightpipe.core.operation import OpKind
-from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.kernels.compiled import compiled
 
-from ...queues import Queues
 from ...windows import Windows
 
 _NEVER = 2**61  # more than any work or time
@@ -20,14 +19,12 @@ _F, _B, _W = (int(kind) for kind in _KINDS)
 _NONE = -1  # in place of the queue of the operation that runs, if none runs
 
 
-class DeviceArrays(NamedTuple):
-    """The Q queues of one device as arrays. The device's items are numbered from 0, queue after queue."""
+class DeviceQueues(NamedTuple):
+    """The queues of one device in the graph, and what counts for a whole kind of operations."""
 
-    kind: Ints  # (Q,) 0 for F, 1 for B, 2 for W
-    duration: Ints  # (Q,) ticks of each item of a queue
-    delta: Ints  # (Q,) memory that each item of a queue adds
-    first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
-    shortest: Ints  # (3,) least duration of each kind
+    queues: Records  # (Q,) of `QUEUE`
+    first: Ints  # (Q + 1,) queue q has the device's items first[q] to first[q + 1] - 1, counted from 0
+    shortest: Ints  # (3,) least duration of F, B and W
     longest: Ints  # (3,) largest duration of each kind
     least_delta: Ints  # (3,) least memory that an item of each kind adds
     limit: int  # memory limit of the device, `NO_LIMIT` for none
@@ -58,15 +55,13 @@ class Ranges(NamedTuple):
     memory: int  # the memory of an F that runs counts too
 
 
-def overload_of(queues: Queues, windows: Windows, device: int) -> int:
+def overload_of(windows: Windows, device: int) -> int:
     """Return by how many ticks the work of a device between two times exceeds the time between them.
 
     Parameters
     ----------
-    queues
-        The problem.
     windows
-        Feasible windows of these queues.
+        Feasible windows.
     device
         The device.
 
@@ -93,41 +88,41 @@ def overload_of(queues: Queues, windows: Windows, device: int) -> int:
     least memory delta among these queues, and with the least duration in least(t) and the largest one in
     most(t). So least(t) is never too large and most(t) never too small.
     """
-    mine, first = queues.on(device), windows.arrays.graph.first
-    items = np.concatenate([np.arange(first[q], first[q + 1]) for q in mine])
+    graph = windows.arrays.graph
+    mine = _queues_of(graph, device)
+    items = slice(*(graph.devices["item"][device] + np.array([0, mine.first[-1]])).tolist())
     earliest, latest = windows.earliest[items], windows.latest[items]
-    arrays = _arrays_of(queues, device)
-    duration = np.repeat(arrays.duration, np.diff(arrays.first))
+    duration = np.repeat(mine.queues["duration"], np.diff(mine.first))
     # most(t) - t is smallest at the last t by which an item cannot have begun, or cannot have ended, and
     # least(t) - t is largest at the first t by which an item surely has begun, or surely has ended.
     events = earliest, earliest + duration - 1, latest + 1, latest + duration
     times = np.unique(np.concatenate(events))
-    counts = Counts(*np.zeros((len(Counts._fields), len(mine)), np.int64))
-    return int(_overload(arrays, times, earliest, latest, counts))
+    counts = Counts(*np.zeros((len(Counts._fields), len(mine.queues)), np.int64))
+    return int(_overload(mine, times, earliest, latest, counts))
 
 
-def _arrays_of(queues: Queues, device: int) -> DeviceArrays:
-    mine = [queues.queues[q] for q in queues.on(device)]
-    duration = [[queue.duration for queue in mine if queue.kind is kind] for kind in _KINDS]
-    return DeviceArrays(
-        np.array([int(queue.kind) for queue in mine]),
-        np.array([queue.duration for queue in mine]),
-        np.array([queue.delta for queue in mine]),
-        np.cumsum([0, *(queue.count for queue in mine)]),
-        np.array([min(kind) for kind in duration]),
-        np.array([max(kind) for kind in duration]),
-        np.array([min(queue.delta for queue in mine if queue.kind is kind) for kind in _KINDS]),
-        graph_of(queues.instance).limits[device],
+def _queues_of(graph: GraphArrays, device: int) -> DeviceQueues:
+    me = graph.devices[device]
+    first = graph.first[me["queue"] : me["queue"] + me["queues"] + 1]
+    queues = graph.queues[me["queue"] : me["queue"] + me["queues"]]
+    kinds = [queues[queues["kind"] == kind] for kind in range(len(_KINDS))]
+    return DeviceQueues(
+        queues,
+        first - first[0],
+        np.array([kind["duration"].min() for kind in kinds]),
+        np.array([kind["duration"].max() for kind in kinds]),
+        np.array([kind["delta"].min() for kind in kinds]),
+        int(me["limit"]),
     )
 
 
 @compiled
-def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, counts: Counts) -> int:
+def _overload(arrays: DeviceQueues, times: Ints, earliest: Ints, latest: Ints, counts: Counts) -> int:
     excess, least_ahead = -_NEVER, _NEVER
     for t in times:
         _advance(arrays, counts, t, earliest, latest)
         least, most = _NEVER, -1
-        for running in range(_NONE, len(arrays.kind)):
+        for running in range(_NONE, len(arrays.queues)):
             ranges = _ranges(arrays, counts, running)
             if ranges.work >= 0:
                 least = min(least, _least_work(arrays, ranges, running))
@@ -140,10 +135,10 @@ def _overload(arrays: DeviceArrays, times: Ints, earliest: Ints, latest: Ints, c
 
 
 @compiled
-def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
+def _advance(arrays: DeviceQueues, counts: Counts, t: int, earliest: Ints, latest: Ints) -> None:
     """Set `counts`, which are those of an earlier time or all 0, to the counts at time t."""
-    for q in range(len(arrays.kind)):
-        duration = arrays.duration[q]
+    for q in range(len(arrays.queues)):
+        duration = arrays.queues[q].duration
         counts.ended[q] = _passed(arrays, q, counts.ended[q], latest, t - duration)
         counts.may_end[q] = _passed(arrays, q, counts.may_end[q], earliest, t - duration)
         counts.begun[q] = _passed(arrays, q, counts.begun[q], latest, t - 1)
@@ -151,7 +146,7 @@ def _advance(arrays: DeviceArrays, counts: Counts, t: int, earliest: Ints, lates
 
 
 @compiled
-def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> int:
+def _passed(arrays: DeviceQueues, q: int, count: int, start: Ints, t: int) -> int:
     """Return how many items at the head of a queue start at t or earlier, given that the first `count` do."""
     first, end = arrays.first[q], arrays.first[q + 1]
     while first + count < end and start[first + count] <= t:
@@ -160,24 +155,24 @@ def _passed(arrays: DeviceArrays, q: int, count: int, start: Ints, t: int) -> in
 
 
 @compiled
-def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
+def _ranges(arrays: DeviceQueues, counts: Counts, running: int) -> Ranges:
     """Return the ranges at a time when an item of queue `running` runs, or no item if `running` is `_NONE`.
 
     The `work` of the ranges is -1 if the counts rule this out.
     """
     least_f = most_f = least_b = most_b = least_w = most_w = work = 0
-    memory = arrays.delta[running] if running >= 0 and arrays.kind[running] == _F else 0
-    for q in range(len(arrays.kind)):
+    memory = arrays.queues[running].delta if running >= 0 and arrays.queues[running].kind == _F else 0
+    for q in range(len(arrays.queues)):
         least, most = max(counts.ended[q], counts.begun[q]), counts.may_end[q]
         if q == running:
             least, most = max(counts.ended[q], counts.begun[q] - 1), min(most, counts.may_begin[q] - 1)
         if least > most:
             return Ranges(0, 0, 0, 0, 0, 0, -1, 0)
-        work += least * arrays.duration[q]
-        memory += least * arrays.delta[q]
-        if arrays.kind[q] == _F:
+        work += least * arrays.queues[q].duration
+        memory += least * arrays.queues[q].delta
+        if arrays.queues[q].kind == _F:
             least_f, most_f = least_f + least, most_f + most
-        elif arrays.kind[q] == _B:
+        elif arrays.queues[q].kind == _B:
             least_b, most_b = least_b + least, most_b + most
         else:
             least_w, most_w = least_w + least, most_w + most
@@ -185,14 +180,14 @@ def _ranges(arrays: DeviceArrays, counts: Counts, running: int) -> Ranges:
 
 
 @compiled
-def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
+def _least_work(arrays: DeviceQueues, ranges: Ranges, running: int) -> int:
     """Return least(t) in ticks, or `_NEVER` if no counts in the ranges meet the conditions of `overload_of`.
 
     The least work is the work of the items that surely have ended, plus as little work of further B's and W's
     as frees enough memory.
     """
     least = _NEVER
-    waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
+    waiting = 1 if running >= 0 and arrays.queues[running].kind == _W else 0
     for b in range(ranges.most_b - ranges.least_b + 1):
         above, w = ranges.memory + b * arrays.least_delta[_B] - arrays.limit, 0
         if above > 0:
@@ -206,15 +201,15 @@ def _least_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
 
 
 @compiled
-def _most_work(arrays: DeviceArrays, ranges: Ranges, running: int) -> int:
+def _most_work(arrays: DeviceQueues, ranges: Ranges, running: int) -> int:
     """Return most(t) in ticks, or -1 if no counts in the ranges meet the conditions of `overload_of`.
 
     For each number of B's that have ended, the most work contains all W's that can have ended, as many F's as
     then fit into memory, and the operation that runs.
     """
     most = -1
-    waiting = 1 if running >= 0 and arrays.kind[running] == _W else 0
-    full = ranges.work + (arrays.duration[running] if running >= 0 else 0)
+    waiting = 1 if running >= 0 and arrays.queues[running].kind == _W else 0
+    full = ranges.work + (arrays.queues[running].duration if running >= 0 else 0)
     for b in range(ranges.most_b - ranges.least_b + 1):
         w = min(ranges.most_w, ranges.least_b + b - waiting) - ranges.least_w
         room = arrays.limit - ranges.memory - b * arrays.least_delta[_B] - w * arrays.least_delta[_W]

@@ -187,7 +187,7 @@ class Refuter:
         step = max(1, round(grid * self.hop))
         if budget.left <= 0:
             return False
-        if overload_of(self.queues, windows, device) > 0:
+        if overload_of(windows, device) > 0:
             return True
         if windows.horizon // step > self.params.most_times:
             return False

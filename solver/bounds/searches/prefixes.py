@@ -25,8 +25,7 @@ def prefix_bound(
     Parameters
     ----------
     instance
-        A problem that has a schedule, without operations that overlap and without flushes. If its
-        microbatches take different routes, nothing is searched.
+        A problem that has a schedule, without operations that overlap and without flushes.
     upper
         The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
@@ -44,7 +43,7 @@ def prefix_bound(
     start = best_bound(instance)
     low, last = max(start.value, lower), start.proof
     queues, questions = queues_of(instance), Questions(instance.devices, low, upper)
-    while len(instance.placement.routes) == 1 and budget.left > 0:
+    while budget.left > 0:
         question = questions.next(low, upper)
         if question is None:
             break

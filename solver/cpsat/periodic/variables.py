@@ -7,7 +7,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from tightpipe.core.operation import Operation
+from tightpipe.core.operation import Operation, OpKind
 
 from ...block import Shape
 from ...block.block import Wait
@@ -61,7 +61,7 @@ class Variables:
 
     def _add_microbatch(self, m: int, most: dict[Wait, int]) -> None:
         least = earliest_starts(self.shape, m)
-        first = self.shape.chain(m)[0]
+        first = Operation(OpKind.F, 0, m)
         # The block can be shifted in time so that F0 of microbatch 0 starts at 0. Of every other microbatch,
         # the block can contain the repetition whose F0 starts in the first period.
         largest = {first: 0 if m == 0 else self.period - 1}

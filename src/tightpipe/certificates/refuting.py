@@ -125,7 +125,7 @@ class Refuter:
     def _overload(self, state: WindowState) -> None:
         windows = Windows(self.target, self.arrays, True, state)
         for device in reversed(range(self.instance.devices)):
-            if overload_of(self.queues, windows, device) > 0:
+            if overload_of(windows, device) > 0:
                 step = overload_step(self.derivation, device)
                 if step is not None:
                     self.derivation.try_step(step)

@@ -16,6 +16,7 @@ from ..experiments.latex_table import write_latex
 from ..planning.plan import Plan
 from ..planning.plan_folder import PlanFolder
 from ..planning.plan_table import Row, csv_text, failures, latex_table, markdown, shown
+from ..planning.plan_text import time_text
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
@@ -32,12 +33,12 @@ _COLUMNS = (
 )
 _ALTERNATIVES = (
     "Every row has the same cluster, memory and batch. Split: best is the best partition and recomputation "
-    "that was found for the family; uniform has equally many blocks on each stage. Step us: microseconds of "
-    "a step; bound us: no plan in this placement is faster, whatever the schedule; of the fastest: the "
+    "that was found for the family; uniform has equally many blocks on each stage. Step: the time of a step; "
+    "bound: no plan in this placement is faster, whatever the schedule; of the fastest: the "
     f"throughput as a share of the fastest row's; {_COLUMNS}"
 )
 _FRONTIER = (
-    "Each row is the best plan that was found. Step us: microseconds of a step; bound us: no plan is faster; "
+    "Each row is the best plan that was found. Step: the time of a step; bound: no plan is faster; "
     f"gap = (step - bound) / step; {_COLUMNS}"
 )
 
@@ -102,7 +103,7 @@ def collect(
         try:
             for asked, plan in search(bar.begin):
                 found.append((asked, plan))
-                text = "no plan" if plan.cost is None else f"{plan.cost} us per step"
+                text = "no plan" if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step"
                 bar.finish(f"{asked.name}: {text}", each and each * (count - len(found)))
         except KeyboardInterrupt as stop:
             return found, stop

@@ -49,10 +49,20 @@ def explain_plan(
     if not as_json:
         show_schedule()
         _show_limits(met)
+        print(f"\nA tick is {plan.problem.tick}.")
+        if plan.not_searched:
+            print(f"\nNot searched: {plan.not_searched}")
     answers, stop = ([], None) if allowance is None else _answers(plan, allowance)
     if as_json:
         lists = {"limits": [limit.to_dict() for limit in met], "changes": [a.to_dict() for a in answers]}
-        show_json({"schedule": path, "method": plan.method, **explained.to_dict(), **lists})
+        show_json({
+            "schedule": path,
+            "method": plan.method,
+            "tick": str(plan.problem.tick),
+            **explained.to_dict(),
+            **lists,
+            "not_searched": plan.not_searched,
+        })  # fmt: skip
     elif answers:
         _show_changes(answers)
     if stop is not None:

@@ -16,6 +16,7 @@ from ..core.placement import PLACEMENTS, Placement
 from ..planning.model_text import write_model
 from ..planning.problem_file import problem_from_dict
 from ..planning.shapes import STATE, STATE_OF_FLOAT32
+from ..planning.tick import USUAL_TICK
 from ..runtime import (
     DTYPES,
     MODELS,
@@ -221,8 +222,13 @@ def _write_model(
     problem_from_dict(rest | {"layers": [stand_in]})  # finds errors before anything is measured
     with working("measuring each layer"):
         found = profile_layers(shape, vocabulary, devices=rest["cluster"]["devices"], **how)
-    measured = {"layers": found.layers, **rest, "cluster": rest["cluster"] | {"comm": found.comm}}
-    write_model(output, measured, "Measured with PyTorch. A tick is a microsecond.")
+    measured = {
+        "tick": str(USUAL_TICK),
+        "layers": found.layers,
+        **rest,
+        "cluster": rest["cluster"] | {"comm": found.comm},
+    }
+    write_model(output, measured, "Measured with PyTorch.")
     said = _warn(found.warnings, as_json)
     with summary_beside(output):
         show({"output": output, "layers": shape.layers + 2, "comm": found.comm, **said}, as_json)

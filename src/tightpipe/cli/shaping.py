@@ -92,8 +92,8 @@ def _head(shape: ModelShape, training: Training) -> str:
     return (
         f"{shape.name}, one microbatch of {training.microbatch_size} x {training.sequence_of(shape)} tokens\n"
         f"\n"
-        f"A tick is a microsecond. Times are computed, not measured: from the FLOPs of each layer at\n"
-        f"{training.utilisation:g} of the peak, and its bytes at the memory bandwidth.\n"
+        f"Times are computed, not measured: from the FLOPs of each layer at {training.utilisation:g} of the\n"
+        f"peak, and its bytes at the memory bandwidth.\n"
         f"A device is {device}.\n"
         f"W needs the {kept} of the linear maps. The page docs/plan.md has the formulas."
     )

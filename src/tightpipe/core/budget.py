@@ -7,6 +7,7 @@ to subtract the time that was already spent.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Event
@@ -99,6 +100,14 @@ class Budget:
         """
         return self.within(share * self.left)
 
+    def in_turn(self, count: int) -> Iterator[Budget]:
+        """Yield the budgets of `count` pieces of work, each when the pieces before it have ended.
+
+        Each piece may use an equal part of the time that is then left.
+        """
+        for k in range(count):
+            yield self.part(1 / (count - k))
+
     def first_part(self, share: float, least: float) -> Budget:
         """Return the budget of work with which a search begins: a share of the time left, or `least` seconds.
 
@@ -112,6 +121,10 @@ class Budget:
     def with_deadline(self, seconds: float = _UNENDING) -> Budget:
         """Return the same budget if it has a deadline, else one that ends in `seconds`."""
         return self.within(seconds) if self.endless else self
+
+    def unlimited(self) -> Budget:
+        """Return a budget of one thread without any limit, with the same parameters."""
+        return Budget(params=self.params)
 
     def on(self, threads: int) -> Budget:
         """Return the budget with another number of threads, at least 1."""

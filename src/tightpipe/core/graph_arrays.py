@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels.arrays import Bools, Ints, Records
+from ..kernels.arrays import Bools, Ints, Records, record
 from .graph import NO_LIMIT, StepGraph, graph_of
 from .instance import Instance
 from .operation import OpKind
@@ -29,11 +29,7 @@ __all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input
 _NONE = -1
 
 
-def _record(*names: str) -> np.dtype[np.void]:
-    return np.dtype([(name, np.int64) for name in names])
-
-
-NODE = _record(
+NODE = record(
     "kind",  # F, B or W
     "stage",
     "mb_class",
@@ -48,7 +44,7 @@ NODE = _record(
     "begin",  # the edges `begin` to `end` - 1 lead to the node
     "end",
 )
-EDGE = _record(
+EDGE = record(
     "before",  # node
     "after",  # node
     "leader",  # queue of `before`
@@ -72,13 +68,13 @@ QUEUE = np.dtype(
     ]
 )
 """A queue; `local` is its number among those of its device. Other names are as in `NODE`."""
-ITEM = _record(
+ITEM = record(
     "home",  # its device
     "source",  # item of another device that it waits for
     "target",  # item of another device that waits for it
     "lag",  # ticks from when the source's message leaves until the item may start
 )
-DEVICE = _record(
+DEVICE = record(
     "limit",  # memory limit, or `NO_LIMIT`
     "queue",  # its queues are queue, queue + 1, ...
     "queues",  # number of its queues

@@ -18,6 +18,9 @@ class OpKind(IntEnum):
     BW = 3  #: both gradients in one operation
 
 
+SINGLE, FUSED, PAIRED = range(3)
+"""How an operation runs with the next one: one by one, a B with its W, an F with a fused backward."""
+_NAMES = tuple(kind.name for kind in OpKind)
 _PATTERN = re.compile(r"(F|BW|B|W)(\d{1,9})\.(\d{1,9})", re.ASCII)
 
 
@@ -29,7 +32,7 @@ class Operation(NamedTuple):
     microbatch: int
 
     def __str__(self) -> str:
-        return f"{self.kind.name}{self.stage}.{self.microbatch}"
+        return operation_text(*self)
 
     @classmethod
     def parse(cls, text: str) -> Operation:
@@ -44,3 +47,8 @@ class Operation(NamedTuple):
         if match is None:
             raise InputError("an operation is <F|B|W|BW><stage>.<microbatch>, e.g. B7.3", value=text)
         return cls(OpKind[match[1]], int(match[2]), int(match[3]))
+
+
+def operation_text(kind: int, stage: int, microbatch: int) -> str:
+    """Return the text form of the operation with these numbers, e.g. ``B7.3``."""
+    return f"{_NAMES[kind]}{stage}.{microbatch}"

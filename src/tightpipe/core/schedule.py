@@ -11,13 +11,11 @@ import numpy as np
 from ..kernels.arrays import Ints
 from .errors import InputError
 from .instance import Instance
-from .operation import Operation, OpKind
+from .operation import FUSED, PAIRED, Operation, OpKind
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SINGLE, FUSED, PAIRED = range(3)
-"""How an operation runs with the next one: one by one, a B with its W, an F with a fused backward."""
 _KINDS = tuple(OpKind)  # _KINDS[number] takes a third of the time that OpKind(number) takes
 
 

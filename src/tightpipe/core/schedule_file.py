@@ -15,9 +15,9 @@ from .files import write_text
 from .instance import Instance
 from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, is_kind, read_json
 from .integers import LARGEST, check_int
-from .operation import Operation
+from .operation import Operation, operation_text
 from .params.solve_params import DEFAULTS, SolveParams
-from .schedule import Order, Schedule, parse_slot, slot_text
+from .schedule import Order, Schedule, parse_slot
 from .validate import Violation, complete, validate
 
 _REQUIRED = ("instance", "devices")
@@ -117,23 +117,30 @@ def schedule_to_dict(
     params: SolveParams = DEFAULTS,
 ) -> dict[str, Any]:
     """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
-    start, end = schedule.start.tolist(), schedule.end.tolist()
-    devices, row = [], 0
-    for slots in schedule.order.to_slots():
-        entries = []
-        for slot in slots:
-            entries.append([slot_text(slot), start[row], end[row]])
-            row += len(slot)
-        devices.append(entries)
     changed = params.changed()
     return {
         "instance": instance_to_dict(schedule.instance),
-        "devices": devices,
+        "devices": [_entries(schedule, device) for device in range(schedule.order.devices)],
         "method": method,
         "cost": metrics.cost(schedule),
         "bound": bound,
         **({"params": changed} if changed else {}),
     }
+
+
+def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
+    """Return the entries of a device; they are made from the arrays, as there may be very many of them."""
+    rows = schedule.order.rows(device)
+    columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.pairs)
+    entries: list[list[Any]] = []
+    joined = False
+    for operation, start, end, joins in zip(*(column[rows].tolist() for column in columns), strict=True):
+        if joined:
+            entries[-1][0] += f"+{operation_text(*operation)}"
+        else:
+            entries.append([operation_text(*operation), start, end])
+        joined = joins
+    return entries
 
 
 def schedule_from_dict(data: Any) -> ScheduleFile:

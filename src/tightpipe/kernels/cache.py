@@ -39,6 +39,7 @@ _SHARED = (
     "core/operation.py",
     "core/graph.py",
     "core/graph_arrays.py",
+    "core/inputs.py",
     "planning/model_arrays.py",
 )  # loops also depend on compiler options, the numbers of kinds of operations, the graph, a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure

@@ -63,4 +63,7 @@ def _raised(plan: Plan, bound: int, proof: Proof | None) -> Plan:
 
 
 def _with_status(plan: Plan) -> Plan:
-    return replace(plan, status=Status.OPTIMAL if plan.cost == plan.bound else Status.FEASIBLE)
+    """Return the plan with the status that follows from its bound; an optimal plan needs no reason."""
+    if plan.cost == plan.bound:
+        return replace(plan, status=Status.OPTIMAL, reason="")
+    return replace(plan, status=Status.FEASIBLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ..core.errors import InputError
 from ..core.instance import Costs, Instance, Memory
 from ..core.placement import Placement
 from .layered_model import Layer
@@ -120,8 +121,13 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     Raises
     ------
     InputError
-        If F, B or W of a stage takes no time, or a device has no memory for one activation.
+        If F, B or W of a stage takes no time without recomputation, or a device has no memory for one
+        activation.
     """
+    for first, end in candidate.stages:
+        if not problem.model.is_complete(first, end):
+            rule = f"a stage of layers {first} to {end - 1} has no F, no B or no W that takes time"
+            raise InputError(rule, key="layers", value=[first, end])
     stages, placement = numbers_of(problem, candidate), candidate.placement
     return Instance(
         placement,

@@ -27,7 +27,8 @@ from .recompute_options import RecomputeOptions
 _RESTS = 512  # rests that are filled between two looks at the clock, at first
 _SECONDS = 0.05  # where that takes less time, more of them are filled the next time
 _ROWS = 4096  # rows of the array for `expand` at first
-_SCRATCH = 24
+SCRATCH = 24
+"""Numbers of the working space of the loops that fill tables."""
 _MOST_LOOPED = 160  # layers; with more, a table for each start of the second half would take minutes
 
 
@@ -71,6 +72,16 @@ def middles(configuration: Configuration, kind: int) -> range:
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
+def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:
+    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`."""
+    return [*(int(slack * configuration.mean_work) for slack in slacks), NEVER]
+
+
+def start_of(configuration: Configuration, kind: int, middle: int) -> tuple[int, int]:
+    """Return the rest (x, y) before any device has taken a stage; `partition_kernel.fill` explains rests."""
+    return 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
+
+
 class _Table:
     """The least bound of the devices without stages, for every set of layers that can be left for them.
 
@@ -93,23 +104,16 @@ class _Table:
         self.configuration, self.kind, self.middle, self.cap = configuration, kind, middle, cap
         self.least = np.full((p + 1, side, side), NEVER)
         self.total = np.zeros((p + 1, side, side), np.int64)
-        self._scratch = np.zeros(_SCRATCH, np.int64)
+        self._scratch = np.zeros(SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
-        fill_end(kind, p, configuration.layers, middle, self.least, self.total)
-        for device in range(p - 1, -1, -1):
-            self._fill(device, counted, until)
-
-    def _fill(self, device: int, counted: int, until: Budget) -> None:
-        """Fill all rests of a device, and look at the clock in between."""
-        p, rests = self.configuration.placement.devices, self.least[0].size
-        arguments = self.tables, self.kind, p, self.middle, self.cap, counted
-        results = self.least, self.total, self._scratch
-        in_slices(rests, until, partial(fill, *arguments, *results, device))
+        arguments = self.tables, kind, p, middle, cap, counted, self.least, self.total, self._scratch
+        fill_end(kind, p, configuration.layers, middle, self.least)
+        fill_before(configuration, until, partial(fill, *arguments))
 
     @property
     def start(self) -> tuple[int, int]:
         """The rest (x, y) before any device has taken a stage."""
-        return 0, {LINE: 0, FOLDED: self.configuration.layers, LOOPED: self.middle}[self.kind]
+        return start_of(self.configuration, self.kind, self.middle)
 
     @property
     def bound(self) -> int:
@@ -128,6 +132,20 @@ class _Table:
             self._rows = np.zeros((2 * number, 8), np.int64)
             expand(self.tables, self.kind, p, *rest, self._rows)
         return self._rows[:number]
+
+
+def fill_before(configuration: Configuration, until: Budget, loop: Callable[[int, int, int], None]) -> None:
+    """Fill the rests before each device takes its stages, from the last device to the first one.
+
+    `loop` is called with the last three arguments of `fill`, and the clock is looked at in between.
+
+    Raises
+    ------
+    TimeUpError
+        If the time of `until` is up.
+    """
+    for device in range(configuration.placement.devices - 1, -1, -1):
+        in_slices((configuration.layers + 1) ** 2, until, partial(loop, device))
 
 
 def in_slices(rests: int, until: Budget, work: Callable[[int, int], None]) -> None:
@@ -177,8 +195,7 @@ class Tabled:
     def __init__(self, configuration: Configuration, kind: int, until: Budget = UNLIMITED) -> None:
         self.configuration, self.kind = configuration, kind
         self._open = True  # whether there is a further cap
-        mean = configuration.mean_work
-        self._caps = [*(int(slack * mean) for slack in until.params.plan.slacks), NEVER]
+        self._caps = caps_of(configuration, until.params.plan.slacks)
         self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []

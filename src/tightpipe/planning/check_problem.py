@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..core.errors import InputError
 from ..core.instance import check_size
-from ..core.placement import Placement
+from ..core.placement import Placement, Route
 from .cluster import Network
-from .layered_model import Model
 from .problem import PlanningProblem
 from .units import decimal
 
@@ -20,35 +21,49 @@ def check_problem(problem: PlanningProblem) -> None:
     Raises
     ------
     InputError
-        If the cluster gives a bandwidth but a layer lacks its output bytes, if no placement allows one of the
-        numbers of chunks, if no placement runs on the devices, if every placement has more stages than the
-        model can be cut into, or if a placement cannot take the microbatches.
+        If the cluster gives a bandwidth but a layer lacks its output bytes, if `placements_of` refuses the
+        search space, or if a placement cannot take the microbatches.
     """
     _check_outputs(problem)
-    allowed = _placements(problem)
-    _check_chunks(problem, allowed)
-    most = most_stages(problem.model, problem.space.recompute)
-    possible = [placement for placement in allowed if placement.stages <= most]
-    if not possible:
-        _say_too_few(problem, allowed, most)
-    for placement in possible:
+    for placement in placements_of(problem):
         _check_microbatches(placement, problem.batch.microbatches)
 
 
-def most_stages(model: Model, recompute: bool) -> int:
-    """Return the most stages into which a model can be cut if F, B and W of each take at least one tick.
+def placements_of(problem: PlanningProblem) -> list[Placement]:
+    """Return the placements of the search space that have at most as many stages as the model has layers.
 
-    A stage that ends as early as it can leaves the most layers for the others. If a layer may be recomputed,
-    its B can take longer by the time of its F.
+    Of several placements with equal routes, only the first one is returned.
+
+    Raises
+    ------
+    InputError
+        If a placement has two routes, for which this search cannot cut a model, if no placement allows one of
+        the numbers of chunks, if none runs on the devices, or if every placement has more stages than the
+        model has layers.
     """
-    stages, sums = 0, (0, 0, 0)
-    for layer in model.layers:
-        forward, backward, weight = sums
-        again = layer.forward if recompute and layer.recomputable else 0
-        sums = (forward + layer.forward, backward + layer.backward + again, weight + layer.weight)
-        if min(sums) > 0:
-            stages, sums = stages + 1, (0, 0, 0)
-    return stages
+    space, layers = problem.space, len(problem.model.layers)
+    if "bidirectional" in space.placements:
+        rule = "must not hold bidirectional: its devices have the stages of two routes"
+        raise InputError(rule, key="search.placements", value=list(space.placements))
+    allowed = list(_allowed(problem))
+    _check_chunks(problem, allowed)
+    smallest = min(allowed, key=lambda placement: placement.stages)
+    if smallest.stages > layers:
+        rule = (
+            f"must be at least {smallest.stages} layers, one for each stage of {smallest.name} on "
+            f"{smallest.devices} devices"
+        )
+        raise InputError(rule, key="layers", value=layers)
+    found: dict[tuple[Route, ...], Placement] = {}
+    for placement in allowed:
+        if placement.stages <= layers:
+            found.setdefault(placement.routes, placement)
+    return list(found.values())
+
+
+def stage_numbers_of(problem: PlanningProblem) -> set[int]:
+    """Return the numbers of stages that the placements of the search space have."""
+    return {placement.stages for placement in _allowed(problem)}
 
 
 def _check_outputs(problem: PlanningProblem) -> None:
@@ -60,17 +75,15 @@ def _check_outputs(problem: PlanningProblem) -> None:
             raise InputError(rule, key="cluster.bandwidth", value=decimal(problem.cluster.comm.bandwidth))
 
 
-def _placements(problem: PlanningProblem) -> list[Placement]:
-    """Return each placement of the search space with the numbers of devices and chunks that it allows."""
-    found = []
+def _allowed(problem: PlanningProblem) -> Iterator[Placement]:
+    """Yield each placement of the search space with the numbers of devices and chunks that it allows."""
     for name in problem.space.placements:
         for devices in problem.cluster.devices:
             for chunks in problem.space.chunks or (None,):
                 try:
-                    found.append(Placement(name, devices, chunks))
+                    yield Placement(name, devices, chunks)
                 except InputError:
                     continue  # e.g. v always has two chunks
-    return found
 
 
 def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
@@ -81,15 +94,6 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
     if not allowed:
         rule = f"none of them runs on {' or '.join(map(str, problem.cluster.devices))} devices"
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))
-
-
-def _say_too_few(problem: PlanningProblem, allowed: list[Placement], most: int) -> None:
-    least = min(allowed, key=lambda placement: placement.stages)
-    rule = (
-        f"can be cut into {most} stages at most (F, B and W of a stage take at least 1 tick each), "
-        f"{least.name} on {least.devices} devices has {least.stages}"
-    )
-    raise InputError(rule, key="layers", value=len(problem.model.layers))
 
 
 def _check_microbatches(placement: Placement, microbatches: int) -> None:

@@ -19,8 +19,8 @@ def device_bound(
 ) -> int:
     """Return a lower bound, in ticks, on the cost of every schedule in which a device has the given stages.
 
-    The bound is `NEVER` if one microbatch does not fit the device's memory, or if F, B or W of a stage takes
-    no time.
+    The bound is `NEVER` if one microbatch does not fit the device's memory, or if a stage of the device is
+    not complete (`is_complete`) and the tables do not say that such stages count.
 
     Parameters
     ----------
@@ -40,6 +40,13 @@ def device_bound(
     `ramps`, `chain`, and `two_times` with times counted within the span of device 0. The fourth is
     `memory_time`. The stages of other devices count with the ticks of their layers without recomputation, and
     messages with their shortest time, so that the bound holds however the rest of the model is cut.
+
+    If `tables.partial` is set, stages of this and of other devices need not be complete: an operation that
+    takes no time is not there. Gradients then go from the last stage down to the first one that has a B or a
+    W, and all stages above that one have a B. The stages of a device whose own stages are complete therefore
+    wait for each other as usual, and only what is below them may be missing: `_paths` says how. Of a device
+    with a stage that is not complete, only its ticks without recomputation count, and the bytes that `_load`
+    names.
     """
     n, limit = tables.microbatches, tables.room[device]
     work, held, extra = _load(tables, begin, end, option)
@@ -48,6 +55,8 @@ def device_bound(
     if work >= NEVER or held > limit:
         return NEVER
     paths = _paths(tables, stage, begin, end, extra)
+    if tables.partial and not _are_complete(tables, begin, end):
+        return int(n * work + (paths.arrival if tables.whole else 0))
     before = _most_forwards(tables, begin, end, option, limit, heap)
     left = _most_held(tables, begin, end, option, limit, heap)
     warm, cool = max(0, paths.until_b - before), max(0, paths.after_f - left)
@@ -56,7 +65,7 @@ def device_bound(
     if limit < NO_LIMIT:
         found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held)))
     between = n * work - min(before, paths.until_b) - left
-    if not tables.whole and device != 0 and between > 0:
+    if not tables.whole and device != 0 and between > 0 and _reaches_the_first(tables):
         found = max(found, paths.arrival + paths.until_b + between + paths.until_end)
     return int(found)
 
@@ -66,23 +75,44 @@ def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, in
     """Return three sums over the stages of a device, for one microbatch.
 
     They are the ticks of F, B and W, the bytes that the F's take, and the ticks that recomputation adds to
-    the B's. The result is (`NEVER`, 0, 0) if F, B or W of a stage takes no time.
+    the B's. The result is (`NEVER`, 0, 0) if a stage is not complete, or, where the tables say that such
+    stages count, a stage adds just its ticks without recomputation: of what F takes there, the bytes may be
+    free again before the other stages of the device need theirs.
     """
     work, held, extra = 0, 0, 0
     for i in range(tables.chunks):
         f, b, w = durations(tables, begin[i], end[i], option[i])
-        if min(f, b, w) < 1:
-            return NEVER, 0, 0
+        if not is_complete(tables, begin[i], end[i]):
+            if not tables.partial:
+                return NEVER, 0, 0
+            work += f + b + w - tables.extra[option[i]]
+            continue
         work += f + b + w
         held += _held(tables, begin[i], end[i], option[i])
         extra += tables.extra[option[i]]
     return work, held, extra
 
 
+@compiled
+def _are_complete(tables: Tables, begin: Ints, end: Ints) -> bool:
+    complete = 0
+    for i in range(tables.chunks):
+        complete += is_complete(tables, begin[i], end[i])
+    return complete == tables.chunks
+
+
+@compiled
+def _reaches_the_first(tables: Tables) -> bool:
+    """Return whether stage 0 has a B or a W in every partition that counts."""
+    return not tables.partial or tables.backward[1] + tables.weight[1] > 0
+
+
 class _Paths(NamedTuple):
     """Lower bounds, in ticks, on the times between operations of one microbatch.
 
-    Here lo and hi are the lowest and the highest stage of the device that is bounded.
+    Here lo and hi are the lowest and the highest stage of the device that is bounded. If stage 0 may have
+    neither B nor W (`_reaches_the_first`), then `until_end` ends with the last B of any stage, and no message
+    of a gradient counts in it.
     """
 
     arrival: int  # from the start of F at stage 0 to the start of F at lo
@@ -100,9 +130,9 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _
     f_high = tables.forward[layers] - tables.forward[last] + tables.hop[top] - tables.hop[high]
     b_low = tables.backward[layers] - tables.backward[first] + tables.back[top] - tables.back[low] + extra
     b_high = tables.backward[layers] - tables.backward[last] + tables.back[top] - tables.back[high]
-    b_all = tables.backward[layers] + tables.back[top] + extra
+    b_all = tables.backward[layers] + (tables.back[top] if _reaches_the_first(tables) else 0) + extra
     w_low = tables.weight[end[0]] - tables.weight[first]
-    until_end = f_high + b_all + max(1, tables.weight[1])
+    until_end = f_high + b_all + max(0 if tables.partial else 1, tables.weight[1])
     return _Paths(
         tables.forward[first] + tables.hop[low],
         f_low + b_high,
@@ -122,6 +152,19 @@ def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, i
         tables.forward[end] - tables.forward[begin],
         tables.backward[end] - tables.backward[begin] + tables.extra[option],
         tables.weight[end] - tables.weight[begin],
+    )
+
+
+@compiled
+def is_complete(tables: Tables, begin: int, end: int) -> bool:
+    """Return whether F, B and W of a stage with the layers `begin` to `end - 1` all take time.
+
+    Recomputation makes a B longer, but does not make one where the layers have none.
+    """
+    return bool(
+        tables.forward[end] > tables.forward[begin]
+        and tables.backward[end] > tables.backward[begin]
+        and tables.weight[end] > tables.weight[begin]
     )
 
 
@@ -209,12 +252,11 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
 def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> int:
     """Return how many bytes the device lacks to hold one microbatch of its stages, at least 0.
 
-    The stages are given as in `device_bound`. The result is `NEVER` if F, B or W of a stage takes no time.
+    The stages are given as in `device_bound`. The result is `NEVER` if a stage is not complete.
     """
     needed = taken_apart(tables, begin, end, option)
     for i in range(tables.chunks):
-        f, b, w = durations(tables, begin[i], end[i], option[i])
-        if f < 1 or b < 1 or w < 1:
+        if not is_complete(tables, begin[i], end[i]):
             return NEVER
         needed += _held(tables, begin[i], end[i], option[i])
     return int(max(0, needed - tables.room[device]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle, product
+from math import gcd
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from .candidate import Candidate
 from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
+
+_MOST_BITS = 5 * 10**9  # of all numbers by which sums of layers are listed; more take longer than a second
 
 
 class Unlisted:
@@ -26,7 +29,7 @@ class Unlisted:
 
     def __init__(self, configuration: Configuration, until: Budget = UNLIMITED) -> None:
         self.configuration = configuration
-        self.bound = _least_sum(configuration, until)
+        self.bound = least_sum(configuration, until)
         most = int(until.params.plan.longest * configuration.mean_work)
         self.arrays = configuration.arrays(most, until)
         self._devices = device_stages(configuration, self.arrays, until)
@@ -34,11 +37,11 @@ class Unlisted:
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
         """Return the one candidate at the first call, and None at later calls or if it does not fit."""
-        if self._taken:
+        if self._taken or self.configuration.has_no_cuts:
             return None
         self._taken = True
         self._devices = device_stages(self.configuration, self.arrays, until)
-        cuts = self._improved(even_cuts(self.configuration.ticks, self.configuration.placement.stages))
+        cuts = self._improved(even_cuts(self.configuration, self.configuration.ticks))
         ways = [device.ways(cuts) for device in self._devices]
         if not all(ways):
             return None
@@ -65,32 +68,54 @@ class Unlisted:
         return max(bounds), sum(bounds)
 
 
-def even_cuts(amounts: Sequence[float], stages: int) -> tuple[int, ...]:
-    """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has."""
-    layers = len(amounts)
-    summed = np.cumsum([0, *amounts])
+def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[int, ...]:
+    """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has.
+
+    Every stage has F, B and W, as the cuts are some of `Model.finest_cuts`, which must have enough stages.
+    """
+    finest, stages = configuration.problem.model.finest_cuts(), configuration.placement.stages
+    summed = np.cumsum([0, *amounts])[list(finest)]
     cuts = [0]
     for stage in range(1, stages):
         nearest = int(np.abs(summed - summed[-1] * stage / stages).argmin())
-        cuts.append(min(max(nearest, cuts[-1] + 1), layers - (stages - stage)))
-    return (*cuts, layers)
+        cuts.append(min(max(nearest, cuts[-1] + 1), len(finest) - 1 - (stages - stage)))
+    return (*(finest[cut] for cut in cuts), configuration.layers)
 
 
 def least_work(configuration: Configuration) -> int:
-    """Return the mean work of a device, or what `_crowded` returns if that is more, for one microbatch."""
+    """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches.
+
+    It is the larger one of the mean work of a device and of what `_crowded` returns.
+    """
     layers, devices = sorted(configuration.ticks, reverse=True), configuration.placement.devices
-    return max(-(-sum(layers) // devices), _crowded(layers, devices))
+    least = max(-(-sum(layers) // devices), _crowded(layers, devices))
+    return configuration.problem.batch.microbatches * least
 
 
-def _least_sum(configuration: Configuration, until: Budget) -> int:
-    """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches."""
+def least_sum(configuration: Configuration, until: Budget = UNLIMITED) -> int:
+    """Return the least work, among all sets of layers, that is no less than `least_work`.
+
+    If layers take so many ticks that the sums of their sets would take long to list, the result is what
+    `least_work` returns.
+
+    Raises
+    ------
+    TimeUpError
+        If the time of `until` is up.
+    """
     least = least_work(configuration)
-    sums = 1  # bit k is set if some layers take k ticks together
-    for ticks in configuration.ticks:
+    unit = gcd(*configuration.ticks) or 1  # all sums of layers are multiples of it
+    layers = [ticks // unit for ticks in configuration.ticks]
+    if sum(layers) * len(layers) > _MOST_BITS:
+        return least
+    sums = 1  # bit k is set if some layers take k units together
+    for ticks in layers:
         until.check()
         sums |= sums << ticks
-    above = sums >> least
-    return configuration.problem.batch.microbatches * (least + (above & -above).bit_length() - 1)
+    step = configuration.problem.batch.microbatches * unit
+    fewest = -(-least // step)
+    above = sums >> fewest
+    return step * (fewest + (above & -above).bit_length() - 1)
 
 
 def _crowded(layers: list[int], devices: int) -> int:

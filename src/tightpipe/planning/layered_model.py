@@ -89,3 +89,29 @@ class Model:
         if len(self.layers) > MOST_LAYERS:
             rule = f"must be at most {MOST_LAYERS} layers with all counts"
             raise InputError(rule, key="layers", value=len(self.layers))
+
+    def finest_cuts(self) -> tuple[int, ...]:
+        """Return the cuts of the model into as many complete stages as possible; (0,) if it has none.
+
+        A stage ends with the first layer that makes it complete, and the layers after the last such stage
+        belong to it. As every stage ends as early as it can, no cuts have more complete stages.
+        """
+        cuts, lacking = [0], {"forward", "backward", "weight"}
+        for end, layer in enumerate(self.layers, 1):
+            lacking = {key for key in lacking if not getattr(layer, key)}
+            if not lacking:
+                cuts.append(end)
+                lacking = {"forward", "backward", "weight"}
+        return (*cuts[:-1], len(self.layers)) if len(cuts) > 1 else (0,)
+
+    def is_complete(self, first: int, end: int) -> bool:
+        """Return whether F, B and W of a stage with the layers `first` to `end - 1` all take time.
+
+        Recomputation makes a B longer, but does not make one where the layers have none.
+        """
+        stage = self.layers[first:end]
+        return (
+            any(layer.forward for layer in stage)
+            and any(layer.backward for layer in stage)
+            and any(layer.weight for layer in stage)
+        )

@@ -42,14 +42,18 @@ class Tables(NamedTuple):
     microbatches: int
     whole: bool  # whether the cost is the makespan, the span of all devices together, not of one device
     chunks: int  # stages per device
+    partial: bool  # whether partitions with stages count in which F, B or W takes no time
 
 
-def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
+def tables_of(
+    problem: PlanningProblem, placement: Placement, options: RecomputeOptions, *, partial: bool = False
+) -> Tables:
     """Return the arrays of the problem's model and a placement in which all microbatches take one route.
 
     A route says which device runs each stage.
 
-    The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`.
+    The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`. The argument `partial`
+    is the field of the same name.
     """
     layers, (route,) = problem.model.layers, placement.routes
     smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
@@ -76,6 +80,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         microbatches=problem.batch.microbatches,
         whole=problem.space.objective is Objective.MAKESPAN,
         chunks=placement.stages_per_device,
+        partial=partial,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ..core.files import write_text
 
 _COMMENTS = {
+    "tick": "the time of one tick, the unit of all times below",
     "count": "so many of them in a row",
     "forward": "ticks per microbatch",
     "backward": "ticks of the gradient of the input",
@@ -63,6 +64,8 @@ def model_text(data: Mapping[str, Any], head: str) -> str:
     """
     comments = dict(_COMMENTS)
     lines = [f"# {line}".rstrip() for line in head.splitlines()]
+    if "tick" in data:
+        lines += ["", *_entries({"tick": data["tick"]}, comments)]
     for table in data["layers"]:
         lines += ["", "[[layers]]", *_entries(table, comments)]
     for name in ("cluster", "batch", "search"):

@@ -72,28 +72,23 @@ def fill(
     begin, end
         The rests with the numbers `begin` to `end - 1` are filled; the rest (x, y) has number x (L + 1) + y.
     """
-    layers, after = len(tables.forward) - 1, devices - device
-    everything = _work(tables, 0, layers)
+    layers = len(tables.forward) - 1
     for number in range(begin, end):
         x, y = number // (layers + 1), number % (layers + 1)
         least[device, x, y] = NEVER
-        if not is_rest(kind, x, y, layers, middle, after, device):
-            continue
-        left = _left(tables, kind, x, y, layers, middle)
-        if counted == TICKS and cap < NEVER:
-            most = float(cap) / tables.microbatches
-            if left > after * most or everything - left > device * most:
-                continue
-        _take(tables, kind, device, devices, middle, cap, counted, least, total, scratch, x, y)
+        if can_be_left(tables, kind, devices, middle, cap if counted == TICKS else NEVER, device, x, y):
+            _take(tables, kind, device, devices, middle, cap, counted, least, total, scratch, x, y)
 
 
 @compiled
-def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints, total: Ints) -> None:
-    """Fill the rests that are left when all devices have their stages; the arguments are those of `fill`."""
+def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints) -> None:
+    """Fill the rests that are left when all devices have their stages; the arguments are those of `fill`.
+
+    For these rests, the entries of `total` are 0.
+    """
     for x in range(layers + 1):
         for y in range(layers + 1):
             least[devices, x, y] = 0 if is_empty(kind, x, y, layers, middle) else NEVER
-            total[devices, x, y] = 0
 
 
 @compiled
@@ -123,20 +118,36 @@ def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, dev
 
 
 @compiled
-def _work(tables: Tables, begin: int, end: int) -> int:
+def can_be_left(
+    tables: Tables, kind: int, devices: int, middle: int, cap: int, device: int, x: int, y: int
+) -> bool:
+    """Return whether (x, y) can be the rest before `device` takes its stages in a partition below the cap.
+
+    In such a partition, no device has more than `cap` ticks of work for all microbatches. The parameters are
+    explained at `fill`, and the other conditions at `is_rest`.
+    """
+    layers, after = len(tables.forward) - 1, devices - device
+    if not is_rest(kind, x, y, layers, middle, after, device):
+        return False
+    left, most = left_work(tables, kind, x, y, layers, middle), float(cap) / tables.microbatches
+    return left <= after * most and work_of(tables, 0, layers) - left <= device * most
+
+
+@compiled
+def work_of(tables: Tables, begin: int, end: int) -> int:
     forward = tables.forward[end] - tables.forward[begin]
     backward = tables.backward[end] - tables.backward[begin]
     return int(forward + backward + tables.weight[end] - tables.weight[begin])
 
 
 @compiled
-def _left(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
+def left_work(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
     """Return the ticks of one microbatch in the layers of the rest (x, y), without recomputation."""
     if kind == LINE:
-        return _work(tables, x, layers)
+        return work_of(tables, x, layers)
     if kind == FOLDED:
-        return _work(tables, x, y)
-    return _work(tables, x, middle) + _work(tables, y, layers)
+        return work_of(tables, x, y)
+    return work_of(tables, x, middle) + work_of(tables, y, layers)
 
 
 @compiled
@@ -175,7 +186,7 @@ def _take(
             then = least[device + 1, new_x, new_y]
             if then <= best and then < NEVER:
                 place(kind, device, devices, scratch, x, new_x, y, new_y)
-                here = _cheapest(tables, kind, device, counted, scratch, best, then)
+                here = cheapest(tables, kind, device, counted, scratch, best, then)
                 largest = max(then, here)
                 if here < NEVER and largest < cap:
                     sums = (
@@ -203,7 +214,7 @@ def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1
     to `e1`. If the work exceeds `best`, it does so with more layers, too, and the caller need not try them.
     The result is false if `counted` is `BYTES`.
     """
-    ticks = tables.microbatches * (_work(tables, b0, e0) + _work(tables, b1, e1))
+    ticks = tables.microbatches * (work_of(tables, b0, e0) + work_of(tables, b1, e1))
     return counted == TICKS and ticks > best
 
 
@@ -216,9 +227,9 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
     explained at `fill`; (x, y) is the rest before the device takes its stages, and (`new_x`, `new_y`) after.
     """
     stages = devices if kind == LINE else 2 * devices
-    mean = _work(tables, 0, len(tables.forward) - 1) / stages
-    first = int(100 * _work(tables, x, new_x) / mean)
-    second = 0 if kind == LINE else int(100 * _work(tables, min(y, new_y), max(y, new_y)) / mean)
+    mean = work_of(tables, 0, len(tables.forward) - 1) / stages
+    first = int(100 * work_of(tables, x, new_x) / mean)
+    second = 0 if kind == LINE else int(100 * work_of(tables, min(y, new_y), max(y, new_y)) / mean)
     return first * first + second * second
 
 
@@ -239,7 +250,7 @@ def place(
 
 
 @compiled
-def _cheapest(
+def cheapest(
     tables: Tables, kind: int, device: int, counted: int, scratch: Ints, best: int, enough: int
 ) -> int:
     """Return the least bound of a device, over all ways to recompute the stages that `place` has written.
@@ -253,7 +264,7 @@ def _cheapest(
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     first = begin[0] * side + end[0]
     second = begin[1] * side + end[1] if kind != LINE else first
-    ticks = _work(tables, begin[0], end[0]) + (0 if kind == LINE else _work(tables, begin[1], end[1]))
+    ticks = work_of(tables, begin[0], end[0]) + (0 if kind == LINE else work_of(tables, begin[1], end[1]))
     found = NEVER
     for one in range(tables.first_option[first], tables.first_option[first + 1]):
         option[0] = one

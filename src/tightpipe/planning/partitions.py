@@ -64,11 +64,11 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration)
-    if configuration.placement.stages > configuration.layers or lacks_in_all(configuration):
+    if configuration.has_no_cuts or lacks_in_all(configuration):
         return NoPartitions(configuration)
     if kind is not None:
         return Tabled(configuration, kind, until)
-    if _partitions(configuration) <= until.params.plan.listed:
+    if partition_count(configuration) <= until.params.plan.listed:
         return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
     return Unlisted(configuration, until)
 
@@ -89,7 +89,8 @@ def lacks_in_all(configuration: Configuration) -> bool:
     return needed > sum(size - problem.cluster.reserve for size in sizes)
 
 
-def _partitions(configuration: Configuration) -> int:
+def partition_count(configuration: Configuration) -> int:
+    """Return the number of partitions of a configuration."""
     return comb(configuration.layers - 1, configuration.placement.stages - 1)
 
 
@@ -104,11 +105,12 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     TimeUpError
         If the time of `until` is up.
     """
-    kind, placement = kind_of(configuration), configuration.placement
-    if placement.stages > configuration.layers:
+    kind = kind_of(configuration)
+    if configuration.has_no_cuts:
         return NEVER
     if kind is not None:
         return least_excess_in_tables(configuration, kind, until)
     devices = device_stages(configuration, configuration.arrays(until=until), until)
-    partitions = islice(all_cuts(configuration.layers, placement.stages), until.params.plan.listed)
+    most = until.params.plan.listed
+    partitions = islice(all_cuts(configuration.layers, configuration.placement.stages), most)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)

@@ -13,6 +13,7 @@ from ..core.schedule import Schedule
 from ..drawing.plot_schedule import html_of
 from .candidate import Candidate
 from .device_memory import DeviceMemory, device_memories
+from .not_searched import not_searched
 from .plan_text import plan_text
 from .problem import PlanningProblem
 
@@ -27,14 +28,14 @@ class Plan:
         The planning problem.
     status
         `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
-        is proven that nothing in the search space fits the memory; `unknown` if no schedule was found.
+        is proven that nothing fits the memory; `unknown` if no schedule was found.
     candidate, schedule
         The best candidate and its schedule; None where none was found. The schedule has passed the validator.
     method
         Name of the method that found the schedule; empty if there is no schedule.
     bound
-        A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
-        nothing is proven.
+        A lower bound, in ticks, of the cost of every plan in the search space, and of every plan whose cuts
+        `not_searched` names; None where nothing fits, or nothing is proven.
     proof
         What the bound rests on; None where there is no bound.
     seconds
@@ -44,7 +45,8 @@ class Plan:
     log
         One entry for each change of the best cost or the bound, with both as they then were.
     reason
-        Why there is no plan, or why the search ended early; empty otherwise.
+        Why there is no plan, why the search ended early, or why the best plan of the search space is not
+        proven to be optimal; empty otherwise.
     params
         The numbers that tuned the search.
     """
@@ -90,10 +92,20 @@ class Plan:
         return None if self.schedule is None else cost(self.schedule)
 
     @property
+    def step_time(self) -> int | float | None:
+        """Time of one training step in the unit of `PlanningProblem.tick`; None without a schedule."""
+        return self.problem.tick.time_of(self.cost)
+
+    @property
     def gap(self) -> float | None:
         """(cost - bound) / cost, the largest share another plan can save; None without schedule or bound."""
         found = self.cost
         return None if found is None or self.bound is None else (found - self.bound) / found
+
+    @property
+    def not_searched(self) -> str:
+        """Which cuts of the model are not in the search space, in words; empty if all are."""
+        return not_searched(self.problem)
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...] | None:
@@ -109,9 +121,8 @@ class Plan:
 
     @property
     def microbatches_per_second(self) -> float | None:
-        """Microbatches per second of all pipelines together, at 1 us per tick; None without a schedule."""
-        batch, ticks = self.problem.batch, self.cost
-        return None if ticks is None else batch.microbatches * batch.data_parallel * 1e6 / ticks
+        """Microbatches per second of all pipelines together; None without a schedule."""
+        return None if self.cost is None else self.problem.microbatches_per_second(self.cost)
 
     @property
     def tokens_per_second(self) -> float | None:

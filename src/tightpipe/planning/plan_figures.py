@@ -14,7 +14,7 @@ from .alternatives import Alternative, Split
 from .plan import Plan
 from .plan_frontier import Point
 
-_MS = 1000  # ticks per millisecond
+_MS = 1000  # milliseconds of a second
 
 
 def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
@@ -23,7 +23,7 @@ def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
         _point(
             f"{question.family.method} {question.family.placement}",
             f"{question.split} split",
-            _milliseconds(plan.cost),
+            _milliseconds(plan, plan.cost),
             None if question.split is Split.UNIFORM else _least_milliseconds(plan),
         )
         for question, plan in found
@@ -34,7 +34,7 @@ def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
 def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
     """Draw the step time of the plan for each memory of a device, with its bound."""
     points = [
-        _point(point.name, "plan", _milliseconds(plan.cost), _least_milliseconds(plan))
+        _point(point.name, "plan", _milliseconds(plan, plan.cost), _least_milliseconds(plan))
         for point, plan in found
     ]
     drawing.draw_plans(points, path, x_label="memory of a device", y_label="step time in ms")
@@ -50,24 +50,23 @@ def draw_device_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) 
     drawing.draw_plans(points, path, x_label=x_label, y_label=y_label, higher=True)
 
 
-def _milliseconds(ticks: int | None) -> float | None:
-    return None if ticks is None else ticks / _MS
+def _milliseconds(plan: Plan, ticks: int | None) -> float | None:
+    return None if ticks is None else float(ticks * plan.problem.tick.seconds * _MS)
 
 
 def _least_milliseconds(plan: Plan) -> float | None:
     """Return the bound in milliseconds: infinite if it is proven that no plan fits, None if none is known."""
-    return inf if plan.status is Status.INFEASIBLE else _milliseconds(plan.bound)
+    return inf if plan.status is Status.INFEASIBLE else _milliseconds(plan, plan.bound)
 
 
 def _rate(plan: Plan, ticks: int | None) -> float | None:
-    """Return the throughput of all data-parallel pipelines if a training step takes `ticks` microseconds.
+    """Return the throughput of all data-parallel pipelines if a training step takes `ticks` ticks.
 
     It is in tokens per second, or in microbatches per second if the batch has no token count; None if `ticks`
     is None.
     """
-    batch = plan.problem.batch
-    amount = batch.microbatches * batch.data_parallel * (batch.tokens or 1)
-    return None if ticks is None else amount * 1e6 / ticks
+    problem = plan.problem
+    return None if ticks is None else problem.microbatches_per_second(ticks) * (problem.batch.tokens or 1)
 
 
 def _highest_rate(plan: Plan) -> float | None:

@@ -34,8 +34,9 @@ _Name = TypeVar("_Name", Status, Proof)
 _Part = TypeVar("_Part")
 
 _FIGURES = (
-    *("status", "cost", "bound", "gap", "step_time", "microbatches_per_second", "tokens_per_second"),
-    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
+    *("status", "cost", "bound", "gap", "tick", "step_time", "unit"),
+    *("microbatches_per_second", "tokens_per_second"),
+    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches", "not_searched"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
@@ -90,9 +91,10 @@ def load_plan(path: str | Path) -> Plan:
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return the figures of a plan as plain data, without the problem and the schedule.
 
-    Figures that need a schedule are None if the plan has none. Times are in ticks, which are microseconds,
-    memory is in bytes, and the gap, the bubble rate and the imbalance are fractions. `params` is there only
-    if some parameters were not the defaults.
+    Figures that need a schedule are None if the plan has none. Cost and bound are in ticks, each of which
+    takes the time `tick`, and `step_time` is the time of the cost in `unit`. Memory is in bytes, and the gap,
+    the bubble rate and the imbalance are fractions. `params` is there only if some parameters
+    were not the defaults.
     """
     changed = plan.params.changed()
     schedule, memory = plan.schedule, plan.memory
@@ -103,9 +105,12 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "bound": plan.bound,
         "proof": None if plan.proof is None else str(plan.proof),
         "gap": plan.gap,
+        "not_searched": plan.not_searched,
         **candidate_to_dict(plan.candidate),
         "microbatches": plan.problem.batch.microbatches,
-        "step_time": plan.cost,
+        "tick": str(plan.problem.tick),
+        "step_time": plan.step_time,
+        "unit": plan.problem.tick.unit,
         "microbatches_per_second": plan.microbatches_per_second,
         "tokens_per_second": plan.tokens_per_second,
         "bubble_rate": None if schedule is None else bubble_rate(schedule),

@@ -22,6 +22,7 @@ from ..core.progress import Progress
 from .candidate import Candidate
 from .candidate_pool import CandidatePool
 from .configuration import Configuration
+from .device_bound_kernel import NEVER
 from .neighbours import neighbours
 from .open_candidate import OpenCandidate
 from .partitions import Partitions
@@ -54,10 +55,10 @@ class Search:
         self.problem, self.budget, self.params = problem, budget, budget.params.plan
         self.pool = CandidatePool(problem, sources, progress)
         self._random = Random(budget.seed)
-        by_bound = sorted(sources, key=lambda source: source.bound)
-        by_bound = [source for source in by_bound if not isinstance(source, Rushed)]  # those take too long
-        bounded = [(source.configuration, source.bound) for source in by_bound]
-        self._relaxed = product(self.params.held, bounded)
+        bounded = [source for source in sources if not isinstance(source, Rushed)]  # those take too long
+        by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
+        held = self.params.held
+        self._relaxed = product(held, [(source.configuration, source.bound) for source in by_bound])
         self._proving = self._finding = self._relaxing = 0.0  # seconds, or turns without a time limit
         self._hope = self.params.hope  # share of its cost that a candidate's first search is to save
         methods = problem.space.methods

@@ -20,9 +20,10 @@ _DASH = "-"
 def plan_row(name: str, plan: Plan) -> Row:
     """Return the figures of a plan as a row with a name.
 
-    Times are in ticks, which are microseconds. `layers` has the number of layers of each stage and
-    `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is the
-    largest share of its memory that a device uses. `of_the_fastest` is None; `alternatives_rows` fills it.
+    Times are in the unit of time `unit`, that of the model's tick. `layers` has the number of layers of each
+    stage and `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is
+    the largest share of its memory that a device uses. `of_the_fastest` is None; `alternatives_rows` fills
+    it.
     """
     candidate, schedule = plan.candidate, plan.schedule
     chosen = candidate and candidate.placement
@@ -32,8 +33,9 @@ def plan_row(name: str, plan: Plan) -> Row:
         "devices": chosen and chosen.devices,
         "chunks": chosen and chosen.stages_per_device,
         "method": plan.method or None,
-        "step_time": plan.cost,
-        "bound": plan.bound,
+        "unit": plan.problem.tick.unit,
+        "step_time": plan.step_time,
+        "bound": plan.problem.tick.time_of(plan.bound),
         "gap": plan.gap,
         "microbatches_per_second": plan.microbatches_per_second,
         "tokens_per_second": plan.tokens_per_second,
@@ -72,13 +74,13 @@ def _percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-def _ticks(value: int) -> str:
+def _time(value: float) -> str:
     return f"{value:,}"
 
 
 _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "step_time": ("step us", _ticks),
-    "bound": ("bound us", _ticks),
+    "step_time": ("step {unit}", _time),
+    "bound": ("bound {unit}", _time),
     "gap": ("gap", _percent),
     "tokens_per_second": ("tokens/s", lambda value: f"{value:,.0f}"),
     "microbatches_per_second": ("microbatches/s", lambda value: f"{value:.3f}"),
@@ -87,8 +89,11 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "imbalance": ("imbalance", _percent),
     "memory_share": ("memory used", _percent),
 }
-"""Head and format of columns that tables for people show under another name or in another form."""
-_LEFT_OUT = ("name", "status", "reason")
+"""Head and format of columns that tables for people show under another name or in another form.
+
+The head of a time has the place ``{unit}`` for the unit of time, which is the same in all rows.
+"""
+_LEFT_OUT = ("name", "unit", "status", "reason")
 _LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
 """Columns that are aligned to the left."""
 
@@ -96,13 +101,14 @@ _LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
 def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of the table for people, without the columns that would be empty.
 
+    The rows are those of plans of one model, so that all times have the same unit.
     If the tokens of a microbatch are known, throughput is given in tokens alone.
     """
     known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     columns = [name for name in known if name not in _LEFT_OUT]
     if "tokens_per_second" in columns:
         columns.remove("microbatches_per_second")
-    head = [_COLUMNS[name][0] if name in _COLUMNS else name for name in columns]
+    head = [_COLUMNS[name][0].format(unit=rows[0]["unit"]) if name in _COLUMNS else name for name in columns]
     return head, [[_text(name, row[name]) for name in columns] for row in rows]
 
 

@@ -12,6 +12,7 @@ from ..core.schedule import Schedule
 from .candidate import Candidate, numbers_of
 from .device_memory import DeviceMemory
 from .layered_model import Layer
+from .problem import PlanningProblem
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -42,8 +43,9 @@ def plan_summary(plan: Plan) -> dict[str, object]:
     return {
         "status": status_text(plan.status, plan.proof),
         **_shape(plan),
-        "cost": _with_unit(plan.cost, "us per step"),
-        "bound": _with_unit(plan.bound, "us: no plan in the search space is faster"),
+        "cost": None if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step",
+        "bound": None if plan.bound is None else _bound_text(plan.problem, plan.bound),
+        "not_searched": plan.not_searched,
         "gap": share_text(plan.gap),
         "throughput": _throughput(plan),
         **_shares(plan.schedule),
@@ -74,8 +76,13 @@ def _shares(schedule: Schedule | None) -> dict[str, object]:
     return {"bubble_rate": share_text(bubble_rate(schedule)), "imbalance": share_text(uneven)}
 
 
-def _with_unit(value: int | None, unit: str) -> str | None:
-    return None if value is None else f"{value} {unit}"
+def time_text(problem: PlanningProblem, ticks: int) -> str:
+    """Return the time of a number of ticks with its unit, e.g. ``12.5 ms``."""
+    return f"{problem.tick.time_of(ticks)} {problem.tick.unit}"
+
+
+def _bound_text(problem: PlanningProblem, bound: int) -> str:
+    return f"{time_text(problem, bound)}: no plan in the search space is faster"
 
 
 def _throughput(plan: Plan) -> str | None:

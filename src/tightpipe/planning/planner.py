@@ -7,23 +7,27 @@ from time import perf_counter
 
 from ..core.allowance import Allowance
 from ..core.budget import Budget, TimeUpError
-from ..core.interruption import reason_of
+from ..core.interruption import reason_of, was_stopped
 from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
-from ..core.result import Status
+from ..core.result import LogEntry, Proof, Status
 from ..solving.ensure_compiled import ensure_compiled
 from .candidate_pool import CandidatePool
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
+from .incomplete_cuts import incomplete_bound
+from .not_searched import RULE, not_searched
 from .partitions import Partitions, partitions_of
-from .plan import Plan
+from .plan import Plan, no_plan
 from .plan_search import Search
 from .problem import PlanningProblem
 from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
-_NOTHING_FITS = "every plan in the search space is proven not to fit"
+_NOTHING_FITS = "every plan is proven not to fit"
+_WITHIN = "within the cuts in which every stage has F, B and W"
+_OUTSIDE = f"cuts with {RULE} are outside the search space"
 
 
 def plan(
@@ -57,8 +61,9 @@ def plan(
     Returns
     -------
     Plan
-        The best plan that was found, with a lower bound on the cost of every plan in the search space. Ctrl-C
-        ends the search, and the best plan so far is returned, with `reason` "interrupted".
+        The best plan that was found, with a lower bound on the cost of every plan in the search space. The
+        bound also holds for plans with a stage whose F, B or W takes no time, which are not in the search
+        space. Ctrl-C ends the search, and the best plan so far is returned, with `reason` "interrupted".
 
     Raises
     ------
@@ -73,10 +78,9 @@ def plan(
     begun, budget = perf_counter(), allowance.begin()
     sources = _sources(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
-        reason = _why_nothing_fits(problem, configurations, budget)
-        return Plan(
-            problem, Status.INFEASIBLE, None, None, "", None, None, perf_counter() - begun, reason=reason
-        )
+        beyond = incomplete_bound(configurations, NEVER, _for_bounds(budget))
+        answer = _unfit(problem, beyond, _why_nothing_fits(problem, configurations, budget))
+        return replace(answer, seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
         reason = search.run()
@@ -84,19 +88,27 @@ def plan(
         reason = reason_of(stop)
     if search.pool.best is None:
         search.rush()
-    return replace(_answer(problem, search.pool, perf_counter() - begun, reason), params=params)
+    beyond, reason = _beyond(configurations, search.pool.bound, budget, reason)
+    answer = _answer(problem, search.pool, beyond, reason)
+    return replace(
+        answer,
+        seconds=perf_counter() - begun,
+        considered=search.pool.considered,
+        log=_lowered(search.pool.log, beyond),
+        params=params,
+    )
 
 
 def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
-    """Return what yields the candidates of each configuration, found within a part of the time.
+    """Return what yields the candidates of each configuration, found within a part of the time."""
+    parts = _for_bounds(budget).in_turn(len(configurations))
+    return [partitions_of(each, part) for each, part in zip(configurations, parts, strict=True)]
 
-    Each configuration may use an equal part of what the configurations before it have left.
-    """
-    params, found = budget.params.plan, list[Partitions]()
-    until = budget.first_part(params.bounding, params.bounding_least)
-    for k, configuration in enumerate(configurations):
-        found.append(partitions_of(configuration, until.part(1 / (len(configurations) - k))))
-    return found
+
+def _for_bounds(budget: Budget) -> Budget:
+    """Return the part of a search's budget in which partitions are bounded before any is scheduled."""
+    params = budget.params.plan
+    return budget.first_part(params.bounding, params.bounding_least)
 
 
 def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
@@ -106,19 +118,62 @@ def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configurati
         return _NOTHING_FITS
 
 
-def _answer(problem: PlanningProblem, pool: CandidatePool, seconds: float, reason: str) -> Plan:
-    best = pool.best
-    bound = pool.bound if pool.bound < NEVER else None
-    proof = None if bound is None else pool.proof
+def _beyond(configurations: list[Configuration], cap: int, budget: Budget, reason: str) -> tuple[int, str]:
+    """Return a lower bound, in ticks, on the cost of all plans whose cuts are not searched, and a reason.
+
+    The reason is the given one, with which the search has ended, or that of a signal that has ended the work
+    on this bound. After a signal, the bound rests on the work of all layers alone. From `cap` ticks on, it
+    does not matter how large the bound is.
+    """
+    try:
+        if not was_stopped(reason):
+            part = budget.first_part(1.0, budget.params.plan.bounding_least)
+            return incomplete_bound(configurations, cap, part), reason
+    except KeyboardInterrupt as stop:
+        reason = reason_of(stop)
+    return incomplete_bound(configurations, cap, budget.within(0.0)), reason
+
+
+def _unfit(problem: PlanningProblem, beyond: int, reason: str) -> Plan:
+    """Return the answer where no cut that is searched fits, for the given reason.
+
+    `beyond` is a lower bound, in ticks, on the cost of all plans whose cuts are not searched.
+    """
+    if beyond >= NEVER:
+        either = f"; cuts with {RULE} do not fit, either" if not_searched(problem) else ""
+        return no_plan(problem, reason + either)
+    reason = f"{_WITHIN}, {reason}; {_OUTSIDE}, and one of them may fit"
+    return replace(no_plan(problem, reason, status=Status.UNKNOWN), bound=beyond, proof=Proof.FORMULA)
+
+
+def _answer(problem: PlanningProblem, pool: CandidatePool, beyond: int, reason: str) -> Plan:
+    """Return the answer of a search that has ended with the given reason, '' if by itself.
+
+    The bound of the answer is at most `beyond`, which `_unfit` explains.
+    """
+    best, bound = pool.best, min(pool.bound, beyond)
+    proof = Proof.FORMULA if beyond < pool.bound else pool.proof
+    if best is None and pool.bound >= NEVER and not reason:
+        return _unfit(problem, beyond, _NOTHING_FITS)
     if best is None:
-        fits = bound is not None
-        status, said = (Status.UNKNOWN, _NOTHING_FOUND) if fits else (Status.INFEASIBLE, _NOTHING_FITS)
-        return Plan(
-            *(problem, status, None, None, "", bound, proof, seconds),
-            *(pool.considered, tuple(pool.log), reason or said),
-        )
+        nothing = f"{_NOTHING_FOUND}; {_OUTSIDE}" if not_searched(problem) else _NOTHING_FOUND
+        answer = no_plan(problem, reason or nothing, status=Status.UNKNOWN)
+        return answer if bound >= NEVER else replace(answer, bound=bound, proof=proof)
     status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
+    if bound < pool.bound == best.cost:
+        reason = reason or f"this plan is the best one {_WITHIN}; {_OUTSIDE}, and one of them may be faster"
     return Plan(
-        *(problem, status, best.candidate, best.schedule, best.method, bound, proof, seconds),
-        *(pool.considered, tuple(pool.log), reason),
+        *(problem, status, best.candidate, best.schedule, best.method, bound, proof, 0.0),
+        reason=reason,
     )
+
+
+def _lowered(log: list[LogEntry], beyond: int) -> tuple[LogEntry, ...]:
+    """Return the entries of a log with bounds of at most `beyond` ticks, without repeated ones."""
+    found: list[LogEntry] = []
+    for entry in log:
+        if entry.bound is not None and entry.bound > beyond:
+            entry = replace(entry, bound=beyond, proof=Proof.FORMULA)
+        if not found or (entry.cost, entry.bound) != (found[-1].cost, found[-1].bound):
+            found.append(entry)
+    return tuple(found)

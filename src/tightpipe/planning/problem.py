@@ -9,6 +9,7 @@ from tightpipe.heuristics import HEURISTICS
 from ..core.instance import Objective
 from .cluster import Cluster
 from .layered_model import Model
+from .tick import USUAL_TICK, Tick
 
 SOLVER = "best"
 """The method that may schedule a candidate after the heuristics."""
@@ -66,9 +67,24 @@ class SearchSpace:
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
-    """The input of `tightpipe.plan`: a model, a cluster, a batch, and the plans among which to choose."""
+    """The input of `tightpipe.plan`.
+
+    Parameters
+    ----------
+    model, cluster, batch
+        The layers, the devices, and the batch of one training step.
+    space
+        The plans among which to choose.
+    tick
+        The time that a tick of the model and the cluster takes.
+    """
 
     model: Model
     cluster: Cluster
     batch: Batch
     space: SearchSpace = SearchSpace()
+    tick: Tick = USUAL_TICK
+
+    def microbatches_per_second(self, ticks: int) -> float:
+        """Return the microbatches per second of all pipelines together if a step takes so many ticks."""
+        return float(self.batch.microbatches * self.batch.data_parallel / (ticks * self.tick.seconds))

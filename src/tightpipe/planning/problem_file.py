@@ -1,7 +1,7 @@
 """Model files: planning problems, the input of `tightpipe plan`, as TOML or JSON.
 
-A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have ``[search]``. The page
-docs/plan.md explains every key.
+A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have the key ``tick`` and the
+table ``[search]``. The page docs/plan.md explains every key.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .check_problem import check_problem
 from .cluster_table import choices, cluster_from_table, table_of_cluster
 from .layer_tables import model_from_tables, tables_of
 from .problem import SCHEDULING, USUAL_PLACEMENTS, Batch, PlanningProblem, SearchSpace
+from .tick import USUAL_TICK, parse_tick
 
 _RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
@@ -51,13 +52,14 @@ def problem_from_dict(data: Any) -> PlanningProblem:
     InputError
         If the content is no planning problem; the message names key, value and the rule.
     """
-    check_keys(data, ("layers", "cluster", "batch"), ("search",))
+    check_keys(data, ("layers", "cluster", "batch"), ("tick", "search"))
     batch = _batch(data["batch"])
     problem = PlanningProblem(
         model_from_tables(data["layers"]),
         cluster_from_table(data["cluster"], batch.data_parallel),
         batch,
         _space(data.get("search", {})),
+        parse_tick("tick", data["tick"]) if "tick" in data else USUAL_TICK,
     )
     check_problem(problem)
     return problem
@@ -73,6 +75,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
     chunks = {} if space.chunks is None else {"chunks": list(space.chunks)}
     methods = {} if space.methods is None else {"methods": list(space.methods)}
     return {
+        "tick": str(problem.tick),
         "layers": tables_of(problem.model),
         "cluster": table_of_cluster(problem.cluster, problem.batch.data_parallel),
         "batch": _table_of_batch(problem.batch),

@@ -10,9 +10,8 @@ import numpy as np
 from ..core.budget import UNLIMITED, Budget
 from ..kernels.arrays import Ints
 from .candidate import Candidate
-from .candidates_by_table import Way, candidate_of, in_slices, kind_of, middles
+from .candidates_by_table import SCRATCH, Way, candidate_of, in_slices, kind_of, middles, start_of
 from .configuration import Configuration
-from .partition_kernel import FOLDED, LINE, LOOPED
 from .strain_kernel import least_strained
 
 
@@ -52,12 +51,12 @@ def relaxed_candidate(
     p, side = configuration.placement.devices, configuration.layers + 1
     arrays = configuration.arrays(cap, until)
     least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
-    scratch, best, ways = np.zeros(24, np.int64), np.inf, list[Way]()
+    scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
     for middle in _even_middles(configuration, kind, until.params.plan.middles):
         work = arrays.tables, kind, p, middle, cap, held, least, chosen, scratch
         for device in range(p, -1, -1):
             in_slices(side * side, until, partial(least_strained, *work, device))
-        start = 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
+        start = start_of(configuration, kind, middle)
         if least[0][start] < best:
             best, ways = least[0][start], list(_ways(chosen, *start))
     return candidate_of(configuration, kind, arrays.options, ways) if ways else None

@@ -14,6 +14,7 @@ from .candidate import Candidate, held_apart, numbers_of
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .few_candidates import even_cuts, least_work
+from .layered_model import Model
 
 
 class Rushed:
@@ -21,7 +22,7 @@ class Rushed:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.bound = configuration.problem.batch.microbatches * least_work(configuration)
+        self.bound = least_work(configuration)
         self._taken = False
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
@@ -42,12 +43,14 @@ def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) ->
 
 
 def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
-    """Yield cuts with equal work, equal memory and equal numbers of layers."""
-    layers, stages = configuration.problem.model.layers, configuration.placement.stages
+    """Yield cuts with equal work, equal memory and equal numbers of layers; none if no cuts are searched."""
+    layers = configuration.problem.model.layers
+    if configuration.has_no_cuts:
+        return
     static = [configuration.problem.cluster.static_bytes(layer.parameters) for layer in layers]
-    yield even_cuts(configuration.ticks, stages)
-    yield even_cuts([size + layer.activation for size, layer in zip(static, layers, strict=True)], stages)
-    yield even_cuts([1] * len(layers), stages)
+    yield even_cuts(configuration, configuration.ticks)
+    yield even_cuts(configuration, [s + layer.activation for s, layer in zip(static, layers, strict=True)])
+    yield even_cuts(configuration, [1] * len(layers))
 
 
 def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) -> Candidate | None:
@@ -57,7 +60,7 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
         improved = max(lack) > 0
         while improved and until.left > 0:
             improved = False
-            for moved in _shifted(cuts, step):
+            for moved in _shifted(configuration.problem.model, cuts, step):
                 now = _lack(configuration, moved)
                 if sorted(now, reverse=True) < sorted(lack, reverse=True):
                     cuts, lack, improved = moved, now, max(now) > 0
@@ -65,10 +68,16 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
     return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
 
 
-def _shifted(cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
+def _shifted(model: Model, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
+    """Yield the cuts with one cut shifted by a number of layers, if both stages beside it stay complete."""
     for k in range(1, len(cuts) - 1):
         for moved in (cuts[k] - step, cuts[k] + step):
-            if cuts[k - 1] < moved < cuts[k + 1]:
+            before, after = cuts[k - 1], cuts[k + 1]
+            if (
+                before < moved < after
+                and model.is_complete(before, moved)
+                and model.is_complete(moved, after)
+            ):
                 yield (*cuts[:k], moved, *cuts[k + 1 :])
 
 

@@ -58,6 +58,7 @@ from .layered_model import Layer, Model
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
 from .public_models import Gpu, ModelShape
+from .tick import USUAL_TICK
 
 MICROSECOND = 10**6
 """Ticks per second: one tick of a model file that is made here is a microsecond."""
@@ -257,6 +258,7 @@ def model_file(
         `off` or `blocks`.
     """
     return {
+        "tick": str(USUAL_TICK),
         "layers": tables_of(Model(layers_of(shape, training))),
         "cluster": {
             "devices": devices,

@@ -15,7 +15,8 @@ BYTES: dict[str, int] = {
     **{name: 1024**power for power, name in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
 }
 """Bytes of each unit: the first four are decimal, the last four binary."""
-_AMOUNT = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]+)", re.ASCII)
+AMOUNT = re.compile(r"([+-]?\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]+)", re.ASCII)
+"""The syntax of a decimal number with a unit; the two groups are the number and the unit."""
 
 
 def parse_bytes(key: str, value: Any, low: int = 0) -> int:
@@ -30,7 +31,7 @@ def parse_bytes(key: str, value: Any, low: int = 0) -> int:
     """
     if not isinstance(value, str):
         return check_int(key, value, low)
-    found = _AMOUNT.fullmatch(value.strip())
+    found = AMOUNT.fullmatch(value.strip())
     if found is None:
         rule = f"must be bytes, or a text of a number and one of {', '.join(BYTES)}, e.g. '80 GB'"
         raise InputError(rule, key=key, value=value)

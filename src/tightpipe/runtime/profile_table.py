@@ -18,7 +18,9 @@ _HEADER = ["stage", "kind", "time", "memory"]
 _LARGEST = 1e12
 _DIGITS = 9
 _ROUNDING = 1e-6  # the memory changes of F, B and W may miss the sum 0 by this share of F's change
+_MOST_NAMED = 6  # operations that a message names
 _NO_COMM = "communication was not measured: comm is 0, as if messages took no time"
+_NO_TIME = "took less than half a microsecond and counts as 1 tick, the least that an operation may take"
 _NO_MEMORY = "memory was not measured: memory is null, as if a device could hold any number of microbatches"
 
 Samples = dict[tuple[int, str], list[float]]  # (stage, kind) -> microseconds
@@ -40,8 +42,8 @@ class Profile:
     limits
         Memory limit of each device in the same unit; None if the profile has no limits.
     warnings
-        Sentences about quantities that were not measured, with the value assumed instead, or that were not
-        measured precisely.
+        Sentences about quantities that were not measured or are too small to count, with the value assumed
+        instead, or that were not measured precisely.
     """
 
     forward: tuple[int, ...]
@@ -109,8 +111,9 @@ def read_table(path: str | Path) -> Profile:
     The table has rows of the kinds F, B and W for every stage, and one row of kind ``comm``. Times are in
     microseconds. Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage; the
     column may be empty in all rows. The row ``comm`` has no stage; without it, communication takes 0 ticks
-    and the profile has a warning. If several rows have the same stage and kind, the smallest time and the
-    last memory count.
+    and the profile has a warning. So it has if a time is rounded to 0, e.g. that of W at a frozen stage: it
+    then counts as 1 tick, as an instance has an F, a B and a W at every stage. If several rows have the same
+    stage and kind, the smallest time and the last memory count.
 
     Raises
     ------
@@ -180,7 +183,9 @@ def check_time(value: float, key: str) -> float:
 
 
 def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
-    """Return the profile with the smallest time of each kind and stage, and warnings about what is missing.
+    """Return the profile with the smallest time of each kind and stage, and warnings about what it lacks.
+
+    A time that is rounded to 0 ticks counts as 1 tick, and a warning says so.
 
     Parameters
     ----------
@@ -204,24 +209,31 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
     _check_present("times", wanted, samples)
     if memory:
         _check_present("memory", wanted, memory)
-    forward, backward, weight = (
-        tuple(max(1, round(min(samples[stage, kind]))) for stage in stages) for kind in KINDS
-    )
+    ticks = {operation: round(min(samples[operation])) for operation in wanted}
+    forward, backward, weight = (tuple(max(1, ticks[stage, kind]) for stage in stages) for kind in KINDS)
+    without_time = [operation for operation in wanted if not ticks[operation]]
     held: Any = None
     if memory:
         per_stage = [_held(stage, [memory[stage, kind] for kind in KINDS]) for stage in stages]
         held = tuple(zip(*per_stage, strict=True))
     missing = ((_NO_COMM, comm is None), (_NO_MEMORY, not memory))
-    warnings = tuple(text for text, lacks in missing if lacks)
-    return Profile(forward, backward, weight, round(comm or 0), held, warnings=warnings)
+    warnings = [text for text, lacks in missing if lacks]
+    if without_time:
+        warnings.append(f"{_named(without_time)} {_NO_TIME}")
+    return Profile(forward, backward, weight, round(comm or 0), held, warnings=tuple(warnings))
 
 
 def _check_present(what: str, wanted: list[tuple[int, str]], found: Iterable[tuple[int, str]]) -> None:
     there = set(found)
-    missing = [f"{kind} of stage {stage}" for stage, kind in wanted if (stage, kind) not in there]
+    missing = [operation for operation in wanted if operation not in there]
     if missing:
-        shown = ", ".join(missing[:6]) + (" and others" if len(missing) > 6 else "")
-        raise InputError(f"{what} are missing: {shown}")
+        raise InputError(f"{what} are missing: {_named(missing)}")
+
+
+def _named(operations: Sequence[tuple[int, str]]) -> str:
+    """Return the first operations by name, e.g. ``W of stage 0, F of stage 1 and others``."""
+    shown = ", ".join(f"{kind} of stage {stage}" for stage, kind in operations[:_MOST_NAMED])
+    return shown + (" and others" if len(operations) > _MOST_NAMED else "")
 
 
 def _held(stage: int, deltas: Sequence[float]) -> tuple[int, int, int]:

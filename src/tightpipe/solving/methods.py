@@ -96,7 +96,7 @@ def _run_heuristic(
 ) -> Result:
     begin = time.perf_counter()
     try:
-        schedule = schedule_of(instance, heuristic, Budget(params=budget.params))
+        schedule = schedule_of(instance, heuristic, budget.unlimited())
     except (InfeasibleError, NoScheduleError) as error:
         infeasible = isinstance(error, InfeasibleError)
         status = Status.INFEASIBLE if infeasible else Status.UNKNOWN
@@ -123,9 +123,11 @@ def _run_solver(
 ) -> Result:
     """Run a solver from the cheapest of the requested starts, which are found within the same budget.
 
-    If Ctrl-C comes before the solver returns a result, the solver runs again, from the cheapest start found
-    until then and without any time left. The reason of the result then names the signal.
+    If Ctrl-C comes before the solver returns a result, the result has the cheapest start found until then,
+    and its reason names the signal.
     """
+    from tightpipe.solver.run_search import unsearched
+
     begin = time.perf_counter()
     reason = instance.infeasibility()
     if reason is not None:
@@ -136,9 +138,7 @@ def _run_solver(
             starts.append(start)
         result = solver(instance, budget, cheapest(starts), progress=progress)
     except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
-        at_once = budget.within(0.0)
-        result = solver(instance, at_once, cheapest(starts), progress=progress)
-        result = replace(result, reason=reason_of(stop))
+        result = unsearched(name, instance, cheapest(starts), reason_of(stop), progress)
     return replace(result, seconds=time.perf_counter() - begin)
 
 

@@ -56,7 +56,8 @@ def solve(
     warm_start
         Schedule from which a method that searches starts: a schedule of the instance, the name of a
         heuristic, a function as for `method`, "best" for the best of all heuristics that fit the instance,
-        or None for no start.
+        or None for no start. Of a tuple of these, the cheapest schedule is taken. A schedule may have been
+        found for the other objective.
     backend
         Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
@@ -139,7 +140,7 @@ def _refuse_contradictions(method: Method, backend: str | None, warm_start: Warm
     """Raise an InputError if `backend` or `warm_start` is given and the method has no use for it."""
     if backend is not None and method.name != "milp":
         raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
-    given = isinstance(warm_start, Schedule) or warm_start not in ("best", None)
+    given = isinstance(warm_start, Schedule | tuple) or warm_start not in ("best", None)
     if given and method.kind == "heuristic":
         rule = f"goes with methods that search, not with {method.name}"
         raise InputError(rule, key="warm_start", value=_shown(warm_start))
@@ -148,4 +149,6 @@ def _refuse_contradictions(method: Method, backend: str | None, warm_start: Warm
 def _shown(warm_start: WarmStart) -> object:
     if isinstance(warm_start, Schedule):
         return "a schedule"
+    if isinstance(warm_start, tuple):
+        return ", ".join(str(_shown(one)) for one in warm_start)
     return warm_start if warm_start is None or isinstance(warm_start, str) else name_of(warm_start)

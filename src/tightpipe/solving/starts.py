@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.start import in_best_times
 
 from ..core.accepted_order import accepted
 from ..core.budget import UNLIMITED, Budget
@@ -19,7 +20,8 @@ from ..core.validate import validate
 from .installed import heuristic_at, installed_heuristics, warn
 from .own_heuristic import OwnHeuristic, as_heuristic
 
-WarmStart = Schedule | str | OwnHeuristic | None
+OneStart = Schedule | str | OwnHeuristic | None
+WarmStart = OneStart | tuple[OneStart, ...]
 
 
 class Start(NamedTuple):
@@ -57,7 +59,7 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     fitting = _fitting(instance)
     places = {name: place for place, name in enumerate(fitting)}
     clock = StartClock(instance, budget)
-    for name, heuristic in sorted(fitting.items(), key=lambda item: item[1].pace):
+    for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:
@@ -70,7 +72,9 @@ class StartClock:
     Heuristics may take a share of the time that a search has. They may always take a short time, so that a
     search without any time starts from a heuristic's schedule all the same if the instance is not large. A
     heuristic that does not look at the clock begins only if the time left is as long as it will probably
-    take. This is estimated from the number of operations, and from how fast earlier heuristics were.
+    take. This is estimated from the number of operations, and from how fast earlier heuristics were. One that
+    takes next to no time always runs to its end, so that a search of a small instance starts from the best of
+    all heuristics however short its time is.
 
     Parameters
     ----------
@@ -91,6 +95,10 @@ class StartClock:
         """Seconds that it takes to retime and validate a schedule."""
         return self._slowness * self._params.checking * self._operations
 
+    def usual(self, heuristic: Heuristic) -> float:
+        """Return the seconds that a heuristic usually takes, and the check of its schedule."""
+        return heuristic.seconds(self._operations) + self._params.checking * self._operations
+
     @property
     def over(self) -> bool:
         """Whether the time for heuristics is up."""
@@ -98,20 +106,24 @@ class StartClock:
 
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
-        checking = self._params.checking
-        needed = checking if heuristic.timed else heuristic.pace + checking
-        return self._budget.left > self._slowness * needed * self._operations
+        checking = self._params.checking * self._operations
+        needed = checking if heuristic.timed else self.usual(heuristic)
+        return self._is_short(heuristic) or self._budget.left > self._slowness * needed
+
+    def _is_short(self, heuristic: Heuristic) -> bool:
+        return self.usual(heuristic) <= self._params.short
 
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
         """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
         begun = perf_counter()
+        if self._is_short(heuristic):  # its time says little, because its loops may have to be loaded
+            return schedule_of(instance, heuristic, self._budget.unlimited())
         begin_checking = max(0.0, self._budget.left - self._checking)
         try:
             return schedule_of(instance, heuristic, self._budget.within(begin_checking))
         finally:
             if not heuristic.timed:
-                usual = (heuristic.pace + self._params.checking) * self._operations
-                self._slowness = max(1.0, (perf_counter() - begun) / usual)
+                self._slowness = max(1.0, (perf_counter() - begun) / self.usual(heuristic))
 
 
 def _fitting(instance: Instance) -> dict[str, Heuristic]:
@@ -155,7 +167,10 @@ def requested_starts(
         most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
         for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
     """
-    if warm_start == "best":
+    if isinstance(warm_start, tuple):
+        for one in warm_start:
+            yield from requested_starts(instance, one, budget)
+    elif warm_start == "best":
         yield from _heuristic_starts(instance, budget)
     elif warm_start is not None:
         schedule = _resolve(instance, warm_start, StartClock(instance, budget))
@@ -177,7 +192,7 @@ def _resolve(
         violations = validate(instance, warm_start)
         if violations:
             raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
-        return warm_start
+        return in_best_times(instance, warm_start)
     heuristic = _find(instance, warm_start)
     try:
         return clock.schedule_of(instance, heuristic)

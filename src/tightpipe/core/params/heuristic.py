@@ -17,12 +17,15 @@ class StartParams(Parameters):
         Share of the time of a search that heuristics may take before it begins.
     least
         Seconds that they may take however short the time is.
+    short
+        Seconds on a usual machine; a heuristic that takes no longer always runs to its end.
     checking
         Seconds per operation to retime and validate a schedule on a usual machine.
     """
 
     share: float = fraction(0.5)
     least: float = amount(0.5)
+    short: float = amount(0.1)
     checking: float = amount(1.2e-6)
 
 

@@ -16,7 +16,7 @@ class PlanParams(Parameters):
     bounding
         Share of the time in which the candidates of all configurations are bounded.
     bounding_least
-        Seconds that this may take however short the time is.
+        Seconds that bounds before or after the search may take however short the time is.
     first_slice
         Share of the time limit for a candidate's first solve; each solve doubles the time.
     shortest_slice

@@ -110,7 +110,8 @@ def _cell(row: Row, axis: str) -> str:
 
 def _method(row: Row, rows: Sequence[Row]) -> str:
     """Return the name of a row's method, with its warm start if the method has several in `rows`."""
-    starts = {other.warm_start for other in rows if other.method == row.method}
+    alike = [other for other in rows if (other.method, other.objective) == (row.method, row.objective)]
+    starts = {other.warm_start for other in alike}
     return method_name(row) + (f" from {row.warm_start}" if len(starts) > 1 else "")
 
 

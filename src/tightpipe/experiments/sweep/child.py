@@ -33,7 +33,8 @@ from ...core.schedule import Schedule
 from ...solving.ensure_compiled import ensure_compiled
 from ...solving.methods import find_method
 from ...solving.solve import solve
-from .schedule_bytes import pack
+from ...solving.starts import WarmStart
+from .schedule_bytes import pack, unpack
 
 _RESULTS = (
     *(
@@ -127,9 +128,18 @@ def _answers() -> IO[str]:
 def _run(data: dict[str, Any], progress: Any) -> Result:
     instance = instance_from_dict(data["instance"])
     if data["shown"] is None:
-        return _solve(instance, data, data["warm_start"], progress)
-    shown = _solve(instance_from_dict(data["shown"]), data, data["warm_start"])
+        return _solve(instance, data, _warm_start(instance, data), progress)
+    seen = instance_from_dict(data["shown"])
+    shown = _solve(seen, data, _warm_start(seen, data))
     return shown if shown.schedule is None else _judged(instance, shown, shown.schedule, data)
+
+
+def _warm_start(instance: Instance, data: dict[str, Any]) -> WarmStart:
+    """Return the warm start that a task names and, where the task has one, the schedule of another solve."""
+    named: str | None = None if data["warm_start"] == "none" else data["warm_start"]
+    if "start" not in data:
+        return named
+    return retime(instance, unpack(base64.b64decode(data["start"])).order), named
 
 
 def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[str, Any]) -> Result:
@@ -144,14 +154,14 @@ def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[st
     return replace(judged, method=shown.method, seconds=shown.seconds, log=(), reason=shown.reason)
 
 
-def _solve(instance: Instance, data: dict[str, Any], warm_start: Any, progress: Any = None) -> Result:
+def _solve(instance: Instance, data: dict[str, Any], warm_start: WarmStart, progress: Any = None) -> Result:
     return solve(
         instance,
         data["method"],
         time_limit=data["time_limit"],
         workers=data["threads"],
         seed=data["seed"],
-        warm_start=None if warm_start == "none" else warm_start,
+        warm_start=warm_start,
         max_memory=data.get("max_memory"),
         params=params_from_dict(data.get("params", {})),
         progress=progress,

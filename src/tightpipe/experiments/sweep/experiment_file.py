@@ -71,7 +71,9 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
     longest = max(axes["time_limits"])
     hard = scalars.setdefault("hard_limit", usual_hard_limit(longest))
     if hard <= longest:
-        raise InputError(f"must be above the longest time limit, {longest:g}", key="hard_limit", value=hard)
+        usual = "" if "time_limits" in data else ", which is the usual one, as the file has no time_limits"
+        rule = f"must be above the longest time limit, {longest:g}{usual}"
+        raise InputError(rule, key="hard_limit", value=hard)
     return Experiment(problems=tuple(problems), **axes, **scalars)
 
 

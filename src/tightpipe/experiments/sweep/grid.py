@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
 from ...core.activations import memory_of_1f1b
 from ...core.errors import InputError
-from ...core.instance import Instance
+from ...core.instance import Instance, Objective
 from ...settings import with_median_costs
 from ...solving.methods import Method, find_method
 from .axes import Change
@@ -16,6 +16,9 @@ from .experiment import Experiment, Problem
 from .experiment_file import located
 from .row import Row
 from .task import Task, make_task
+
+BEST = "best"
+"""The warm start of a search that starts from the best schedule that is known."""
 
 
 def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
@@ -43,7 +46,20 @@ def combine(experiment: Experiment) -> list[Task]:
     InputError
         As in `tasks_of`, but the message names the axis and no line.
     """
-    return list({task.row.key: task for task in _combine(experiment)}.values())
+    tasks = {task.row.key: task for task in _combine(experiment)}
+    return [_following(task, tasks) for task in tasks.values()]
+
+
+def _following(task: Task, tasks: Mapping[str, Task]) -> Task:
+    """Let a search for the best span start from the schedule of the same search for the best makespan, too.
+
+    No span of a schedule exceeds its makespan. So with that start, the result of the one is never worse than
+    the result of the other. A task that does not start from the best schedule stays as it is.
+    """
+    if task.row.warm_start != BEST or task.row.objective != Objective.DEVICE_SPAN:
+        return task
+    other = tasks.get(task.with_makespan().row.key)
+    return task if other is None else task.following(other)
 
 
 def _combine(experiment: Experiment) -> Iterator[Task]:

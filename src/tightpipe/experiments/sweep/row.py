@@ -30,7 +30,9 @@ class Row:
     memory_limit: int | None  #: largest limit of a device; None if no device has one
     method: str
     costs: str  #: ``true``, or ``median`` where it saw those of `settings.with_median_costs`
-    warm_start: str | None  #: None for methods that take none
+    warm_start: (
+        str | None
+    )  #: None for methods that take none; `Task.following` says when it ends in +makespan
     time_limit: float | None  #: seconds; None for methods that do not search
     seed: int
     threads: int

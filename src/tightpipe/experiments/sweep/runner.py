@@ -75,7 +75,11 @@ class _Loop:
             if task is None:
                 return
             self.watch(task, None, at_once)
-            self.futures[self.executor.submit(task.payload)] = task
+            self.futures[self.executor.submit(self._started(task).payload)] = task
+
+    def _started(self, task: Task) -> Task:
+        """Return the task with the schedule of the task that it waited for, if that one has found any."""
+        return task if task.after is None else task.started_from(self.store.schedule(task.after))
 
     def _finish(self, task: Task, future: Future[Outcome]) -> None:
         try:

@@ -27,6 +27,10 @@ from .task import Task
 LEASE = 10.0  # seconds; a process renews its leases several times in this time
 MOST_ATTEMPTS = 3  # a solve counts as failed once its sweep was killed this many times while running it
 _SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
+_WAITED_FOR = (
+    "SELECT * FROM solve WHERE key = json_extract(next.payload, '$.after') "
+    "AND position IS NOT NULL AND state IN ('pending', 'running')"
+)  # the unfinished solve that the solve `next` has to wait for
 _WAIT = 30.0  # seconds that one writer waits for another at most
 
 
@@ -121,7 +125,8 @@ class Store:
     def claim(self, owner: str) -> Task | None:
         """Claim for `owner` the next solve that is pending or whose lease has run out, and return its task.
 
-        `owner` is a name that no other process has. If there is no such solve, return None.
+        `owner` is a name that no other process has. A solve that starts from the schedule of another solve
+        waits until that one has ended. If no solve can be claimed, return None.
         """
         now = time.time()
         with self._writing() as connection:
@@ -132,8 +137,9 @@ class Store:
             )
             found = connection.execute(
                 "UPDATE solve SET state = 'running', owner = ?, lease = ?, attempts = attempts + 1 "
-                "WHERE key = (SELECT key FROM solve WHERE position IS NOT NULL "
-                "AND (state = 'pending' OR (state = 'running' AND lease < ?)) ORDER BY position LIMIT 1) "
+                "WHERE key = (SELECT key FROM solve AS next WHERE position IS NOT NULL "
+                "AND (state = 'pending' OR (state = 'running' AND lease < ?)) "
+                f"AND NOT EXISTS ({_WAITED_FOR}) ORDER BY position LIMIT 1) "
                 f"RETURNING {', '.join(COLUMNS)}, payload",
                 (owner, now + self._lease, now),
             ).fetchone()

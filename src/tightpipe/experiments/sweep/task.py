@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from dataclasses import dataclass, replace
@@ -9,9 +10,9 @@ from importlib.metadata import version
 from typing import Any
 
 from ...core.engine_version import engine_version
-from ...core.instance import Instance
+from ...core.instance import Instance, Objective
 from ...core.instance_file import instance_from_dict, instance_to_dict
-from ...core.params.solve_params import DEFAULTS, SolveParams
+from ...core.params.solve_params import DEFAULTS, SolveParams, params_from_dict
 from ...solving.methods import find_method
 from .row import Row
 
@@ -30,7 +31,8 @@ class Task:
         The row as it is before the solve; its key is also the key of the task.
     payload
         JSON with the instance, the instance that the method sees (null for the same), the options, and the
-        engine that has to run it.
+        engine that has to run it. It may also have the key of a task that has to end before (`after`), and
+        that task's schedule (`start`).
     """
 
     row: Row
@@ -40,6 +42,39 @@ class Task:
     def instance(self) -> Instance:
         """The instance that is solved."""
         return instance_of(self.payload)
+
+    @property
+    def after(self) -> str | None:
+        """Key of the task that has to end before, because its schedule is one more start; None for none."""
+        after: str | None = json.loads(self.payload).get("after")
+        return after
+
+    def started_from(self, packed: bytes | None) -> Task:
+        """Return the task with a schedule, as `schedule_bytes.pack` makes it, as one more start of its solve.
+
+        With None, the task stays as it is.
+        """
+        if packed is None:
+            return self
+        start = base64.b64encode(packed).decode()
+        return replace(self, payload=_canonical({**json.loads(self.payload), "start": start}))
+
+    def with_makespan(self) -> Task:
+        """Return the task of the same solve with the objective `makespan`."""
+        data = json.loads(self.payload)
+        shown = None if data["shown"] is None else _with_makespan(instance_from_dict(data["shown"]))
+        row = replace(self.row, objective=str(Objective.MAKESPAN))
+        params = params_from_dict(data.get("params", {}))
+        return make_task(row, _with_makespan(self.instance), shown, data.get("max_memory"), params)
+
+    def following(self, other: Task) -> Task:
+        """Return the task that runs after another one, whose schedule is one more start of its solve."""
+        row = replace(self.row, warm_start=f"{self.row.warm_start}+{other.row.objective}")
+        return _task(row, {**json.loads(self.payload), "after": other.row.key})
+
+
+def _with_makespan(instance: Instance) -> Instance:
+    return replace(instance, objective=Objective.MAKESPAN)
 
 
 def instance_of(payload: str) -> Instance:
@@ -69,9 +104,8 @@ def make_task(
     params
         The numbers that tune the searches.
     """
-    engine = engine_version()
     data: dict[str, Any] = {
-        "engine": engine,
+        "engine": engine_version(),
         "instance": instance_to_dict(instance),
         "shown": None if shown is None else instance_to_dict(shown),
         **{name: getattr(row, name) for name in _OPTIONS},
@@ -80,18 +114,16 @@ def make_task(
         data["max_memory"] = max_memory
     if changed := params.changed():
         data["params"] = changed
+    return _task(replace(row, instance_hash=_hash(data["instance"])), data)
+
+
+def _task(row: Row, data: dict[str, Any]) -> Task:
+    """Return the task of a row with the content `data`, from which the key of the row follows."""
     labels = {name: getattr(row, name) for name in _LABELS}
     # so that rows of another version, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
     key = _hash({**data, **labels, "versions": [ORTOOLS, code] if code else [ORTOOLS]})
-    filled = replace(
-        row,
-        key=key,
-        instance_hash=_hash(data["instance"]),
-        engine=engine,
-        ortools_version=ORTOOLS,
-    )
-    return Task(filled, _canonical(data))
+    return Task(replace(row, key=key, engine=data["engine"], ortools_version=ORTOOLS), _canonical(data))
 
 
 def _canonical(data: Any) -> str:
