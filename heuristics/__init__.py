@@ -74,6 +74,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="v-adaptive",
             make=v_adaptive_order,
+            params="v_blocks",
             pace=1e-5,
             trial_pace=1e-3,
             trials=2.0,

@@ -20,6 +20,7 @@ import numpy as np
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.heuristic import VBlockParams
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
@@ -29,10 +30,6 @@ from .list_state_kernel import new_state
 from .planned_kernel import run_planned
 from .v_reorder_kernel import WEIGHT, reordered
 
-_LEAST_RUNS = 3  # runs of a step, whatever their work
-_SHORT = 3  # microbatches per device in the first runs
-_KEPT = 6  # number of blocks that run under many rules
-_PASSES = 2  # how often each number of a rule is chosen anew
 _SEPARATE = 1  # time units of a B that is separate from its W
 
 
@@ -63,20 +60,21 @@ class Setting:
     weights: bool = False
 
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "overrun": (0.0, 0.25, 0.5, 0.75),
-    "weights": (False, True),
-    "tail": (0, 1, 2, 3, 4, 6),
-    "patience": (0.0, 0.5, 1.0),
-    "pace": (1.0, 1.5, 3.0),
-    "reserve": (0.0, 1.0),
-    "wait": (0.3, 0.5, 1.0),
-}
-"""The values of each number of a setting that are tried, in the sequence in which they are chosen."""
+def _choices(params: VBlockParams) -> dict[str, tuple[Any, ...]]:
+    """Return the values of each number of a setting that are tried, in the sequence of their choice."""
+    return {
+        "overrun": params.overruns,
+        "weights": (False, True),
+        "tail": params.tails,
+        "patience": params.patiences,
+        "pace": params.paces,
+        "reserve": params.reserves,
+        "wait": params.waits,
+    }
 
 
 def best_orders(
-    instance: Instance, blocks: Sequence[Ints], work: int, limits: Ints | None = None
+    instance: Instance, blocks: Sequence[Ints], work: int, params: VBlockParams, limits: Ints | None = None
 ) -> list[Order]:
     """Return orders of the blocks that are best at the costs of the instance, cheapest first.
 
@@ -88,6 +86,8 @@ def best_orders(
         The blocks, shape (4, p) each. If there are many devices, only the first ones are tried.
     work
         Number of operations that the runs of each step together may place; a million take about a second.
+    params
+        How many runs there are, and which settings are tried.
     limits
         Memory limits of the devices, which hold besides those of the instance; None for no others.
 
@@ -96,11 +96,11 @@ def best_orders(
     list of Order
         Orders within the memory limits, compared at earliest start times; empty if no block fits.
     """
-    few = min(instance.microbatches, _SHORT * instance.devices)
-    short = _Runs(replace(instance, microbatches=few), work, limits)
-    whole = _Runs(instance, work, limits)
+    few = min(instance.microbatches, params.short * instance.devices)
+    short = _Runs(replace(instance, microbatches=few), work, params, limits)
+    whole = _Runs(instance, work, params, limits)
     begun = [tried for block in blocks for tried in short.run(block, Setting())]
-    kept = short.refined(nsmallest(_KEPT, begun, key=_cost))
+    kept = short.refined(nsmallest(params.kept, begun, key=_cost))
     found = whole.refined([tried for one in kept for tried in whole.run(one.block, one.setting)])
     return [tried.run.order for tried in sorted(found, key=_cost)]
 
@@ -120,13 +120,13 @@ def _cost(tried: _Tried) -> int:
 class _Runs:
     """The runs of an instance, of which only some are granted."""
 
-    def __init__(self, instance: Instance, work: int, limits: Ints | None) -> None:
-        self._instance, self._problem = instance, list_problem(instance)
+    def __init__(self, instance: Instance, work: int, params: VBlockParams, limits: Ints | None) -> None:
+        self._instance, self._problem, self._params = instance, list_problem(instance), params
         if limits is not None:
             own = self._problem.devices["limit"]
             self._problem.devices["limit"] = np.minimum(own, limits)
         self._problem.devices["paired"] = -1  # a pair would start what a plan has for later
-        self._left = max(_LEAST_RUNS, work // (6 * instance.devices * instance.microbatches))
+        self._left = max(params.least_runs, work // (6 * instance.devices * instance.microbatches))
 
     def run(self, block: Ints, setting: Setting) -> Iterator[_Tried]:
         """Yield the run of a block; nothing if memory does not suffice, or if no more runs are granted."""
@@ -138,8 +138,8 @@ class _Runs:
 
     def refined(self, kept: list[_Tried]) -> list[_Tried]:
         """Return each run or, if one is found, a cheaper run of its block under another setting."""
-        for _ in range(_PASSES):
-            for key, values in _CHOICES.items():
+        for _ in range(self._params.passes):
+            for key, values in _choices(self._params).items():
                 kept = [self._best(tried, key, values) for tried in kept]
         return kept
 

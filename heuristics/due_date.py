@@ -35,6 +35,7 @@ from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import InfeasibleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.heuristic import DueDateParams
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
@@ -42,7 +43,6 @@ from .due_date_kernel import DueDates, run_by_due_dates
 from .list_problem import ListProblem, Run, cheapest_of, list_problem, run_in_slices
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
-_RETIMED = 4  # number of orders of least simulated cost that are compared by their exact cost
 
 
 class DueDateRule(NamedTuple):
@@ -54,33 +54,13 @@ class DueDateRule(NamedTuple):
     reserve: float  # share of the promised memory, 0 to 1, that an F must leave free
 
 
-# Chosen one after the other out of 315 combinations, each as the one that most lowers the mean cost of the
-# best rule so far on 69 instances: the realistic suite, and nine published settings at 1.25p to 3p.
-RULES = (
-    DueDateRule(1.0, 0.3, 0.25, 1.0),
-    DueDateRule(1.0, 1.0, 0.25, 1.0),
-    DueDateRule(1.0, 0.5, 0.25, 0.0),
-    DueDateRule(1.0, 0.3, 0.75, 1.0),
-    DueDateRule(1.5, 0.3, 0.25, 1.0),
-    DueDateRule(3.0, 0.5, 0.25, 0.5),
-    DueDateRule(1.0, 0.15, 0.25, 1.0),
-    DueDateRule(1.5, 0.15, 0.25, 1.0),
-    DueDateRule(1.5, 1.0, 0.25, 1.0),
-    DueDateRule(1.5, 0.5, 0.25, 1.0),
-    DueDateRule(1.0, 1.0, 0.5, 1.0),
-    DueDateRule(1.5, 0.0, 0.25, 1.0),
-    DueDateRule(1.2, 0.3, 0.5, 0.0),
-    DueDateRule(0.5, 0.3, 0.25, 1.0),
-    DueDateRule(0.7, 0.3, 0.25, 1.0),
-    DueDateRule(1.0, 0.15, 0.75, 1.0),
-    DueDateRule(1.5, 0.15, 0.5, 1.0),
-    DueDateRule(0.7, 0.15, 0.5, 0.0),
-)
-"""The rules that `due_date_order` tries."""
+def rules_of(params: DueDateParams) -> tuple[DueDateRule, ...]:
+    """Return the rules that `due_date_order` tries."""
+    return tuple(DueDateRule(*row) for row in params.rules)
 
 
 def due_date_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
-    """Return the best order that list scheduling by due dates finds under any rule of `RULES`.
+    """Return the best order that list scheduling by due dates finds under any of its rules.
 
     Every instance that has a schedule gets an order.
 
@@ -101,7 +81,7 @@ def due_date_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    best = nsmallest(_RETIMED, _runs(instance, budget), key=lambda run: run.cost)
+    best = nsmallest(budget.params.due_date.retimed, _runs(instance, budget), key=lambda run: run.cost)
     return cheapest_of(instance, "due-date", best, budget)
 
 
@@ -113,7 +93,7 @@ def order_by(instance: Instance, rule: DueDateRule) -> Order:
 
 def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
     problem = list_problem(instance)
-    for rule in RULES:
+    for rule in rules_of(budget.params.due_date):
         run = _run(instance, problem, due_dates(instance, problem, rule), budget)
         if run is None:
             return

@@ -21,17 +21,18 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.integers import check_int
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.heuristic import InterleavedParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.core.simulate import simulate
 
 from .family import Step, check_placement, one_forward_one_backward, order_of_steps, within_limits
 
-_MOST_SIZES = 64  # if more group sizes are possible, only some of them are tried
-_RETIMED = 2  # number of orders of least simulated cost that are compared by their exact cost
 
-
-def interleaved_order(instance: Instance, group: int | None = None) -> Order:
+def interleaved_order(
+    instance: Instance, group: int | None = None, params: InterleavedParams = DEFAULTS.interleaved
+) -> Order:
     """Return the order of interleaved 1F1B on the chunks of the instance.
 
     Parameters
@@ -42,6 +43,8 @@ def interleaved_order(instance: Instance, group: int | None = None) -> Order:
         Number of microbatches that run on one chunk before the next chunk has its turn, at least p, the
         number of devices; the last group may be smaller, as far as `group_sizes` says. With None, the number
         is chosen as `best_of_groups` says.
+    params
+        How many group sizes `best_of_groups` tries.
 
     Raises
     ------
@@ -52,15 +55,17 @@ def interleaved_order(instance: Instance, group: int | None = None) -> Order:
     check_placement(instance, family, "loop")
     if group is not None:
         return within_limits(instance, family, _order(instance, _checked_group(instance, group)))
-    return best_of_groups(instance, family, _order)
+    return best_of_groups(instance, family, _order, params)
 
 
-def best_of_groups(instance: Instance, family: str, make: Callable[[Instance, int], Order]) -> Order:
+def best_of_groups(
+    instance: Instance, family: str, make: Callable[[Instance, int], Order], params: InterleavedParams
+) -> Order:
     """Return the order of the group size that a framework takes, or of the best size that it can be told.
 
     If the microbatches can be divided into n // p equal groups, PyTorch runs these, and so does Megatron-LM
     by default where p divides n. Otherwise PyTorch refuses the number of microbatches, and the result is the
-    cheapest order, within the memory limit, of those that Megatron-LM runs. If more than 64 sizes are
+    cheapest order, within the memory limit, of those that Megatron-LM runs. If more than `most_sizes` are
     possible, only the smallest one is tried, and those that make half as many groups, a quarter, and so on.
 
     Parameters
@@ -71,13 +76,15 @@ def best_of_groups(instance: Instance, family: str, make: Callable[[Instance, in
         Name of the family, for the message of the error.
     make
         Function that returns the order for a group size. Larger groups must not take less memory.
+    params
+        How many sizes are tried, and how many orders are compared by their exact cost.
 
     Raises
     ------
     NoScheduleError
         If the memory limit is too small for the smallest groups.
     """
-    first, *larger = _sizes_to_try(instance.devices, instance.microbatches)
+    first, *larger = _sizes_to_try(instance.devices, instance.microbatches, params.most_sizes)
     orders = [within_limits(instance, family, make(instance, first))]
     for size in larger:
         try:
@@ -86,7 +93,7 @@ def best_of_groups(instance: Instance, family: str, make: Callable[[Instance, in
             break
     if len(orders) == 1:
         return orders[0]
-    best = nsmallest(_RETIMED, orders, key=lambda order: cost(simulate(instance, order)))
+    best = nsmallest(params.retimed, orders, key=lambda order: cost(simulate(instance, order)))
     return min(best, key=lambda order: cost(retime(instance, order)))
 
 
@@ -101,11 +108,11 @@ def group_sizes(devices: int, microbatches: int) -> list[int]:
     return [size for size in sizes if not 0 < microbatches % size < devices] or [devices]
 
 
-def _sizes_to_try(p: int, n: int) -> list[int]:
+def _sizes_to_try(p: int, n: int, most: int) -> list[int]:
     sizes = group_sizes(p, n)
     if n % max(1, n // p) == 0:
         return sizes[:1]
-    if len(sizes) <= _MOST_SIZES:
+    if len(sizes) <= most:
         return sizes
     halved = [len(range(0, n, sizes[0])) >> half for half in range(1, n.bit_length())]
     return sorted({sizes[0], *(-(-n // groups) for groups in halved if groups)} & set(sizes))

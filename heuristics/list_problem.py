@@ -19,8 +19,6 @@ from tightpipe.kernels.arrays import Ints, Records
 from .list_state_kernel import DEVICE, STAGE, State, new_state
 from .stage_costs import stage_costs
 
-_SLICE = 50_000  # operations between two looks at the clock, about a tenth of a second
-
 
 class ListProblem(NamedTuple):
     """The instance as records, in the state before any operation starts.
@@ -76,7 +74,7 @@ def run_in_slices(
     advance
         Runs a number of further operations, and changes the state.
     budget
-        The clock is looked at after every `_SLICE` operations.
+        The clock is looked at after a number of operations, the parameter `list.slice`.
     """
     routes = len(instance.placement.routes)
     records = problem.stages.copy(), problem.devices.copy(), problem.local
@@ -85,7 +83,7 @@ def run_in_slices(
     while left > 0:
         if budget.left <= 0:
             return None
-        advance(state, min(left, _SLICE))
+        advance(state, min(left, budget.params.list.slice))
         left = state.joined.size - int(state.devices["placed"].sum())
     return run_of(instance, state)
 

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.params.heuristic import InterleavedParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.schedule import Order
 
 from .family import Step, check_placement, step, within_limits
@@ -45,7 +47,9 @@ def overlapped_one_f_one_b_order(instance: Instance) -> Order:
     return within_limits(instance, family, Order.from_slots(devices))
 
 
-def overlapped_interleaved_order(instance: Instance) -> Order:
+def overlapped_interleaved_order(
+    instance: Instance, params: InterleavedParams = DEFAULTS.interleaved
+) -> Order:
     """Return the order of interleaved 1F1B with pairs, in groups that `best_of_groups` chooses.
 
     Raises
@@ -55,7 +59,7 @@ def overlapped_interleaved_order(instance: Instance) -> Order:
     """
     family = "interleaved-overlap"
     check_placement(instance, family, "loop")
-    return best_of_groups(instance, family, _interleaved_with_pairs)
+    return best_of_groups(instance, family, _interleaved_with_pairs, params)
 
 
 def _interleaved_with_pairs(instance: Instance, group: int) -> Order:

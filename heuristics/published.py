@@ -48,6 +48,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="interleaved-1f1b",
         make=interleaved_order,
+        params="interleaved",
         placements=("loop",),
         memory="(v + 1)p - 1 activations on the first device, two fewer on each next, if p divides n",
         source="Narayanan et al., arXiv:2104.04473, section 2.2",
@@ -62,6 +63,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="interleaved-overlap",
         make=overlapped_interleaved_order,
+        params="interleaved",
         placements=("loop",),
         memory="(v + 1)p activations on the first device, two fewer on each next, if p divides n",
         source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
@@ -97,6 +99,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-half",
         make=v_half_order,
+        params="v_blocks",
         pace=5e-6,
         trial_pace=4.5e-4,
         trials=0.4,
@@ -107,6 +110,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-min",
         make=v_min_order,
+        params="v_blocks",
         pace=5e-6,
         trial_pace=4.5e-4,
         trials=0.4,
@@ -117,6 +121,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-zb",
         make=v_zb_order,
+        params="v_blocks",
         pace=5e-6,
         trial_pace=4.5e-4,
         trials=0.4,

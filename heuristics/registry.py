@@ -35,6 +35,9 @@ class Heuristic:
     flushless
         Function that returns the order for an instance of several iterations without a flush; None if the
         family has no such order.
+    params
+        Name of the parameters in `SolveParams` that `make` takes as its argument `params`; empty if it takes
+        none.
     timed
         Whether `make` takes a budget as its second argument, and ends when the time of the budget is up.
     pace
@@ -58,6 +61,7 @@ class Heuristic:
     memory: str
     source: str
     flushless: Callable[[Instance], Order] | None = None
+    params: str = ""
     timed: bool = False
     pace: float = 4e-6
     trial_pace: float = 0.0
@@ -87,7 +91,8 @@ class Heuristic:
         instance
             The problem.
         budget
-            Limits the time of a heuristic that is `timed`; another heuristic does not look at the clock.
+            Has the parameters, and limits the time of a heuristic that is `timed`; another heuristic does not
+            look at the clock.
 
         Raises
         ------
@@ -111,7 +116,10 @@ class Heuristic:
         return self._ordered(self.flushless, instance)
 
     def _make(self, budget: Budget) -> Callable[[Instance], Order]:
-        return partial(self.make, budget=budget) if self.timed else self.make
+        options: dict[str, object] = {"budget": budget} if self.timed else {}
+        if self.params:
+            options["params"] = getattr(budget.params, self.params)
+        return partial(self.make, **options) if options else self.make
 
     def _ordered(self, make: Callable[[Instance], Order], instance: Instance) -> Order:
         order = make(instance)

@@ -15,6 +15,8 @@ from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.heuristic import VBlockParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
@@ -24,11 +26,8 @@ from .family import check_placement
 from .stage_costs import stage_costs
 from .v_blocks import blocks_with_peaks
 
-_WORK = 1_000_000  # operations that the runs of each step may place
-_RETIMED = 3  # number of orders of least simulated cost that are compared by their exact cost
 
-
-def v_adaptive_order(instance: Instance) -> Order:
+def v_adaptive_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the cheapest order that is found over all building blocks within the memory limits.
 
     Raises
@@ -39,10 +38,10 @@ def v_adaptive_order(instance: Instance) -> Order:
         If no block fits into the memory limits.
     """
     check_placement(instance, "v-adaptive", "v")
-    orders = best_orders(instance, _within(instance), _WORK)
+    orders = best_orders(instance, _within(instance), params.adaptive_work, params)
     if not orders:
         raise NoScheduleError("v-adaptive finds no building block that fits into the memory limits")
-    return min(orders[:_RETIMED], key=lambda order: cost(retime(instance, order)))
+    return min(orders[: params.retimed], key=lambda order: cost(retime(instance, order)))
 
 
 def _within(instance: Instance) -> list[Ints]:

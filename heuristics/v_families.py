@@ -20,6 +20,8 @@ from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.heuristic import VBlockParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
@@ -30,10 +32,8 @@ from .stage_costs import stage_costs
 from .v_building_block import ONE_F_ONE_B_V, V_HALF, V_MIN, V_ZB, Shape, building_block, variants
 from .v_reorder_kernel import WEIGHT, reordered, steady_peak
 
-_WORK = 200_000  # operations that the runs of each step may place
 
-
-def v_min_order(instance: Instance) -> Order:
+def v_min_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the order of V-Min, whose peak memory is about a third of 1F1B's.
 
     Raises
@@ -41,10 +41,10 @@ def v_min_order(instance: Instance) -> Order:
     InputError, InfeasibleError, NoScheduleError
         If the placement is not v, or the memory limit is too small.
     """
-    return _order(instance, "v-min", V_MIN)
+    return _order(instance, "v-min", V_MIN, params)
 
 
-def v_half_order(instance: Instance) -> Order:
+def v_half_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the order of V-Half, whose peak memory is about half of 1F1B's.
 
     Raises
@@ -52,10 +52,10 @@ def v_half_order(instance: Instance) -> Order:
     InputError, InfeasibleError, NoScheduleError
         If the placement is not v, or the memory limit is too small.
     """
-    return _order(instance, "v-half", V_HALF)
+    return _order(instance, "v-half", V_HALF, params)
 
 
-def v_zb_order(instance: Instance) -> Order:
+def v_zb_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the order of V-ZB, which has no bubble where F = B = W, and the peak memory of 1F1B.
 
     Raises
@@ -63,7 +63,7 @@ def v_zb_order(instance: Instance) -> Order:
     InputError, InfeasibleError, NoScheduleError
         If the placement is not v, or the memory limit is too small.
     """
-    return _order(instance, "v-zb", V_ZB)
+    return _order(instance, "v-zb", V_ZB, params)
 
 
 def one_f_one_b_v_order(instance: Instance) -> Order:
@@ -74,10 +74,10 @@ def one_f_one_b_v_order(instance: Instance) -> Order:
     InputError, InfeasibleError, NoScheduleError
         If the placement is not v, or the memory limit is too small.
     """
-    return _order(instance, "1f1b-v", ONE_F_ONE_B_V)
+    return _order(instance, "1f1b-v", ONE_F_ONE_B_V, DEFAULTS.v_blocks)
 
 
-def _order(instance: Instance, family: str, shape: Shape) -> Order:
+def _order(instance: Instance, family: str, shape: Shape, params: VBlockParams) -> Order:
     """Return the cheapest order of the block of a shape and of its variants.
 
     Raises
@@ -91,8 +91,9 @@ def _order(instance: Instance, family: str, shape: Shape) -> Order:
     if shape.backward == 2:
         return alone
     limits = _memory_of(instance, steady_peak(block, shape.backward))
-    orders = [alone, *best_orders(instance, variants(instance.devices, shape), _WORK, limits)[:1]]
-    return min(orders, key=lambda order: cost(retime(instance, order)))
+    blocks = variants(instance.devices, shape)
+    others = best_orders(instance, blocks, params.family_work, params, limits)
+    return min([alone, *others[:1]], key=lambda order: cost(retime(instance, order)))
 
 
 def _order_of_block_alone(instance: Instance, family: str, block: Ints, shape: Shape) -> Order:

@@ -12,6 +12,7 @@ from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.search import BestParams
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
@@ -27,24 +28,6 @@ from .periods import block_turns
 from .prefix_turns import prefix_turns
 from .run_search import TOO_LARGE, run_search
 from .two_sides import Side, SideBySide, Turns, alone
-
-# A short improvement before the two sides start lowers the horizons of the proofs. It is left out where it
-# would need more than its share of the time, because it would find little if it were cut to that share.
-_QUICK = 0.1  # share of the time that this first improvement may take
-_QUICK_PACE = 1e-4  # seconds of this first improvement per pair of operations that share a device
-_SCARCE = 0.05  # share of the bound; where cost - bound is larger, memory counts as scarce
-_FEW = 8  # devices; with more, long searches over prefixes seldom prove anything
-_BEAMS = 0.2  # share of the search's time that beam searches may take
-_BLOCKS = 0.3  # share of the search's time that repeating blocks may take
-_PROVABLE = 40_000  # pairs of operations that share a device; beyond this number CP-SAT refutes ever less
-_FLUID = 0.25  # share of the time left that the fluid bound may take
-_FLUID_PACE = 1.5e-4  # most seconds of the fluid bound per such pair
-# Shares of the proofs' time for all searches over prefixes, and for one, in a first and in a second round.
-_QUICK_PREFIXES, _QUICK_SEARCH = 0.15, 0.01
-_PREFIXES, _PREFIX_SEARCH = 0.7, 0.2
-_SHAVING_PACE = (
-    2e-5  # seconds per such pair to shave windows for CP-SAT; the shaving does not look at the effort
-)
 
 
 def solve_best(
@@ -84,8 +67,9 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     """
     if not is_modelled(instance, *KNOWS):
         return ""
-    quick = _QUICK_PACE * _pairs(instance)
-    if quick <= _QUICK * min(budget.left, budget.effort):
+    params = budget.params.best
+    quick = params.quick_pace * _pairs(instance)
+    if quick <= params.quick * min(budget.left, budget.effort):
         part = budget.shortened(quick)
         budget = replace(budget, effort=budget.effort - quick)
         result = improve(instance, part, incumbent.schedule, incumbent.bound, incumbent.follow)
@@ -96,10 +80,10 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     if not is_modelled(instance):
         return alone(budget, incumbent, search)
     proof = partial(proof_turns, instance, incumbent)
-    # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep half of it
-    # where memory is scarce and devices are few, because searches over prefixes succeed there.
-    small = _is_scarce(incumbent) and instance.devices <= _FEW
-    hope = 0.5 if small else 0.5 * min(1, _PROVABLE / _pairs(instance))
+    # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
+    # share where memory is scarce and devices are few, because searches over prefixes succeed there.
+    small = _is_scarce(incumbent, params) and instance.devices <= params.few
+    hope = params.hope if small else params.hope * min(1, params.provable / _pairs(instance))
     return SideBySide(budget, incumbent, search, proof, hope).run()
 
 
@@ -119,9 +103,10 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     side
         The limits of the turns.
     """
-    if _is_scarce(incumbent):
-        yield from beam_turns(instance, incumbent, _BEAMS, side)
-        reason = yield from block_turns(instance, incumbent, _BLOCKS, side)
+    params = side.whole.params.best
+    if _is_scarce(incumbent, params):
+        yield from beam_turns(instance, incumbent, params.beams, side)
+        reason = yield from block_turns(instance, incumbent, params.blocks, side)
         if was_stopped(reason):
             return reason
     return (yield from improve_turns(instance, incumbent, side))
@@ -151,15 +136,16 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     side
         The limits of the turns.
     """
-    scarce, large = _is_scarce(incumbent), _pairs(instance) > _PROVABLE
-    second_round = prefix_turns(instance, incumbent, _PREFIXES, _PREFIX_SEARCH, side)
-    yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
+    params = side.whole.params.best
+    scarce, large = _is_scarce(incumbent, params), _pairs(instance) > params.provable
+    second_round = prefix_turns(instance, incumbent, params.prefixes, params.prefix_search, side)
+    yield from _quick_prefixes(instance, incumbent, side)
     if scarce:
         yield from second_round
     yield from _fluid(instance, incumbent, side)
     if large:
         yield from second_round
-    small = not side.whole.endless or _SHAVING_PACE * _pairs(instance) <= side.rest
+    small = not side.whole.endless or params.shaving_pace * _pairs(instance) <= side.rest
     reason = (yield from minimise_turns(instance, incumbent, side)) if small else TOO_LARGE
     if reason not in ("", TOO_LARGE):
         return reason
@@ -180,8 +166,13 @@ def _targets(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
             except StopIteration as end:
                 return str(end.value)
             if _gap(incumbent) <= gap / 2:
-                yield from prefix_turns(instance, incumbent, _QUICK_PREFIXES, _QUICK_SEARCH, side)
+                yield from _quick_prefixes(instance, incumbent, side)
                 gap = _gap(incumbent)
+
+
+def _quick_prefixes(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
+    params = side.whole.params.best
+    yield from prefix_turns(instance, incumbent, params.quick_prefixes, params.quick_search, side)
 
 
 def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
@@ -191,15 +182,16 @@ def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[fl
     """
     if side.whole.endless:
         return
-    seconds = min(_FLUID * side.whole.left, _FLUID_PACE * _pairs(instance))
+    params = side.whole.params.best
+    seconds = min(params.fluid * side.whole.left, params.fluid_pace * _pairs(instance))
     bound = fluid_bound(instance, cost(incumbent.schedule), side.budget.within(seconds), incumbent.bound)
     incumbent.prove(bound.value, bound.proof)
     yield seconds
 
 
-def _is_scarce(incumbent: Incumbent) -> bool:
+def _is_scarce(incumbent: Incumbent, params: BestParams) -> bool:
     """Return whether the gap is so large that memory is probably scarce."""
-    return _gap(incumbent) > _SCARCE * incumbent.bound
+    return _gap(incumbent) > params.scarce * incumbent.bound
 
 
 def _gap(incumbent: Incumbent) -> int:

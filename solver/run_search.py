@@ -24,7 +24,6 @@ Search = Callable[[Incumbent], str]
 FAILURES = (MemoryError, RuntimeError)
 """Errors with which CP-SAT may fail."""
 TOO_LARGE = "the model is too large to be built and searched within the time limit"
-_SHARE_OF_BOUND = 0.15  # share of the time for the energetic bound, which takes seconds at 32 devices
 
 
 def failure(error: Exception, program: str = "CP-SAT") -> str:
@@ -87,7 +86,7 @@ def run_search(
     reason = ""
     try:
         if energetic and lower_bound is None and is_modelled(instance) and budget.left > 0:
-            part = budget.part(_SHARE_OF_BOUND)
+            part = budget.part(budget.params.best.energetic)
             bound = energetic_bound(instance, cost(incumbent.schedule), part, incumbent.bound, progress)
             incumbent.prove(bound.value, bound.proof)
         if not incumbent.closed and budget.left > 0:

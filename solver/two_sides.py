@@ -28,12 +28,6 @@ a deadline they replace the measured time, so that a solve with one thread is re
 limit counts them. At its end the generator returns why it ended early, or the empty string.
 """
 
-_NOTHING_MOVES = 0.02  # share of the gap; while less is closed, the time is shared about as `hope` says
-_MEMORY = 0.15  # share of the time of a solve, in which a side's earlier progress loses weight by a factor e
-_LEAST = 0.15  # share of the threads' time that each side gets, however much of the gap the other one closes
-_HALF = 0.5  # share of a single thread's time that the proofs get, however much of the gap they close
-_FORGETS = 60.0  # seconds in place of the share `_MEMORY`, where there is neither deadline nor effort limit
-
 
 class Side:
     """One side of a solve, with its threads and with what it has used and achieved.
@@ -128,7 +122,8 @@ class Side:
 
     @property
     def _forgets(self) -> float:
-        return _MEMORY * (self.seconds + self.rest) + 1e-9 if self.whole.limited else _FORGETS
+        params = self.whole.params.sides
+        return params.memory * (self.seconds + self.rest) + 1e-9 if self.whole.limited else params.forgets
 
 
 Start = Callable[[Side], Turns]
@@ -221,11 +216,11 @@ class SideBySide:
         """
         if self.search.ended or self.proof.ended:
             return float(self.search.ended)
-        moved = self.proof.moved + self.search.moved
-        share = (self.proof.moved + self._hope * _NOTHING_MOVES) / (moved + _NOTHING_MOVES)
+        params, moved = self.budget.params.sides, self.proof.moved + self.search.moved
+        share = (self.proof.moved + self._hope * params.nothing_moves) / (moved + params.nothing_moves)
         if self.budget.threads == 1:
-            return min(_HALF, max(_LEAST, share))
-        return min(1 - _LEAST, max(_LEAST, self._hope, share))
+            return min(params.half, max(params.least, share))
+        return min(1 - params.least, max(params.least, self._hope, share))
 
     @property
     def _usual_share(self) -> float:
@@ -235,7 +230,8 @@ class SideBySide:
         of a side. If the plan rose and fell with it, the annealing would cool early, and could not warm up
         again.
         """
-        return 0.0 if self.proof.ended else min(_HALF, max(_LEAST, self._hope))
+        params = self.budget.params.sides
+        return 0.0 if self.proof.ended else min(params.half, max(params.least, self._hope))
 
     def _share_of_turns(self, share: float) -> float:
         """Return in which share of the remaining time the proofs are expected to take turns.

@@ -28,15 +28,6 @@ from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
-_SECONDS_PER_OPERATION = 2.5e-3  # to build the plain model, per operation
-_GAP_LEFT = 0.5  # a new model is worth its time if no more than this share of the gap is left
-_SHARE_OF_WINDOWS = 0.2  # of the time left, for narrowing windows
-_SHARE = 0.5  # of the time left, that building a model may take
-# Efforts are limits in CP-SAT's deterministic time, not in seconds, so that runs with one worker are
-# reproducible.
-_EFFORT_TO_MINIMISE = 0.4  # for each model that minimises, before targets are decided
-_MINIMISE_PER_SECOND = 0.024  # effort per second of a short time limit; minimising takes most of it
-_EFFORT_PER_TARGET = 0.3  # for each of the first targets; doubled later
 
 
 def fifo_is_valid(instance: Instance) -> bool:
@@ -123,13 +114,14 @@ def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
 
 def minimise_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Minimise the cost with the lattice model for a while; the parameters are those of `cpsat_turns`."""
-    effort = min(_EFFORT_TO_MINIMISE, _MINIMISE_PER_SECOND * side.rest)
+    params = side.whole.params.cpsat
+    effort = min(params.effort_to_minimise, params.minimise_per_second * side.rest)
     return _minimise(instance, incumbent, _lattice, effort, side)
 
 
 def target_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Decide targets until the gap is closed; the parameters are those of `cpsat_turns`."""
-    return ask_targets(instance, incumbent, _EFFORT_PER_TARGET, side)
+    return ask_targets(instance, incumbent, side.whole.params.cpsat.effort_per_target, side)
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
@@ -144,7 +136,7 @@ def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: fl
     """Minimise the cost with one model after another, each with a shorter horizon.
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
-    schedule has been found that closes a good part of the gap (`_GAP_LEFT`).
+    schedule has been found that closes a good part of the gap (the parameter `gap_left`).
 
     Parameters
     ----------
@@ -167,12 +159,13 @@ def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: fl
         incumbent.hear(found)
         incumbent.prove(bound, Proof.CP_SAT)
 
+    params = side.whole.params.cpsat
     while not incumbent.closed and side.budget.left > 0:
         model = build(instance, side.budget, incumbent)
         if isinstance(model, str):
             return model
         horizon = cost(incumbent.schedule)
-        enough = incumbent.bound + int(_GAP_LEFT * (horizon - incumbent.bound))
+        enough = incumbent.bound + int(params.gap_left * (horizon - incumbent.bound))
         found = search(
             *(model, side.budget, report),
             enough=enough,
@@ -183,30 +176,30 @@ def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: fl
         incumbent.prove(found.bound, Proof.CP_SAT)
         if found.reason or cost(incumbent.schedule) > enough:
             return found.reason
-        yield min(effort, _EFFORT_TO_MINIMISE) * SECONDS_OF_EFFORT
+        yield min(effort, params.effort_to_minimise) * SECONDS_OF_EFFORT
     return ""
 
 
 def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
-    queues = queues_of(instance)
+    queues, params = queues_of(instance), budget.params.cpsat
     hint = in_queue_order(incumbent.schedule)
     incumbent.offer(hint)
     better = cost(incumbent.schedule) - 1
-    windows = shaved_windows(queues, better, budget.part(_SHARE_OF_WINDOWS))
+    windows = shaved_windows(queues, better, budget.part(params.windows))
     if not windows.feasible:
         incumbent.prove(better + 1, Proof.SHAVING)
         return ""
-    if refusal := lattice_refusal(windows, budget.left * _SHARE, MemoryCap(budget.max_memory)):
+    if refusal := lattice_refusal(windows, budget.left * params.build, MemoryCap(budget.max_memory), params):
         return refusal
-    model = LatticeModel(queues, windows, incumbent.bound)
+    model = LatticeModel(queues, windows, incumbent.bound, much_idle=params.much_idle)
     model.add_hint(hint, cost(hint))
     return model
 
 
 def _plain(fifo: bool) -> Build:
     def build(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
-        operations = 3 * instance.stages * instance.microbatches
-        if operations * _SECONDS_PER_OPERATION > budget.left * _SHARE:
+        operations, params = 3 * instance.stages * instance.microbatches, budget.params.cpsat
+        if operations * params.seconds_per_operation > budget.left * params.build:
             return TOO_LARGE
         if refusal := MemoryCap(budget.max_memory).refusal(plain_bytes(instance)):
             return refusal

@@ -18,8 +18,6 @@ from .lattice.model import LatticeModel
 from .race import search
 from .size import lattice_refusal
 
-_SHARE = 0.3  # of the time left, for narrowing windows
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -77,16 +75,16 @@ def decide(
     moot
         As in `search`: when it returns True, the search ends, and the question stays open.
     """
-    queues = queues_of(instance)
+    queues, params = queues_of(instance), budget.params.cpsat
     if wider is not None and wider.horizon == target:
         windows = wider
     else:
-        windows = shaved_windows(queues, target, budget.part(_SHARE), wider=wider)
+        windows = shaved_windows(queues, target, budget.part(params.target_windows), wider=wider)
     if not windows.feasible:
         return Decision(False, proof=Proof.SHAVING)
-    if refusal := lattice_refusal(windows, budget.left, MemoryCap(budget.max_memory)):
+    if refusal := lattice_refusal(windows, budget.left, MemoryCap(budget.max_memory), params):
         return Decision(None, reason=refusal, windows=windows)
-    model = LatticeModel(queues, windows, 0, minimise=False)
+    model = LatticeModel(queues, windows, 0, minimise=False, much_idle=params.much_idle)
     if budget.left <= 0:
         return Decision(None)
     found = search(model, budget, lambda *_: None, effort=effort, moot=moot)

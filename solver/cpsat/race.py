@@ -30,8 +30,6 @@ from ..memory_cap import MemoryCap
 Report = Callable[[int | None, int | None], None]
 SECONDS_OF_EFFORT = 30.0
 """About how many seconds CP-SAT takes per unit of its deterministic time, if `with_precedences` is False."""
-_WITH_PRECEDENCES = 6.0  # factor by which deterministic time runs faster with reasoning about precedences
-_PROBING = 0.03  # deterministic time for probing at some restarts; CP-SAT's default is 1
 _LOOK = 0.1  # seconds between two looks at the memory that the process takes
 
 
@@ -125,7 +123,7 @@ class _Racer:
         parameters = self._solver.parameters
         parameters.max_time_in_seconds = budget.seconds_for_solver
         if model.with_precedences:
-            effort *= _WITH_PRECEDENCES
+            effort *= budget.params.cpsat.with_precedences
         parameters.max_deterministic_time = effort
         parameters.num_workers = 1
         parameters.random_seed = budget.seed
@@ -136,7 +134,7 @@ class _Racer:
         # the linear relaxation is ever tight.
         parameters.cp_model_presolve = False
         parameters.cp_model_probing_level = 0
-        parameters.inprocessing_probing_dtime = _PROBING
+        parameters.inprocessing_probing_dtime = budget.params.cpsat.probing
         parameters.linearization_level = 0
         parameters.symmetry_level = 0
         parameters.use_precedences_in_disjunctive_constraint = model.with_precedences

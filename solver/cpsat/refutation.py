@@ -11,8 +11,6 @@ from tightpipe.core.result import Bound, Proof
 from ..bounds.searches.destructive import Steps, destructive_bound
 from .decide import decide
 
-_STEPS = Steps(first=1 / 2, last=0, share=0.5)
-
 
 def refutation_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
@@ -44,5 +42,7 @@ def refutation_bound(
         raise_again(decision.reason)
         return decision.proof
 
+    params = budget.params.bounds
+    steps = Steps(params.refutation_first, params.refutation_last, params.refutation_target)
     argument = "an exhaustive search shows that no schedule costs {target} or less"
-    return destructive_bound("refutation", argument, refute, _STEPS, instance, upper, budget, lower, progress)
+    return destructive_bound("refutation", argument, refute, steps, instance, upper, budget, lower, progress)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import comb
 
 from tightpipe.core.instance import Instance
+from tightpipe.core.params.proof import CpsatParams
+from tightpipe.core.params.solve_params import DEFAULTS
 
 from ..memory_cap import MemoryCap
 from ..run_search import TOO_LARGE
@@ -14,8 +16,6 @@ from ..windows import Windows
 # 12 devices and 36 microbatches. Each thread then takes about as much again. The estimates leave this out,
 # because the memory cap ends the search if it takes too much.
 _BYTES_PER_ORDER = 4500  # for each order boolean of the lattice model
-_SECONDS_PER_ORDER = 1e-4  # to build the model, per order boolean
-_MOST_ORDERS = 300_000  # the largest model that was searched to the end in ten minutes had 94,433 (6.2B-8x64)
 _BYTES_PER_PAIR = 1300  # for each pair of operations of one device in the plain model
 
 
@@ -24,7 +24,9 @@ def lattice_bytes(windows: Windows) -> int:
     return _BYTES_PER_ORDER * windows.undecided
 
 
-def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
+def lattice_refusal(
+    windows: Windows, seconds: float, cap: MemoryCap, params: CpsatParams = DEFAULTS.cpsat
+) -> str:
     """Return why the lattice model of these windows is not built; the empty string if it fits the limits.
 
     Parameters
@@ -35,9 +37,11 @@ def lattice_refusal(windows: Windows, seconds: float, cap: MemoryCap) -> str:
         The estimated time to build the model must be shorter than this.
     cap
         The cap on memory.
+    params
+        The most orders, and the time to build the model for each.
     """
     orders = windows.undecided
-    if orders > _MOST_ORDERS or orders * _SECONDS_PER_ORDER >= seconds:
+    if orders > params.most_orders or orders * params.seconds_per_order >= seconds:
         return TOO_LARGE
     return cap.refusal(lattice_bytes(windows))
 

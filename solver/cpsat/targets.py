@@ -12,6 +12,7 @@ from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.proof import TargetParams
 
 from ..incumbent import Incumbent
 from ..run_search import TOO_LARGE
@@ -19,13 +20,6 @@ from ..two_sides import Side, Turns
 from ..windows import Windows
 from .decide import Decision, decide
 from .race import SECONDS_OF_EFFORT
-
-_NEAR = 0.9  # share of the gap by which the first target of each effort lies above the bound
-_LITTLE = 1 / 8  # of the gap: the effort is raised when the least open target is no further above the bound
-_LONG = 1 / 2  # share of the time left for the first target of each effort
-_SHORT = 1 / 6  # share of the time left for every other target
-_SHORTEST = 3.0  # seconds that a target gets at least
-_LAST = 1 / 64  # of the gap at the beginning: with no more left, the first target is 1 tick below the cost
 
 
 def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: Side) -> Turns:
@@ -57,7 +51,7 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
     open. When little is left between these two, the next series begins, with twice the effort and other
     seeds, because the time of a search varies widely with the seed.
     """
-    questions = _Questions(instance, incumbent, effort)
+    questions = _Questions(instance, incumbent, effort, side.whole.params.targets)
     while not incumbent.closed and side.budget.left > 0:
         reason = questions.ask(side)
         if reason is not None:
@@ -69,14 +63,14 @@ def ask_targets(instance: Instance, incumbent: Incumbent, effort: float, side: S
 class _Questions:
     """Asks about one target after another, and keeps the windows of those that stayed open."""
 
-    def __init__(self, instance: Instance, incumbent: Incumbent, effort: float) -> None:
-        self.instance, self.incumbent = instance, incumbent
+    def __init__(self, instance: Instance, incumbent: Incumbent, effort: float, params: TargetParams) -> None:
+        self.instance, self.incumbent, self.params = instance, incumbent, params
         self.effort = effort  # effort of the next question in a solve without limits
         self.asked = effort  # effort of the last question
         self.ceiling: int | None = None  # the least target that the present effort has left open
         self.left_open: dict[int, Windows] = {}
         self.step = 0  # added to the seed, so that every question has seeds of its own
-        self.few = max(1, int(_LAST * (cost(incumbent.schedule) - incumbent.bound)))
+        self.few = max(1, int(params.last * (cost(incumbent.schedule) - incumbent.bound)))
         self.refused = cost(incumbent.schedule)  # the least target whose model was too large
 
     def ask(self, side: Side) -> str | None:
@@ -85,7 +79,7 @@ class _Questions:
         Otherwise return why no more can be asked; the empty string stands for time that was up.
         """
         target, share = self._next_target()
-        budget, self.asked = self._limits(side, max(_SHORTEST, share * side.left))
+        budget, self.asked = self._limits(side, max(self.params.shortest, share * side.left))
         wider = self.left_open.get(min((t for t in self.left_open if t >= target), default=target))
         decision = decide(
             *(self.instance, target, budget.reseeded(self.step), self.asked, wider),
@@ -108,12 +102,12 @@ class _Questions:
         """Return the next target, and its share of the time or effort left, where these are limited."""
         best, bound = min(self.refused, cost(self.incumbent.schedule)), self.incumbent.bound
         gap = best - bound
-        if self.ceiling is not None and min(self.ceiling, best) - bound <= _LITTLE * gap:
+        if self.ceiling is not None and min(self.ceiling, best) - bound <= self.params.little * gap:
             self.ceiling, self.effort = None, 2 * self.effort
         if self.ceiling is not None and self.ceiling < best:
-            return bound + (self.ceiling - 1 - bound) // 2, _SHORT
-        near = best - 1 if gap <= self.few else bound + int(_NEAR * (gap - 1))
-        return near, _LONG
+            return bound + (self.ceiling - 1 - bound) // 2, self.params.short
+        near = best - 1 if gap <= self.few else bound + int(self.params.near * (gap - 1))
+        return near, self.params.long
 
     def _learn(self, target: int, decision: Decision) -> str | None:
         if decision.schedule is not None:

@@ -7,6 +7,8 @@ part operations. `event_graph` defines items and positions, `words` joint operat
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
@@ -19,13 +21,18 @@ from .paths_kernel import cost_of, set_ticks, undo, update
 from .words import Words
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
-_REACH = 8  # the most positions by which a near move shifts an operation
-_GO_ON = 0.6  # probability that a near move shifts the operation by one position more
-_FAR = 0.15  # probability of a far move
-_FARTHEST = 32  # the most positions by which a far move shifts an operation
-_JOINS = 0.25  # share of the moves that join or part operations, where that changes anything
-_SEARCHED = 64  # positions that are looked at for an operation to join
-_BEGINS = 0.02  # share of the moves that change when a device begins, if the cost is `device_span`
+
+
+class AnnealNumbers(NamedTuple):
+    """The parameters of `AnnealParams` that the moves read."""
+
+    reach: int
+    go_on: float
+    far: float
+    farthest: int
+    joins: float
+    searched: int
+    begins: float
 
 
 @compiled
@@ -40,6 +47,7 @@ def anneal(
     best: int,
     best_item: Ints,
     best_joined: Ints,
+    numbers: AnnealNumbers,
 ) -> int:
     """Try moves at one temperature.
 
@@ -62,6 +70,8 @@ def anneal(
         The least cost so far, in ticks.
     best_item, best_joined
         What stands at each position of the cheapest words so far; overwritten when cheaper words are found.
+    numbers
+        The parameters of the moves.
 
     Returns
     -------
@@ -71,12 +81,12 @@ def anneal(
     cost = cost_of(graph, words)
     for _ in range(moves):
         enough = cost - warmth * np.log(1.0 - draw(random))
-        if graph.joint and draw(random) < _JOINS:
-            cost = _join_or_part(graph, words, mirror_graph, mirror, random, cost, enough)
-        elif graph.spans and draw(random) < _BEGINS:
+        if graph.joint and draw(random) < numbers.joins:
+            cost = _join_or_part(graph, words, mirror_graph, mirror, random, cost, enough, numbers.searched)
+        elif graph.spans and draw(random) < numbers.begins:
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
         else:
-            cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough)
+            cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough, numbers)
         if cost < best:
             best = cost
             for k in range(len(best_item)):
@@ -141,13 +151,14 @@ def _move_item(
     random: GeneratorState,
     cost: int,
     enough: float,
+    numbers: AnnealNumbers,
 ) -> int:
     """Move a random item to another position unless the cost would then exceed `enough`; return the cost.
 
     Items that run together move together.
     """
     i = int(draw(random) * len(words.item))
-    j = destination(graph, random, i)
+    j = destination(graph, random, i, numbers)
     if i == j:
         return cost
     low, high = min(i, j), max(i, j)
@@ -190,16 +201,16 @@ def _judge(
 
 
 @compiled
-def destination(graph: EventGraph, random: GeneratorState, i: int) -> int:
+def destination(graph: EventGraph, random: GeneratorState, i: int, numbers: AnnealNumbers) -> int:
     """Return a random position, mostly a near one, to which the item at position `i` may move.
 
     The result lies between the lowest and the highest position that the graph allows, and may be `i` itself.
     """
-    if draw(random) < _FAR:
-        places = 1 + int(draw(random) * _FARTHEST)
+    if draw(random) < numbers.far:
+        places = 1 + int(draw(random) * numbers.farthest)
     else:
         places = 1
-        while places < _REACH and draw(random) < _GO_ON:
+        while places < numbers.reach and draw(random) < numbers.go_on:
             places += 1
     j = i + places if draw(random) < 0.5 else i - places
     return int(min(max(j, graph.lowest[i]), graph.highest[i]))
@@ -263,6 +274,7 @@ def _join_or_part(
     random: GeneratorState,
     cost: int,
     enough: float,
+    searched: int,
 ) -> int:
     """Join a random item with another one, or part it from those it runs with; return the cost.
 
@@ -279,7 +291,7 @@ def _join_or_part(
         words.joined[first] = SINGLE  # an F leaves its fused backward, a B its W
         low, high = first, last
     elif kind == _B:
-        other = _own_weight(graph, words, i)
+        other = _own_weight(graph, words, i, searched)
         if other > i:
             _shift(words, other, other, i + 1)
             if other == i + 1:
@@ -288,7 +300,7 @@ def _join_or_part(
             words.joined[i] = FUSED
             low, high = i, other
     elif kind == _F and graph.arrays.devices[graph.arrays.items[words.item[i]].home].paired >= 0:
-        other = _fused_near(graph, words, i, 1 if draw(random) < 0.5 else -1)
+        other = _fused_near(graph, words, i, 1 if draw(random) < 0.5 else -1, searched)
         if other > i:
             _save(words, i, other + 1)
             if other > i + 1:
@@ -313,10 +325,10 @@ def _save(words: Words, low: int, high: int) -> None:
 
 
 @compiled_inline
-def _own_weight(graph: EventGraph, words: Words, i: int) -> int:
+def _own_weight(graph: EventGraph, words: Words, i: int, searched: int) -> int:
     """Return the next position of a single W that may be that of the B at `i`; -1 if none is near."""
     backward = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
-    for k in range(i + 1, min(i + _SEARCHED, graph.highest[i]) + 1):
+    for k in range(i + 1, min(i + searched, graph.highest[i]) + 1):
         queue = graph.arrays.queues[graph.arrays.queue[words.item[k]]]
         taken = queue.takes
         own = taken == backward.gives[0] or taken == backward.gives[1]
@@ -326,10 +338,10 @@ def _own_weight(graph: EventGraph, words: Words, i: int) -> int:
 
 
 @compiled_inline
-def _fused_near(graph: EventGraph, words: Words, i: int, step: int) -> int:
+def _fused_near(graph: EventGraph, words: Words, i: int, step: int, searched: int) -> int:
     """Return the nearest position of a fused backward that is in no pair, in the direction `step`, or -1."""
     k = i + step
-    for _ in range(_SEARCHED):
+    for _ in range(searched):
         if k < graph.lowest[i] or k >= graph.highest[i]:
             return -1
         if words.joined[k] == FUSED and (k == graph.lowest[i] or words.joined[k - 1] == SINGLE):

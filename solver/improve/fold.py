@@ -18,15 +18,13 @@ import numpy as np
 from tightpipe.core.errors import DeadlockError
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost, largest_work
+from tightpipe.core.params.search import FoldParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.kernels.arrays import Ints
 
 from ..queues import Word, order_of, queues_of, words_of
-
-_PERIODS = (1, 2, 3, 4)  # numbers of microbatches of each route in a period, tried in this sequence
-_KEPT = 5  # periods that the folded words keep; with only one or two, warm-up and cool-down have little room
-_LARGEST = 0.8  # share of the microbatches; a folded schedule that keeps more is not worth the search
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,8 @@ class Fold:
         Position of the first kept period in each device's word, shape (p,).
     period
         Number of operations of a period on each device, shape (p,).
+    kept
+        Number of periods that were kept.
     times
         Number of periods that were taken out.
     """
@@ -51,12 +51,13 @@ class Fold:
     whole: Instance
     first: Ints
     period: Ints
+    kept: int
     times: int
 
     @property
     def end(self) -> Ints:
         """Position of the first operation after the kept periods in each device's word, shape (p,)."""
-        return self.first + _KEPT * self.period
+        return self.first + self.kept * self.period
 
     @property
     def saved(self) -> int:
@@ -76,37 +77,39 @@ class Fold:
         )
 
 
-def fold(schedule: Schedule) -> Fold | None:
-    """Fold a schedule: take out all but `_KEPT` of its repeated periods.
+def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
+    """Fold a schedule: take out all but a few of its repeated periods.
 
     Parameters
     ----------
     schedule
         A schedule whose microbatches run first in, first out, and whose backwards are split.
+    params
+        Which periods are tried, how many are kept, and how small the folded schedule must be.
 
     Returns
     -------
     Fold or None
-        None if no periods repeat, if those that repeat are too few to take out a fifth of the microbatches,
+        None if no periods repeat, if those that repeat are too few to take out enough microbatches,
         if the folded schedule would deadlock or have a larger bubble, or if there are several iterations.
     """
     whole = schedule.instance
     if whole.iterations > 1:
         return None
     words = words_of(queues_of(whole), schedule.order)
-    for microbatches in _PERIODS:
-        if whole.microbatches <= _KEPT * microbatches * len(whole.placement.routes):
+    for microbatches in params.periods:
+        if whole.microbatches <= params.kept * microbatches * len(whole.placement.routes):
             break
         first, period, found = repeating(schedule, words, microbatches)
-        times = found - _KEPT
+        times = found - params.kept
         fewer = whole.microbatches - times * microbatches * len(whole.placement.routes)
-        if times < 1 or fewer > _LARGEST * whole.microbatches:
+        if times < 1 or fewer > params.largest * whole.microbatches:
             continue
         parts = zip(words, first.tolist(), (first + times * period).tolist(), strict=True)
         small = _timed(replace(whole, microbatches=fewer), (word[:i] + word[j:] for word, i, j in parts))
         if small is None:
             continue
-        folded = Fold(small, whole, first, period, times)
+        folded = Fold(small, whole, first, period, params.kept, times)
         if cost(small) + folded.saved <= cost(schedule):
             return folded
     return None

@@ -13,6 +13,8 @@ import numpy as np
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.parameters import numbers
+from tightpipe.core.params.search import AnnealParams, RuleParams
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.retime import retime
@@ -26,7 +28,7 @@ from ..queues import Queues, queues_of
 from ..run_search import run_search
 from ..start import in_queue_order
 from ..two_sides import Side, Turns, alone
-from .anneal_kernel import anneal
+from .anneal_kernel import AnnealNumbers, anneal
 from .begins import central_begins
 from .dispatch_kernel import dispatch, first_weights
 from .dispatch_state import dispatch_state_for
@@ -35,39 +37,8 @@ from .fold import Fold, fold
 from .generator import generator
 from .neighbourhood import search_neighbourhoods
 from .paths_kernel import cost_of, load, load_mirror
-from .tune_kernel import tune
+from .tune_kernel import TuneNumbers, tune
 from .words import Positions, order_of_positions, positions_of, words_for
-
-# The unit of the temperatures here is the mean duration of an operation.
-_RULES = 0.25  # share of the search that goes to the dispatching rule
-_RULES_WARM = 0.5  # first temperature of the search for a dispatching rule
-_RULES_COOLING = 20.0  # factor by which that temperature falls
-_RUN_PER_MOVE = 4  # one run of a rule takes as long as this many moves of annealing
-# Whether one annealing of a rule ends well is a matter of luck. So several rules are annealed at once, and
-# now and then the worst of them are replaced by copies of the best (population annealing).
-_POPULATION = 8  # the most rules that are annealed at once, if there are no more threads than that
-_RUNS = 10_000  # least number of runs that each of them should get
-_PACE = 1e7  # items times runs that a usual machine manages per second on one thread
-_GENERATIONS = 16  # the worst rules are replaced before each generation but the first
-_REPLACED = 0.25  # share of the rules that are replaced
-_FOLDED = 0.7  # share of the remaining search for annealing a folded schedule, if the schedule can be folded
-# Share of the annealing that each round gets. Each round starts from the best words so far. The first round
-# is cold, and also measures how many moves the time allows.
-ROUNDS = (0.1, 0.3, 0.3, 0.3)
-_COLD = 0.01  # first temperature of the first round
-# The first temperature of a later round is `_WARM` times the square root of the moves per item that the last
-# round is expected to have, but at most `_WARMEST`. Measured good temperatures: 0.02 at 65 moves per item,
-# 0.1 at 650, and 0.2 from 2000 on.
-_WARM = 0.0045
-_WARMEST = 0.2
-_COOLING = 20.0  # factor by which the temperature falls in a round
-_ANNEALED = 0.6  # share of the remaining search for annealing if it converges; neighbourhoods get the rest
-_CONVERGED = 2000  # moves per item after which annealing has converged
-_MOVES_PER_ITEM = 2000  # moves per item of the whole search if neither time nor effort is limited
-_WORK_PER_BATCH = 2_000_000  # items times moves; a batch takes some hundredths of a second
-_LEAST_BATCH = 8  # the fewest moves of a batch
-_SECONDS_PER_BATCH = 0.05
-
 
 KNOWS = Rule.PAIRS, Rule.FLUSHES
 """The rules that the local search knows beyond those that every solver knows."""
@@ -80,8 +51,8 @@ class _Tuner:
     of its best rule, and the costs of both in ticks.
     """
 
-    def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int) -> None:
-        self.graph = graph
+    def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int, params: RuleParams) -> None:
+        self.graph, self.numbers = graph, numbers(TuneNumbers, params)
         self.state = dispatch_state_for(queues, graph)
         self.random = generator(seed)
         self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
@@ -90,7 +61,8 @@ class _Tuner:
     def tune(self, runs: int, warmth: float) -> None:
         """Try `runs` changes of the present rule at the temperature `warmth`, in ticks."""
         self.cost, self.best = tune(
-            *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights)
+            *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights),
+            self.numbers,
         )
 
     def follow(self, other: _Tuner) -> None:
@@ -106,8 +78,8 @@ class _Tuner:
 class _Walker:
     """One thread's annealing of words, with its own random numbers and its own best words."""
 
-    def __init__(self, graph: EventGraph, seed: int) -> None:
-        self.graph = graph
+    def __init__(self, graph: EventGraph, seed: int, params: AnnealParams) -> None:
+        self.graph, self.numbers = graph, numbers(AnnealNumbers, params)
         self.mirrored = mirrored(graph)
         self.words = words_for(graph)
         self.mirror = words_for(self.mirrored, self.words)
@@ -125,7 +97,7 @@ class _Walker:
     def walk(self, moves: int, warmth: float) -> None:
         """Try `moves` moves at the temperature `warmth`, in ticks."""
         words = self.graph, self.words, self.mirrored, self.mirror
-        self.best = anneal(*words, self.random, moves, warmth, self.best, *self.found)
+        self.best = anneal(*words, self.random, moves, warmth, self.best, *self.found, self.numbers)
 
 
 def improve(
@@ -198,9 +170,10 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
         yield from search.find_rule(pool)
         if side.over:
             return ""
-        folded = None if search.task.graph.joint else fold(in_queue_order(incumbent.schedule))
+        params = side.whole.params.fold
+        folded = None if search.task.graph.joint else fold(in_queue_order(incumbent.schedule), params)
         if folded is not None and not side.over:
-            yield from search.anneal(pool, _folded_task(folded), folded.schedule, _FOLDED)
+            yield from search.anneal(pool, _folded_task(folded), folded.schedule, params.share)
         if side.over:
             return ""
         converged = yield from search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
@@ -260,26 +233,28 @@ class _Search:
 
     def __init__(self, instance: Instance, incumbent: Incumbent, side: Side) -> None:
         self.incumbent, self.side = incumbent, side
+        self.rules, self.params = side.whole.params.rules, side.whole.params.anneal
         self.seeds = _seeds(side.whole.seed, side.whole.threads)
         self.task = _task(instance)
         items = len(self.task.graph.arrays.queue)
         self.unit = float(self.task.graph.arrays.queues["duration"][self.task.graph.arrays.queue].mean())
-        self.meter = _Meter(side, _MOVES_PER_ITEM * items / _batch(items))
+        self.meter = _Meter(side, self.params.moves_per_item * items / self._batch(items))
 
     def find_rule(self, pool: ThreadPoolExecutor) -> Turns:
         """Search for a dispatching rule, and offer the schedules of the best rules to the incumbent."""
-        task = self.task
-        tuners = [_Tuner(task.queues, task.graph, self.unit, seed) for seed in self._seeds_of_rules()]
-        runs, best = max(1, _batch(len(task.graph.arrays.queue)) // _RUN_PER_MOVE), np.inf
+        task, params = self.task, self.rules
+        known = task.queues, task.graph, self.unit
+        tuners = [_Tuner(*known, seed, params) for seed in self._seeds_of_rules()]
+        runs, best = max(1, self._batch(len(task.graph.arrays.queue)) // params.run_per_move), np.inf
         generation, waiting = 0, tuners
-        while (spent := self.meter.spent) < _RULES and not self.side.over:
+        while (spent := self.meter.spent) < params.share and not self.side.over:
             if not waiting:
                 waiting = tuners
-                if spent * _GENERATIONS >= _RULES * (generation + 1):
-                    generation = int(spent * _GENERATIONS / _RULES)
-                    _replace_worst(tuners)
+                if spent * params.generations >= params.share * (generation + 1):
+                    generation = int(spent * params.generations / params.share)
+                    _replace_worst(tuners, params.replaced)
             now, waiting = waiting[: self.side.threads], waiting[self.side.threads :]
-            cooled = _RULES_WARM * self.unit * _RULES_COOLING ** -(spent / _RULES)
+            cooled = params.warm * self.unit * params.cooling ** -(spent / params.share)
             list(pool.map(partial(_Tuner.tune, runs=runs, warmth=cooled), now))
             leader = min(now, key=lambda tuner: tuner.best)
             if leader.best < best and not self._is_late_for(leader.best):
@@ -298,15 +273,18 @@ class _Search:
     def _seeds_of_rules(self) -> list[int]:
         """Return one seed for each rule to anneal.
 
-        There is at least one rule for each thread. With fewer than `_POPULATION` threads there are up to
-        `_POPULATION` rules, if each of them still gets about `_RUNS` runs.
+        There is at least one rule for each thread. With fewer than `population` threads there are up to
+        `population` rules, if each of them still gets about `runs` runs. Whether one annealing of a rule
+        ends well is a matter of luck. So several rules are annealed at once, and now and then the worst of
+        them are replaced by copies of the best (population annealing).
         """
+        params = self.rules
         items, threads = len(self.task.graph.arrays.queue), self.side.whole.threads
-        moves = _PACE * threads * self.side.left / items * _RUN_PER_MOVE
+        moves = params.pace * threads * self.side.left / items * params.run_per_move
         if not self.meter.timed:
-            moves = _MOVES_PER_ITEM * items
-        many = int(_RULES * moves / _RUN_PER_MOVE / _RUNS)
-        return _seeds(self.side.whole.seed, max(threads, min(_POPULATION, many)))
+            moves = self.params.moves_per_item * items
+        many = int(params.share * moves / params.run_per_move / params.runs)
+        return _seeds(self.side.whole.seed, max(threads, min(params.population, many)))
 
     def anneal(
         self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float
@@ -328,11 +306,13 @@ class _Search:
         share
             The share of the remaining search that this annealing may take.
         """
-        walkers = [_Walker(task.graph, seed) for seed in self.seeds]
+        params = self.params
+        walkers = [_Walker(task.graph, seed, params) for seed in self.seeds]
         items = len(task.graph.arrays.queue)
-        best, since, warmth, moves = cost(start), self.meter.spent, _COLD * self.unit, 0
+        batch = self._batch(items)
+        best, since, warmth, moves = cost(start), self.meter.spent, params.cold * self.unit, 0
         left, converged = share * (1.0 - since), False
-        for part in ROUNDS:
+        for part in params.rounds:
             if self.meter.spent >= since + left or self.side.over:
                 break
             if task is self.task and cost(self.incumbent.schedule) < best:  # another side may have found it
@@ -342,10 +322,10 @@ class _Search:
                 walker.begin(positions, begin)
             begun, lasts = self.meter.spent, part * left
             while (spent := self.meter.spent) < begun + lasts and not self.side.over:
-                cooled = warmth * _COOLING ** -((spent - begun) / lasts)
-                walk = partial(_Walker.walk, moves=_batch(items), warmth=cooled)
+                cooled = warmth * params.cooling ** -((spent - begun) / lasts)
+                walk = partial(_Walker.walk, moves=batch, warmth=cooled)
                 list(pool.map(walk, walkers[: self.side.threads]))
-                moves += _batch(items)
+                moves += batch
                 leader = min(walkers, key=lambda walker: walker.best)
                 if leader.best < best:
                     start = task.schedule(leader.found)
@@ -356,14 +336,15 @@ class _Search:
             if self.side.over:
                 break
             speed = moves / (self.meter.spent - since)
-            if not converged and self.meter.timed and speed * left > _CONVERGED * items:
-                left, converged = _ANNEALED * left, True
-            warmth = self.unit * min(_WARMEST, _WARM * (speed * ROUNDS[-1] * left / items) ** 0.5)
+            if not converged and self.meter.timed and speed * left > params.converged * items:
+                left, converged = params.share_if_converged * left, True
+            expected = speed * params.rounds[-1] * left / items  # moves per item of the last round
+            warmth = self.unit * min(params.warmest, params.warm * expected**0.5)
         return converged
 
-
-def _batch(items: int) -> int:
-    return max(_LEAST_BATCH, _WORK_PER_BATCH // items)
+    def _batch(self, items: int) -> int:
+        """Return the number of moves of a batch for words of so many items."""
+        return max(self.params.least_batch, self.params.work_per_batch // items)
 
 
 @dataclass
@@ -401,13 +382,13 @@ class _Meter:
     def batch(self) -> float:
         """Count a batch, and return roughly the seconds that it takes."""
         self.batches += 1
-        return _SECONDS_PER_BATCH
+        return self.side.whole.params.anneal.seconds_per_batch
 
 
-def _replace_worst(tuners: list[_Tuner]) -> None:
-    """Replace the dearest present rules, a share `_REPLACED` of all, by copies of the cheapest ones."""
+def _replace_worst(tuners: list[_Tuner], share: float) -> None:
+    """Replace the dearest present rules, a share of all, by copies of the cheapest ones."""
     ranked = sorted(tuners, key=lambda tuner: tuner.cost)
-    for best, worst in zip(ranked[: int(_REPLACED * len(ranked))], reversed(ranked), strict=False):
+    for best, worst in zip(ranked[: int(share * len(ranked))], reversed(ranked), strict=False):
         worst.follow(best)
 
 

@@ -31,10 +31,6 @@ from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import positions_of
 
-_FIRST = 0.25  # share of the schedule's time that the first neighbourhood covers if it has all devices
-_EFFORT = 0.03  # limit for one neighbourhood, in CP-SAT's deterministic time; this much takes about a second
-_GROW, _SHRINK = 1.1, 0.95  # factors for the share after a neighbourhood was, or was not, searched in full
-
 
 def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Improve the incumbent until the deadline, in turns (`Turns`) that search one neighbourhood each.
@@ -54,33 +50,36 @@ def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) 
     """
     random = np.random.default_rng(side.budget.seed)
     queues = queues_of(instance)
-    share, step = _FIRST, 0
+    params = side.whole.params.neighbourhoods
+    much_idle = side.whole.params.cpsat.much_idle
+    share, step = params.first, 0
     while side.budget.left > 0:
         schedule = in_queue_order(incumbent.schedule)
-        free = _choose(queues, schedule, share, random)
+        free = _choose(queues, schedule, share, params.narrow, random)
         windows = _windows(queues, schedule, free, side.budget)
         if windows.feasible:
             step += 1
-            model = LatticeModel(queues, windows, incumbent.bound)
-            found = search(model, side.budget.reseeded(step), lambda *_: None, effort=_EFFORT)
+            model = LatticeModel(queues, windows, incumbent.bound, much_idle=much_idle)
+            found = search(model, side.budget.reseeded(step), lambda *_: None, effort=params.effort)
             incumbent.offer(found.schedule)
-            share = min(1.0, share * (_GROW if found.exhausted else _SHRINK))
+            share = min(1.0, share * (params.grow if found.exhausted else params.shrink))
             if found.reason:
                 return found.reason
-        yield _EFFORT * SECONDS_OF_EFFORT
+        yield params.effort * SECONDS_OF_EFFORT
     return ""
 
 
 def _choose(
-    queues: Queues, schedule: Schedule, share: float, random: np.random.Generator
+    queues: Queues, schedule: Schedule, share: float, narrow: float, random: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Choose a random neighbourhood, and return whether each item lies in it, shape (items,).
 
-    The neighbourhood covers all devices for the given share of the schedule's time, or fewer devices for a
-    longer time. Near the begin and the end of the schedule it covers less. The items in it are called free.
+    The neighbourhood covers all devices for the given share of the schedule's time or, with the probability
+    `narrow`, a random number of devices for a longer time. Near the begin and the end of the schedule it
+    covers less. The items in it are called free.
     """
     start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
-    wide = int(random.integers(1, devices, endpoint=True)) if random.random() < 0.5 else devices
+    wide = int(random.integers(1, devices, endpoint=True)) if random.random() < narrow else devices
     lowest = int(random.integers(0, devices - wide, endpoint=True))
     length = min(1.0, share * devices / wide) * (start.max() - start.min())
     begin = start.min() + (start.max() - start.min() + length) * random.random() - length

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tightpipe.kernels.compiled import compiled
@@ -11,10 +13,13 @@ from .dispatch_state import DispatchState
 from .draws_kernel import GeneratorState, draw, draw_normal
 from .event_graph import EventGraph
 
-_MOST = 3  # the most weights that are changed at once
-# A change is normally distributed. Its standard deviation is drawn log-uniformly between these two:
-_SMALLEST = 0.02
-_LARGEST = 2.0
+
+class TuneNumbers(NamedTuple):
+    """The parameters of `RuleParams` that a change of weights reads."""
+
+    most_changed: int
+    smallest: float
+    largest: float
 
 
 @compiled
@@ -27,6 +32,7 @@ def tune(
     cost: float,
     best: float,
     weights: Weights,
+    numbers: TuneNumbers,
 ) -> tuple[float, float]:
     """Try changes of the weights at one temperature.
 
@@ -47,6 +53,8 @@ def tune(
     weights
         The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
         the largest number of queues on one device. All three are changed in place.
+    numbers
+        The parameters of a change.
 
     Returns
     -------
@@ -56,7 +64,7 @@ def tune(
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):
         _copy(now, other)
-        _change(random, other)
+        _change(random, other, numbers)
         enough = cost - warmth * np.log(1.0 - draw(random))
         new = dispatch(graph, state, other, enough)
         if new == np.inf:
@@ -70,10 +78,10 @@ def tune(
 
 
 @compiled
-def _change(random: GeneratorState, weights: Weights) -> None:
+def _change(random: GeneratorState, weights: Weights, numbers: TuneNumbers) -> None:
     """Add random numbers to some random weights; a weight of waiting is scaled, so that it stays above 0."""
-    size = _SMALLEST * (_LARGEST / _SMALLEST) ** draw(random)
-    for _ in range(1 + int(draw(random) * _MOST)):
+    size = numbers.smallest * (numbers.largest / numbers.smallest) ** draw(random)
+    for _ in range(1 + int(draw(random) * numbers.most_changed)):
         role, feature = int(draw(random) * len(weights)), int(draw(random) * FEATURES)
         step = size * draw_normal(random)
         if feature == WAITING:

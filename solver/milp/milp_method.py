@@ -27,9 +27,6 @@ from .highs import run_highs
 from .model import MilpModel, Value
 
 BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
-_SECONDS_PER_BINARY = 2e-4  # time to build the rows of one binary and to pass them to the backend
-_SECONDS_FOR_WINDOWS = 10.0  # limit for the windows; with more time a large instance would still be too large
-_SHARE = 0.5  # largest share of the remaining time that windows, or building the model, may take
 
 
 def solve_milp(
@@ -79,9 +76,9 @@ def solve_milp(
 
 def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Backend) -> str:
     """Build and solve the model, and return why this ended early, or the empty string if it did not."""
-    queues = queues_of(instance)
+    queues, params = queues_of(instance), budget.params.milp
     windows = _windows(queues, budget, incumbent)
-    if windows.undecided * _SECONDS_PER_BINARY > budget.left * _SHARE:
+    if windows.undecided * params.seconds_per_binary > budget.left * params.share:
         return TOO_LARGE
     size = size_of(queues, windows.undecided)
     if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
@@ -103,7 +100,8 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
         If a model with a binary for every order that the windows leave open would be too large.
     """
     incumbent.offer(in_queue_order(incumbent.schedule))
-    part = budget.part(_SHARE).within(_SECONDS_FOR_WINDOWS)
+    params = budget.params.milp
+    part = budget.part(params.share).within(params.windows_seconds)
     windows = shaved_windows(queues, cost(incumbent.schedule), part)
     refuse_if_too_large(size_of(queues, windows.undecided))
     return windows

@@ -16,8 +16,6 @@ from ..run_search import run_search
 from ..two_sides import Side, Turns, alone
 from .block_search import block_turns
 
-_SHARE_OF_BLOCKS = 0.35  # share of the time for blocks; the rest improves the best schedule so far
-
 
 def solve_block(
     instance: Instance,
@@ -54,5 +52,5 @@ def solve_block(
 
 
 def _turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    reason = yield from block_turns(instance, incumbent, _SHARE_OF_BLOCKS, side)
+    reason = yield from block_turns(instance, incumbent, side.whole.params.blocks.share, side)
     return reason or (yield from improve_turns(instance, incumbent, side))

@@ -8,6 +8,7 @@ from math import inf
 from tightpipe.core.budget import Budget
 from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance
+from tightpipe.core.params.search import BlockParams
 from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 
@@ -18,12 +19,6 @@ from ..modelled import is_modelled
 from ..two_sides import Side, Turns
 from .period_search import PeriodSearch
 from .steady import steady_block
-
-COPIES = (2, 1, 3, 4)
-"""Numbers of microbatches of each route in the blocks that are searched for, the most promising first."""
-_ROUNDS = 6  # rounds of questions, each with twice the effort of the one before; all take some minutes
-_FIRST_EFFORT = 1.0  # effort of each question in the first round, in units of `searches[0].least_effort`
-_FEWEST_PERIODS = 2  # least number of periods that a schedule must have room for
 
 
 def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
@@ -47,13 +42,16 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
         Each question to CP-SAT is a turn. In the end the generator returns why blocks are not searched for,
         or why a question ended early; the empty string if neither happened.
     """
-    reason = out_of_reach(instance)
+    params = side.whole.params.blocks
+    reason = out_of_reach(instance, params)
     if reason:
         return reason
     end = side.seconds + share * side.left if side.whole.limited else inf
     searches = [
-        PeriodSearch(Shape(instance, copies), steady_block(incumbent.schedule, copies))
-        for copies in _fitting(instance)
+        PeriodSearch(
+            Shape(instance, copies), steady_block(incumbent.schedule, copies, params.least_equal), params
+        )
+        for copies in _fitting(instance, params)
     ]
 
     def best_pace() -> Fraction:
@@ -63,8 +61,8 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
         left = max(0.0, end - side.seconds)
         return side.budget if side.whole.endless and left > 0 else side.budget.within(left)
 
-    for doubled in range(_ROUNDS):
-        effort = _FIRST_EFFORT * 2**doubled * searches[0].least_effort
+    for doubled in range(params.rounds):
+        effort = params.first_effort * 2**doubled * searches[0].least_effort
         for search in searches:
             if effort < search.least_effort:
                 continue
@@ -77,21 +75,22 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
     return ""
 
 
-def out_of_reach(instance: Instance) -> str:
+def out_of_reach(instance: Instance, params: BlockParams) -> str:
     """Return why blocks of an instance are not searched for, the empty string if they are."""
     if not is_modelled(instance):
         return "repeating blocks have neither operations that overlap nor flushes between iterations"
     if arrays_of(instance).links:
         return "repeating blocks do not model links that make messages wait"
-    if not _fitting(instance):
-        return f"too few microbatches for a period: repeating blocks need {_FEWEST_PERIODS} of each route"
+    if not _fitting(instance, params):
+        fewest = params.fewest_periods * min(params.copies)
+        return f"too few microbatches for a period: repeating blocks need {fewest} of each route"
     return ""
 
 
-def _fitting(instance: Instance) -> list[int]:
-    """Return those numbers in `COPIES` for which at least `_FEWEST_PERIODS` periods fit into a schedule."""
+def _fitting(instance: Instance, params: BlockParams) -> list[int]:
+    """Return those numbers in `copies` for which at least `fewest_periods` periods fit into a schedule."""
     count = instance.microbatches // len(instance.placement.routes)
-    return [copies for copies in COPIES if _FEWEST_PERIODS * copies <= count]
+    return [copies for copies in params.copies if params.fewest_periods * copies <= count]
 
 
 def _validated(block: Block, instance: Instance) -> Schedule:

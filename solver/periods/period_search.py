@@ -15,15 +15,12 @@ from itertools import count
 from math import ceil, comb
 
 from tightpipe.core.budget import Budget
+from tightpipe.core.params.search import BlockParams
+from tightpipe.core.params.solve_params import DEFAULTS
 
 from ..block import Block, Shape, compressed, period_bound, serial_block
 from ..cpsat.periodic.settle_period import settle
 from .ask_period import ask
-
-_EFFORT_PER_PAIR = 1e-4  # CP-SAT's deterministic time to find a block, per pair of operations of a device
-_EFFORT_TO_SETTLE = 0.2  # effort of each question of the first `settle`, in CP-SAT's deterministic time
-_PERIODS = 4  # most periods that a sweep asks for besides the largest one
-_SHIFT = (5**0.5 - 1) / 2  # by which a sweep is shifted from the one before; 1 is the distance of two periods
 
 
 class PeriodSearch:
@@ -35,6 +32,8 @@ class PeriodSearch:
         What the blocks consist of.
     start
         A valid block of the shape to start from; None for one microbatch after another.
+    params
+        How many periods are asked for, and with how much effort.
 
     Attributes
     ----------
@@ -48,14 +47,16 @@ class PeriodSearch:
         Why a question ended early; empty if none did.
     """
 
-    def __init__(self, shape: Shape, start: Block | None = None) -> None:
-        self.shape = shape
+    def __init__(
+        self, shape: Shape, start: Block | None = None, params: BlockParams = DEFAULTS.blocks
+    ) -> None:
+        self.shape, self.params = shape, params
         self.bound = period_bound(shape)
         self.block = compressed(start or serial_block(shape), self.bound)
         self.reason = ""
         self._questions = self._sweeps = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
-        self.least_effort = _EFFORT_PER_PAIR * pairs
+        self.least_effort = params.effort_per_pair * pairs
 
     @property
     def closed(self) -> bool:
@@ -109,8 +110,8 @@ class PeriodSearch:
         if low > high:
             return []
         self._sweeps += 1
-        shift = self._sweeps * _SHIFT % 1
-        periods = (round(low * (high / low) ** ((k + shift) / _PERIODS)) for k in range(_PERIODS))
+        shift, parts = self._sweeps * self.params.shift % 1, self.params.periods
+        periods = (round(low * (high / low) ** ((k + shift) / parts)) for k in range(parts))
         return sorted({*(period for period in periods if low <= period < high), high})
 
     def _ask(self, period: int, budget: Budget, effort: float) -> Block | None:
@@ -158,11 +159,11 @@ def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> P
     start
         A valid block of the shape to start from; None for one microbatch after another.
     """
-    found = PeriodSearch(shape, start)
+    found = PeriodSearch(shape, start, budget.params.blocks)
     for doubled in count():
         if found.closed or found.reason or budget.left <= 0:
             return found
         for _ in found.ask_round(lambda: budget, found.least_effort * 2**doubled):
             pass
-        found.settle(budget, _EFFORT_TO_SETTLE * 2**doubled)
+        found.settle(budget, budget.params.blocks.effort_to_settle * 2**doubled)
     raise AssertionError("there is no last round")

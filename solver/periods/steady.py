@@ -6,6 +6,7 @@ from collections import Counter
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.schedule import Schedule
 
 from ..block import Block, Shape, period_bound, shortened
@@ -14,10 +15,8 @@ from ..modelled import is_modelled
 from ..queues import queues_of, words_of
 from ..start import in_queue_order
 
-_LEAST = 2  # least number of equal periods in the schedule
 
-
-def steady_block(schedule: Schedule, copies: int) -> Block | None:
+def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.least_equal) -> Block | None:
     """Return the block of `copies` microbatches of each route that a schedule repeats, if there is one.
 
     Parameters
@@ -26,6 +25,8 @@ def steady_block(schedule: Schedule, copies: int) -> Block | None:
         A valid schedule.
     copies
         Number of microbatches of each route in the block.
+    least
+        Least number of equal periods in the schedule.
 
     Returns
     -------
@@ -48,10 +49,10 @@ def steady_block(schedule: Schedule, copies: int) -> Block | None:
     schedule = in_queue_order(schedule)
     instance, shape = schedule.instance, Shape(schedule.instance, copies)
     words = words_of(queues_of(instance), schedule.order)
-    if copies * len(instance.placement.routes) * _LEAST > instance.microbatches:
+    if copies * len(instance.placement.routes) * least > instance.microbatches:
         return None
     first, length, found = repeating(schedule, words, copies)
-    if found < _LEAST:
+    if found < least:
         return None
     ranks = _ranks(instance)
     period = _longest(shape)

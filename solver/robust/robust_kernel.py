@@ -17,11 +17,9 @@ from tightpipe.kernels.compiled import compiled
 from tightpipe.noise.order_graph import OrderGraph
 from tightpipe.noise.sample_kernel import SampleState, costs_of, run_samples
 
-from ..improve.anneal_kernel import destination
+from ..improve.anneal_kernel import AnnealNumbers, destination
 from ..improve.draws_kernel import GeneratorState, draw
 from ..improve.event_graph import EventGraph
-
-_BEGINS = 0.02  # share of the moves that change when a device begins, if the objective is `device_span`
 
 
 class Sample(NamedTuple):
@@ -130,6 +128,7 @@ def walk_robustly(
     warmth: float,
     value: float,
     best: float,
+    numbers: AnnealNumbers,
 ) -> tuple[float, float]:
     """Try moves at one temperature, and keep the best order.
 
@@ -151,6 +150,8 @@ def walk_robustly(
         Temperature in ticks: a move that raises the measure by `warmth` is taken with probability 1/e.
     value, best
         The measure of the order to start from, and of the best one, in ticks.
+    numbers
+        The parameters of the moves.
 
     Returns
     -------
@@ -159,10 +160,10 @@ def walk_robustly(
     """
     for _ in range(moves):
         rise = -warmth * np.log(1.0 - draw(random))
-        if events.spans and draw(random) < _BEGINS:
+        if events.spans and draw(random) < numbers.begins:
             value = _move_begin(graph, events, sample, walk, random, value, rise)
         else:
-            value = _move_row(graph, events, sample, walk, random, value, rise)
+            value = _move_row(graph, events, sample, walk, random, value, rise, numbers)
         if value < best:
             best = value
             for k in range(len(walk.word)):
@@ -208,6 +209,7 @@ def _move_row(
     random: GeneratorState,
     value: float,
     rise: float,
+    numbers: AnnealNumbers,
 ) -> float:
     """Move a random row to another position on its device, and return the measure that then holds.
 
@@ -215,7 +217,7 @@ def _move_row(
     mean in the first block, by more than `rise` ticks.
     """
     i = int(draw(random) * len(walk.word))
-    j = destination(events, random, i)
+    j = destination(events, random, i, numbers)
     if i == j:
         return value
     _shift(walk, i, j)

@@ -15,6 +15,7 @@ import numpy as np
 from tightpipe.core.budget import Budget
 from tightpipe.core.graph_arrays import deltas_of
 from tightpipe.core.interruption import reason_of
+from tightpipe.core.params.parameters import numbers
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.simulate import simulate
 from tightpipe.kernels.arrays import Floats
@@ -22,18 +23,12 @@ from tightpipe.noise.distribution import QUANTILE
 from tightpipe.noise.order_run import OrderRun, flat, sample_state
 from tightpipe.noise.times import BLOCK, Times
 
+from ..improve.anneal_kernel import AnnealNumbers
 from ..improve.draws_kernel import GeneratorState
 from ..improve.event_graph import event_graph_of
 from ..improve.generator import generator
 from ..start import in_queue_order
 from .robust_kernel import Sample, Walk, value_of, walk_robustly
-
-# Temperatures are in mean durations of an operation.
-_WARM = 0.05  # temperature at the start of a round
-_COOLING = 50.0  # factor by which the temperature falls in a round
-_ROUNDS = 3  # each starts from the best order so far
-_WORK_PER_BATCH = 30_000_000  # moves times operations times samples; a batch takes some tenths of a second
-_MOVES_PER_OPERATION = 20  # of each thread in the whole search, if there is no deadline
 
 
 class Measure(StrEnum):
@@ -101,6 +96,7 @@ class _Search:
         self.sample = _sample(self.run_of_start, blocks, weights)
         self.walkers = [self._walker(seed) for seed in range(budget.threads)]
         self.unit = float(self.graph.planned.mean())
+        self.moves = numbers(AnnealNumbers, budget.params.anneal)
 
     def _walker(self, number: int) -> _Walker:
         return _Walker(self, generator(self.budget.seed * 1024 + number))
@@ -108,21 +104,26 @@ class _Search:
     def run(self) -> None:
         """Anneal in rounds until the deadline, or without one until a fixed number of moves is done."""
         rows = len(self.graph.home)
-        moves = max(1, _WORK_PER_BATCH // (rows * len(self.sample.durations) * BLOCK))
-        batches = max(1, _MOVES_PER_OPERATION * rows // moves // _ROUNDS)
+        params = self.budget.params.robust
+        moves = max(1, params.work_per_batch // (rows * len(self.sample.durations) * BLOCK))
+        batches = max(1, params.moves_per_operation * rows // moves // params.rounds)
         with ThreadPoolExecutor(self.budget.threads) as pool:
-            for number in range(_ROUNDS):
-                part = self.budget.part(1.0 / (_ROUNDS - number)) if not self.budget.endless else self.budget
+            for number in range(params.rounds):
+                part = (
+                    self.budget.part(1.0 / (params.rounds - number))
+                    if not self.budget.endless
+                    else self.budget
+                )
                 self._round(pool, part, moves, batches)
 
     def _round(self, pool: ThreadPoolExecutor, budget: Budget, moves: int, batches: int) -> None:
-        best = min(self.walkers, key=lambda walker: walker.best)
+        best, params = min(self.walkers, key=lambda walker: walker.best), budget.params.robust
         for walker in self.walkers:
             walker.begin_at(best)
         length, done = budget.left, 0
         while budget.left > 0 and (not budget.endless or done < batches):
             spent = done / batches if budget.endless else 1.0 - budget.left / length
-            warmth = _WARM * self.unit * _COOLING**-spent
+            warmth = params.warm * self.unit * params.cooling**-spent
             list(pool.map(partial(_Walker.walk_on, moves=moves, warmth=warmth), self.walkers))
             done += 1
 
@@ -169,7 +170,7 @@ class _Walker:
         search = self.search
         self.value, self.best = walk_robustly(
             *(search.graph, search.events, search.sample, self.walk, self.random),
-            *(moves, warmth, self.value, self.best),
+            *(moves, warmth, self.value, self.best, search.moves),
         )
 
 

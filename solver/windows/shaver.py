@@ -9,17 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from tightpipe.core.budget import Budget
+from tightpipe.core.params.proof import WindowParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.kernels.arrays import Ints
 
 from ..queues import Queues
 from .shave_kernel import shave
 from .window_state_kernel import copy_of, meet
 from .windows import Windows, settle, windows_of
-
-_FIRST_STEPS = 30  # items that the propagation of one supposition may work on in the first sweep
-_LAST_STEPS = 2**14
-_CHUNK = 128  # items of one thread between two looks at the time
-_LITTLE = 0.01  # share of the open orders; a sweep that decides at most this is followed by a deeper one
 
 
 class Shaver:
@@ -32,6 +29,8 @@ class Shaver:
     threads
         The number of threads. Each shaves a copy of the windows for a while. Then the copies are intersected,
         which is correct because the windows of each copy hold.
+    params
+        How thorough the sweeps are, and how often they look at the time.
 
     Attributes
     ----------
@@ -44,15 +43,15 @@ class Shaver:
         More steps say nothing new about such an item until a window changes, so sweeps pass it over.
     """
 
-    def __init__(self, windows: Windows, threads: int = 1) -> None:
-        self.windows, self.threads = windows, threads
+    def __init__(self, windows: Windows, threads: int = 1, params: WindowParams = DEFAULTS.windows) -> None:
+        self.windows, self.threads, self.params = windows, threads, params
         self.feasible = windows.feasible
-        self.steps = _FIRST_STEPS
+        self.steps = params.first_steps
         self._fruitful = np.ones(len(windows.arrays.graph.queue), np.bool_)
         self.exhausted = ~self._fruitful
         self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
 
-    def run(self, budget: Budget, thorough: int = _LAST_STEPS) -> bool | None:
+    def run(self, budget: Budget, thorough: int | None = None) -> bool | None:
         """Shave until the windows are contradictory, sweeps decide little, or time is up.
 
         No further sweep begins when all items are exhausted, or when a sweep that is as thorough as allowed
@@ -61,22 +60,23 @@ class Shaver:
         Parameters
         ----------
         budget
-            Its deadline is looked at after every 128 items of each thread.
+            Its deadline is looked at after a number of items of each thread, the parameter `chunk`.
         thorough
             The most items that the propagation of one supposition may work on. No more thorough sweep
-            begins.
+            begins. None for the parameter `last_steps`.
 
         Returns
         -------
         bool or None
             True if the windows are contradictory, None if time is up, False otherwise.
         """
-        while self.feasible and self.steps <= thorough and not self.exhausted.all():
+        most = self.params.last_steps if thorough is None else thorough
+        while self.feasible and self.steps <= most and not self.exhausted.all():
             open_before = self.windows.undecided
             if not self.sweep(budget):
                 return None if self.feasible else True
             decided = open_before - self.windows.undecided
-            if decided <= _LITTLE * open_before:
+            if decided <= self.params.little * open_before:
                 self.steps *= 2
                 self._fruitful[:] = True
         return not self.feasible
@@ -116,7 +116,7 @@ class Shaver:
         """
         order = np.argsort(-self.windows.earliest, kind="stable")
         order = order[self._fruitful[order]]
-        size = _CHUNK * self.threads
+        size = self.params.chunk * self.threads
         for begin in range(0, len(order), size):
             chunk = order[begin : begin + size]
             # The loops are compiled for contiguous arrays only; an array with strides has another type.
@@ -140,7 +140,7 @@ def shaved_windows(
     queues: Queues,
     horizon: int,
     budget: Budget,
-    thorough: int = 60,
+    thorough: int | None = None,
     wider: Windows | None = None,
 ) -> Windows:
     """Return the windows under a horizon after propagation and shaving.
@@ -152,18 +152,19 @@ def shaved_windows(
     budget
         Its deadline ends the work. The windows hold even then.
     thorough
-        As in `Shaver.run`.
+        As in `Shaver.run`; None for the parameter `windows.thorough`.
 
     Returns
     -------
     Windows
         Not feasible if it is proven that no schedule costs at most the horizon.
     """
-    return shaved(windows_of(queues, horizon, budget, wider), budget, thorough)
+    most = budget.params.windows.thorough if thorough is None else thorough
+    return shaved(windows_of(queues, horizon, budget, wider), budget, most)
 
 
 def shaved(windows: Windows, budget: Budget, thorough: int) -> Windows:
     """Shave windows in place, and return them; the other parameters are those of `shaved_windows`."""
-    shaver = Shaver(windows, budget.threads)
+    shaver = Shaver(windows, budget.threads, budget.params.windows)
     shaver.run(budget, thorough)
     return replace(windows, feasible=shaver.feasible)

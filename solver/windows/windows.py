@@ -29,8 +29,6 @@ from .horizon_arrays import HorizonArrays, under_horizon
 from .propagate_kernel import propagate
 from .window_state_kernel import LENGTH, WindowState, copy_of, meet, open_state
 
-_SLICE = 20_000  # items whose rules are applied between two looks at the time
-
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -184,7 +182,7 @@ def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED
     """
     push_all(state)
     while state.counter[LENGTH] > 0 and budget.left > 0:
-        if not propagate(arrays, state, _SLICE):
+        if not propagate(arrays, state, budget.params.windows.slice):
             return False
     clear(state)
     return True

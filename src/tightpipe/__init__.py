@@ -17,6 +17,8 @@ from .core.validate import Violation, validate
 
 if TYPE_CHECKING:
     from .certificates import Certificate, certify
+    from .core.params.params_file import load_params
+    from .core.params.solve_params import SolveParams
     from .drawing import plot
     from .measuring import measure
     from .planning import Plan, PlanningProblem, load_plan, load_problem, plan, save_plan
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _ON_DEMAND = {
     ".certificates": ("Certificate", "certify"),
+    ".core.params.params_file": ("load_params",),
+    ".core.params.solve_params": ("SolveParams",),
     ".drawing": ("plot",),
     ".measuring": ("measure",),
     ".planning": ("Plan", "PlanningProblem", "load_plan", "load_problem", "plan", "save_plan"),
@@ -60,11 +64,13 @@ __all__ = [
     "Proof",
     "Result",
     "Schedule",
+    "SolveParams",
     "Status",
     "Violation",
     "bound",
     "certify",
     "load_instance",
+    "load_params",
     "load_plan",
     "load_problem",
     "load_schedule",

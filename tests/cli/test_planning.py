@@ -17,6 +17,7 @@ from handmade_plans import LAYERS, no_plan, plan, problem
 from tightpipe import Placement, load_schedule
 from tightpipe.cli import main
 from tightpipe.core.engine_version import engine_version
+from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.problem_file import problem_to_dict
 
@@ -56,13 +57,16 @@ def test_the_plan_is_shown_and_written(
     assert load_plan(tmp_path / "plan.json") == found
 
 
-def test_the_options_reach_the_search(model: Path, answered: Callable[[Plan], Asked]) -> None:
-    asked = answered(plan())
-    assert call("plan", model, "--time-limit", "2.5", "--workers", "1", "--seed", "7").returncode == 0
+def test_the_options_reach_the_search(model: Path, answered: Callable[[Plan], Asked], tmp_path: Path) -> None:
+    asked, params = answered(plan()), tmp_path / "params.toml"
+    params.write_text("[plan]\nmiddles = 3\n")
+    words = ("--time-limit", "2.5", "--workers", "1", "--seed", "7", "--params", params)
+    assert call("plan", model, *words).returncode == 0
     ((given, options),) = asked
     assert given == problem()
     assert callable(options.pop("progress"))
-    assert options == {"time_limit": 2.5, "workers": 1, "seed": 7}
+    changed = params_from_dict({"plan.middles": 3})
+    assert options == {"time_limit": 2.5, "workers": 1, "seed": 7, "params": changed}
 
 
 def test_json_has_the_figures_alone(model: Path, answered: Callable[[Plan], Asked]) -> None:

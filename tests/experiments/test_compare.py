@@ -20,6 +20,7 @@ from tightpipe.cli import comparing
 from tightpipe.cli.filling import fill_table, table_run
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.engine_version import engine_version
+from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, tasks_of_settings
 from tightpipe.experiments.compare_report import markdown
 from tightpipe.experiments.results_table import Solve, Table
@@ -367,6 +368,20 @@ def test_a_cap_on_memory_reaches_the_solve() -> None:
     )
     assert json.loads(capped[0].payload)["max_memory"] == 2.0
     assert "max_memory" not in json.loads(free[0].payload)
+
+
+def test_solves_with_other_parameters_are_other_solves() -> None:
+    changed = params_from_dict({"anneal.reach": 4})
+    one, other = (
+        tasks_of_settings(
+            choose_settings("toy-4x8"),
+            Comparison(("2p",), ("improve",), "device_span", Allowance(params=params)),
+        )[0]
+        for params in (changed, DEFAULTS)
+    )
+    assert json.loads(one.payload)["params"] == {"anneal.reach": 4}
+    assert "params" not in json.loads(other.payload)
+    assert one.row.key != other.row.key
 
 
 def test_limits_that_are_equal_are_solved_once() -> None:

@@ -26,6 +26,13 @@ BAD = {
     "unknown costs": (SMALL + 'costs = ["mean"]\n', 5, "costs", "true, median"),
     "unknown stage": (SMALL + "uneven = [{ middle = 2 }]\n", 5, "uneven", "middle"),
     "unknown warm start": (SMALL + 'warm_starts = ["luck"]\n', 5, "warm_starts", "'luck'"),
+    "parameter out of range": (
+        SMALL + "[params.anneal]\nreach = 0\n",
+        6,
+        "params.anneal.reach",
+        "must be an integer of at least 1",
+    ),
+    "unknown parameter": (SMALL + "[params.anneal]\nfar = 1\nraech = 3\n", 7, "params.anneal.raech", "reach"),
     "unknown figure": (SMALL + 'figure = "pie"\n', 5, "figure", "'pie'"),
     "hard limit too low": (SMALL + "hard_limit = 20\n", 5, "hard_limit", "above"),
     "hard limit below the usual time limit": (

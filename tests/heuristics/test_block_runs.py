@@ -7,8 +7,9 @@ from cases import uniform
 
 from tightpipe import Memory, OpKind, simulate
 from tightpipe.core.metrics import cost, peak_memory
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.heuristics.block_runs import best_orders
-from tightpipe.heuristics.due_date import RULES, due_dates
+from tightpipe.heuristics.due_date import due_dates, rules_of
 from tightpipe.heuristics.list_problem import list_problem, run_of
 from tightpipe.heuristics.list_state_kernel import new_state
 from tightpipe.heuristics.planned_kernel import run_planned
@@ -19,18 +20,18 @@ BLOCKS = [building_block(3, V_ZB), building_block(3, V_MIN)]
 
 
 def test_orders_come_cheapest_first_and_keep_within_the_limits() -> None:
-    orders = best_orders(FREE, BLOCKS, 100_000)
+    orders = best_orders(FREE, BLOCKS, 100_000, DEFAULTS.v_blocks)
     costs = [cost(simulate(FREE, order)) for order in orders]
     assert costs == sorted(costs)
-    limited = best_orders(FREE, BLOCKS, 100_000, np.full(3, 8))
+    limited = best_orders(FREE, BLOCKS, 100_000, DEFAULTS.v_blocks, np.full(3, 8))
     assert limited
     assert all(peak_memory(simulate(FREE, order)).max() <= 8 for order in limited)
-    assert best_orders(FREE, BLOCKS, 100_000, np.full(3, 3)) == []
+    assert best_orders(FREE, BLOCKS, 100_000, DEFAULTS.v_blocks, np.full(3, 3)) == []
 
 
 def test_a_plan_is_followed_and_one_that_memory_does_not_allow_is_given_up() -> None:
     limited = uniform(1, 3, (10, 12, 8), placement="v", memory=Memory(2, -1, -1, 6))
-    due = due_dates(limited, list_problem(limited), RULES[0])
+    due = due_dates(limited, list_problem(limited), rules_of(DEFAULTS.due_date)[0])
 
     def run(*stages: int) -> tuple[bool, list[tuple[int, int]]]:
         """Kinds and stages that the device starts with, where these stages' F's are planned."""

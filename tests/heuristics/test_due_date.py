@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
 from tightpipe.core.metrics import bubble, cost, peak_memory
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.simulate import simulate
 from tightpipe.experiments.published_instance import published_instance
 from tightpipe.heuristics.due_date import (
-    RULES,
     DueDateRule,
     due_date_order,
     due_dates,
     order_by,
+    rules_of,
     run_with,
 )
 from tightpipe.heuristics.due_date_kernel import DueDates
@@ -102,7 +103,7 @@ def test_what_is_due_first_runs_first() -> None:
     """If the F's of the first stage are due before all else, a device with room runs all of them first."""
     instance = uniform("v")
     problem = list_problem(instance)
-    last = due_dates(instance, problem, RULES[0]).last.copy()
+    last = due_dates(instance, problem, rules_of(DEFAULTS.due_date)[0]).last.copy()
     last[_F, 0] -= 10**6
     due = DueDates(last, pace=30, closing=20, overrun=0.5, reserve=0.0)
     order = run_with(instance, problem, due).order

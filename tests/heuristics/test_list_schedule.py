@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
 from tightpipe.core.metrics import bubble, cost, peak_memory
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.heuristics.list_kernel import Rule
-from tightpipe.heuristics.list_schedule import RULES, list_order, order_by
+from tightpipe.heuristics.list_schedule import list_order, order_by, rules_of
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -41,7 +42,7 @@ def test_every_feasible_instance_gets_a_valid_schedule(problem: Instance) -> Non
 
 
 @settings(max_examples=150, deadline=None)
-@given(instances(max_devices=4, max_microbatches=6), st.sampled_from(RULES))
+@given(instances(max_devices=4, max_microbatches=6), st.sampled_from(rules_of(DEFAULTS.list)))
 def test_no_rule_ever_deadlocks(problem: Instance, rule: object) -> None:
     schedule = retime(problem, order_by(problem, rule))
     assert validate(problem, schedule) == []

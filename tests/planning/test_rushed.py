@@ -12,7 +12,8 @@ from small_models import known_plans, random_problem
 
 from tightpipe import Placement, Status, validate
 from tightpipe.core.budget import UNLIMITED, Budget, TimeUpError
-from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan, planner
+from tightpipe.core.params.solve_params import params_from_dict
+from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.candidates_by_list import Listed, all_cuts
 from tightpipe.planning.candidates_by_table import in_slices
@@ -124,13 +125,13 @@ FITTING = [known.seed for known in known_plans() if known.cost is not None][:25]
 
 
 @pytest.mark.parametrize("grace", [0.0, 0.5])
-def test_a_plan_that_fits_is_found_without_any_time(grace: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_fits_is_found_without_any_time(grace: float) -> None:
     """Even if no partition is bounded at all, few problems whose memory is scarce are left without a plan."""
-    monkeypatch.setattr(planner, "_LEAST", grace)
+    params = params_from_dict({"plan.bounding_least": grace})
     left = []
     for seed in FITTING:
         problem = random_problem(seed)
-        found = plan(problem, time_limit=0, workers=1)
+        found = plan(problem, time_limit=0, workers=1, params=params)
         assert found.status is not Status.INFEASIBLE
         if found.schedule is None:
             left.append(seed)

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from tightpipe import InputError, Instance, Memory, Schedule, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.incumbent import Incumbent
-from tightpipe.solver.periods import block_method, block_search, block_turns
+from tightpipe.solver.periods import block_method
 from tightpipe.solver.periods.block_method import solve_block
+from tightpipe.solver.periods.block_search import block_turns
 from tightpipe.solver.two_sides import Turns, alone
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
@@ -32,9 +34,7 @@ def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> s
 def found_in_one_round() -> Incumbent:
     """What one thread finds where memory is scarce, without a deadline."""
     found = incumbent_of(SCARCE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_search, "_ROUNDS", 1)
-        assert search_blocks(SCARCE, UNLIMITED, found) == ""
+    assert search_blocks(SCARCE, Budget(params=params_from_dict({"blocks.rounds": 1})), found) == ""
     return found
 
 

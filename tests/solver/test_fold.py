@@ -9,12 +9,12 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, validate
-from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.budget import Budget
 from tightpipe.core.metrics import bubble, cost, largest_work
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.settings import load_settings
 from tightpipe.solver.improve import improve
-from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.fold import Fold, fold
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
@@ -87,17 +87,15 @@ def test_what_hardly_repeats_is_not_folded(instance: Instance) -> None:
     assert fold(in_queue_order(warm_starts(instance)[0][1])) is None
 
 
-def test_what_is_found_with_few_microbatches_holds_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_module, "_MOVES_PER_ITEM", 20)
+def test_what_is_found_with_few_microbatches_holds_for_many() -> None:
     # all the time for folded words, so that nothing else can find what is found
-    monkeypatch.setattr(solve_module, "_RULES", 0.0)
-    monkeypatch.setattr(solve_module, "_FOLDED", 1.0)
+    params = params_from_dict({"anneal.moves_per_item": 20, "rules.share": 0.0, "fold.share": 1.0})
     few, many = (
         uniform(4, n, (13, 19, 14), comm=2, placement="v", memory=Memory(2, -1, -1, 18)) for n in (60, 120)
     )
     starts = [warm_starts(instance)[0][1] for instance in (few, many)]
     found = [
-        improve(instance, UNLIMITED, start).schedule
+        improve(instance, Budget(params=params), start).schedule
         for instance, start in zip((few, many), starts, strict=True)
     ]
     assert all(validate(schedule.instance, schedule) == [] for schedule in found)

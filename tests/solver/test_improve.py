@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Status, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.parameters import numbers
+from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.core.progress import ignore
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve import improve_method as solve_module
-from tightpipe.solver.improve.anneal_kernel import anneal
+from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.begins import central_begins
 from tightpipe.solver.improve.dispatch_kernel import dispatch, first_weights
 from tightpipe.solver.improve.dispatch_state import dispatch_state_for
 from tightpipe.solver.improve.event_graph import event_graph_of, mirrored
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
-from tightpipe.solver.improve.tune_kernel import tune
+from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
 from tightpipe.solver.improve.words import Positions, order_of_positions, positions_of, words_for
 from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.queues import queues_of
@@ -33,10 +35,8 @@ from tightpipe.solver.two_sides import Side
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
 
 
-@pytest.fixture
-def short(monkeypatch: Any) -> None:
-    """Few moves, for tests that are not about what the search finds."""
-    monkeypatch.setattr(solve_module, "_MOVES_PER_ITEM", 100)
+SHORT = Budget(params=params_from_dict({"anneal.moves_per_item": 100}))
+"""Few moves, for tests that are not about what the search finds."""
 
 
 def serial(instance: Instance) -> Any:
@@ -58,7 +58,9 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
     before = cost_of(graph, words)
     assert before == cost(start)
     random = np.array([7], np.uint64)
-    best = anneal(graph, words, other, mirror, random, 500, 3.0, before, *found)
+    best = anneal(
+        graph, words, other, mirror, random, 500, 3.0, before, *found, numbers(AnnealNumbers, DEFAULTS.anneal)
+    )
     load(graph, again, words.item, words.joined, words.begin)
     assert np.array_equal(words.sent, again.sent)
     assert np.array_equal(words.end, again.end)
@@ -109,18 +111,20 @@ def test_tuning_keeps_the_best_rule() -> None:
     state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
     first = dispatch(graph, state, weights[0], np.inf)
-    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights)
+    changes = numbers(TuneNumbers, DEFAULTS.rules)
+    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, changes)
     assert dispatch(graph, state, weights[1], np.inf) == best < first
 
 
 def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
     instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
     queues = queues_of(instance)
-    tuners = [solve_module._Tuner(queues, event_graph_of(queues.instance), 10.0, seed) for seed in range(8)]
+    known = queues, event_graph_of(queues.instance), 10.0
+    tuners = [solve_module._Tuner(*known, seed, DEFAULTS.rules) for seed in range(8)]
     for cost_now, tuner in zip((5.0, 3.0, 9.0, 7.0, 8.0, 6.0, 4.0, 2.0), tuners, strict=True):
         tuner.cost = cost_now
         tuner.weights[0] = cost_now
-    solve_module._replace_worst(tuners)
+    solve_module._replace_worst(tuners, DEFAULTS.rules.replaced)
     assert [tuner.cost for tuner in tuners] == [5.0, 3.0, 2.0, 7.0, 3.0, 6.0, 4.0, 2.0]
     assert all((tuner.weights[0] == tuner.cost).all() for tuner in tuners)
     tuners[7].weights[0] = 11.0
@@ -141,10 +145,10 @@ def test_rules_are_annealed_at_once_only_where_each_gets_many_runs() -> None:
     assert rules(large, Budget(effort=1, threads=3)) == 3
 
 
-def test_iterations_that_are_flushed_stay_apart(short: None) -> None:
+def test_iterations_that_are_flushed_stay_apart() -> None:
     instance = dataclasses.replace(v_instance(2, 6, (10, 15, 5, 1), plain_memory(8)), iterations=3)
     start = serial(instance)
-    result = improve(instance, UNLIMITED, start)
+    result = improve(instance, SHORT, start)
     assert validate(instance, result.schedule) == []
     assert result.cost < cost(start)
     assert solve(instance, "best", time_limit=1, workers=1).cost <= cost(start)
@@ -166,24 +170,24 @@ def test_known_optima_are_found_from_the_greedy(instance: Instance, bubble: int)
     assert validate(instance, result.schedule) == []
 
 
-def test_the_greedy_is_improved_where_b_is_slow(short: None) -> None:
+def test_the_greedy_is_improved_where_b_is_slow() -> None:
     instance = v_instance(8, 16, (10, 20, 9, 1), table_memory(8))
     greedy = solve(instance, "greedy-v")
-    result = improve(instance, UNLIMITED, greedy.schedule)
+    result = improve(instance, SHORT, greedy.schedule)
     assert result.cost < greedy.cost
     costs = [entry.cost for entry in result.log]
     assert costs == sorted(costs, reverse=True)
 
 
-def test_one_worker_is_reproducible(short: None) -> None:
-    first, second = (improve(B_IS_SLOW, UNLIMITED, serial(B_IS_SLOW)) for _ in range(2))
+def test_one_worker_is_reproducible() -> None:
+    first, second = (improve(B_IS_SLOW, SHORT, serial(B_IS_SLOW)) for _ in range(2))
     assert first.schedule == second.schedule
-    other = improve(B_IS_SLOW, dataclasses.replace(UNLIMITED, seed=5), serial(B_IS_SLOW))
+    other = improve(B_IS_SLOW, dataclasses.replace(SHORT, seed=5), serial(B_IS_SLOW))
     assert other.schedule != first.schedule
 
 
-def test_several_workers_share_the_best(short: None) -> None:
-    result = improve(B_IS_SLOW, Budget(threads=3), serial(B_IS_SLOW))
+def test_several_workers_share_the_best() -> None:
+    result = improve(B_IS_SLOW, SHORT.on(3), serial(B_IS_SLOW))
     assert validate(B_IS_SLOW, result.schedule) == []
     assert result.cost < cost(serial(B_IS_SLOW))
 

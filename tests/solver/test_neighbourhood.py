@@ -15,11 +15,11 @@ from tightpipe import Instance, Schedule, retime, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.core.progress import ignore
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.race import Found, search
 from tightpipe.solver.improve import improve, neighbourhood
-from tightpipe.solver.improve import improve_method as solve_module
 from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
 from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.queues import queues_of, words_of
@@ -57,7 +57,7 @@ def test_the_optimum_lies_in_the_neighbourhood_in_which_everything_is_free(
 @given(instances(most_occupancy=10), st.integers(0, 2**16))
 def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
     start, queues = serial(instance), queues_of(instance)
-    free = _choose(queues, start, 0.3, np.random.default_rng(seed))
+    free = _choose(queues, start, 0.3, 0.5, np.random.default_rng(seed))
     found = best_within(start, free)
     if found is None:
         return
@@ -75,11 +75,11 @@ def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
 
 
 def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_module, "_CONVERGED", 0)
+    always = params_from_dict({"anneal.converged": 0})
     stopped = Found(None, None, exhausted=False, reason=INTERRUPTED)
     monkeypatch.setattr(neighbourhood, "search", lambda *_, **__: stopped)
     instance = v_instance(4, 8, (10, 20, 5, 1), table_memory(4))
-    result = improve(instance, UNLIMITED.within(2), serial(instance))
+    result = improve(instance, Budget(params=always).within(2), serial(instance))
     assert result.reason == INTERRUPTED
     assert validate(instance, result.schedule) == []
 

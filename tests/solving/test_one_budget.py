@@ -99,7 +99,8 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
         now[0] += budget.left
         return Bound(lower, "none", "", 0.0, Proof.FLUID)
 
-    monkeypatch.setattr(bounds, "bound_searches", lambda: ((search, 0.2), (search, 0.5), (search, 1.0)))
+    searches = (search, 0.2), (search, 0.5), (search, 1.0)
+    monkeypatch.setattr(bounds, "bound_searches", lambda _: searches)
     list(bounds.bounds_within(HARD, Allowance(100, workers=1)))
     assert deadlines == [1020.0, 1060.0, 1100.0]
 

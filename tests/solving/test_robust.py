@@ -152,7 +152,8 @@ def test_a_walk_keeps_every_rule_and_its_best_order(warmth: float, rises: bool) 
     (walker,) = search.walkers
     start, walk = walker.value, walker.walk
     value, best = walk_robustly(
-        *(search.graph, search.events, search.sample, walk, walker.random, 500, warmth, start, start)
+        *(search.graph, search.events, search.sample, walk, walker.random, 500, warmth, start, start),
+        search.moves,
     )
     assert best < start
     assert (value > best) == rises

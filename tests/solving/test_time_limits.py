@@ -13,10 +13,9 @@ from tightpipe.core import budget as budget_module
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.heuristics import list_problem as list_module
-from tightpipe.heuristics.due_date import RULES as DUE_DATE_RULES
-from tightpipe.heuristics.list_schedule import RULES as LIST_RULES
 from tightpipe.solver import two_sides
 from tightpipe.solver.start import one_by_one
 from tightpipe.solver.two_sides import Side, Turns
@@ -25,6 +24,7 @@ from tightpipe.solving.starts import requested_starts, warm_starts
 
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8
+NO_TIME_FOR_STARTS = params_from_dict({"starts.least": 0, "starts.short": 0})
 
 
 class Clock:
@@ -149,7 +149,9 @@ def test_a_heuristic_whose_time_is_up_at_once_has_no_schedule(name: str) -> None
         HEURISTICS[name].order(SMALL, Budget(deadline=0.0))
 
 
-@pytest.mark.parametrize(("name", "rules"), [("list", LIST_RULES), ("due-date", DUE_DATE_RULES)])
+@pytest.mark.parametrize(
+    ("name", "rules"), [("list", DEFAULTS.list.rules), ("due-date", DEFAULTS.due_date.rules)]
+)
 def test_a_heuristic_whose_time_is_up_returns_the_best_order_so_far(
     name: str, rules: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,29 +171,23 @@ def test_a_clock_that_does_not_end_a_heuristic_does_not_change_it(name: str) -> 
 
 def test_a_run_of_list_scheduling_is_cut_within_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     advanced: list[int] = []
-    monkeypatch.setattr(list_module, "_SLICE", 10)
+    often = params_from_dict({"list.slice": 10})
     monkeypatch.setattr(budget_module, "perf_counter", _counting(5))
     problem = list_module.list_problem(SMALL)
     run = list_module.run_in_slices(
-        SMALL, problem, lambda _, most: advanced.append(most), Budget(deadline=1.0)
+        SMALL, problem, lambda _, most: advanced.append(most), Budget(deadline=1.0, params=often)
     )
     assert run is None
     assert advanced == [10] * 5
 
 
-def test_a_named_warm_start_that_needs_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts_module, "_LEAST", 0.0)
-    monkeypatch.setattr(starts_module, "_SHORT", 0.0)
-    assert list(requested_starts(SMALL, "list", Budget(deadline=0.0))) == []
+def test_a_named_warm_start_that_needs_too_long_is_left_out() -> None:
+    assert list(requested_starts(SMALL, "list", Budget(deadline=0.0, params=NO_TIME_FOR_STARTS))) == []
     assert len(list(requested_starts(SMALL, "list"))) == 1
 
 
-def test_where_no_heuristic_has_time_the_schedule_runs_one_microbatch_after_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(starts_module, "_LEAST", 0.0)
-    monkeypatch.setattr(starts_module, "_SHORT", 0.0)
-    result = solve(SMALL, "improve", time_limit=0)
+def test_where_no_heuristic_has_time_the_schedule_runs_one_microbatch_after_another() -> None:
+    result = solve(SMALL, "improve", time_limit=0, params=NO_TIME_FOR_STARTS)
     assert result.schedule is not None
     assert validate(SMALL, result.schedule) == []
     assert result.schedule.order == one_by_one(SMALL)

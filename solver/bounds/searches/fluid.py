@@ -8,6 +8,8 @@ from math import inf
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.proof import FluidParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Bound, Proof
 from tightpipe.kernels.arrays import Ints
@@ -18,20 +20,6 @@ from .destructive import Steps, destructive_bound
 from .energetic_kernel import overload_of
 from .fluid_rows import FluidRows
 from .infeasible import is_infeasible
-
-_STEPS = Steps(first=1 / 2, last=1 / 1024, share=0.4)
-# A grid is the set of times at which progress is a variable. The numbers below are distances between these
-# times in hops; a hop is the mean time from one stage to the next (`_hop`).
-_GRIDS = (3.2, 0.8, 0.4)  # the coarsest one refutes most targets, in a tenth of a second
-# With 16 devices and 48 microbatches these take seconds to a minute, so only one device is tried.
-_FINE_GRIDS = (0.2, 0.1, 0.05)
-_MOST_TIMES = 10_000  # a grid with more times is not tried, as it takes minutes
-_SHARE_OF_WINDOWS = 0.5  # of the time that a target gets, for its windows
-_SHARE_OF_SHAVING = 0.1  # of the time that a target has left, for shaving
-_THOROUGH = 30  # items per supposition: more thorough shaving takes longer than it is worth here
-_NARROW = 1 / 8  # hops: the window of a frame's start is not cut if it is narrower
-_SMALLEST_PART = 1 / 8  # smallest share of a frame's start window that the search tries to cut off
-_WITNESSES = 2  # number of devices tried before all others: those that last refuted something
 
 
 def fluid_bound(
@@ -68,12 +56,14 @@ def fluid_bound(
     Busy links only add constraints. Fused backwards are left out, as split ones are never worse (`queues`).
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
-    refuter = Refuter(instance)
+    params = budget.params.fluid
+    refuter = Refuter(instance, params)
+    steps = Steps(params.first, params.last, params.target)
 
     def refute(target: int, part: Budget) -> Proof | None:
         return Proof.FLUID if refuter.refuted(target, part) else None
 
-    return destructive_bound("fluid", argument, refute, _STEPS, instance, upper, budget, lower, progress)
+    return destructive_bound("fluid", argument, refute, steps, instance, upper, budget, lower, progress)
 
 
 class Refuter:
@@ -86,10 +76,12 @@ class Refuter:
     ----------
     instance
         A problem that has a schedule.
+    params
+        The grids, and how the time is shared.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        self.queues = queues_of(instance)
+    def __init__(self, instance: Instance, params: FluidParams = DEFAULTS.fluid) -> None:
+        self.queues, self.params = queues_of(instance), params
         self.hop = _hop(self.queues)
         # The device whose inequalities were the last to refute something comes first. At the beginning the
         # highest numbers come first, devices far from the anchor.
@@ -99,28 +91,34 @@ class Refuter:
 
     def refuted(self, target: int, budget: Budget) -> bool:
         """Return whether it is proven, within a budget, that no schedule costs at most `target` ticks."""
-        windows = windows_of(self.queues, target, budget.part(_SHARE_OF_WINDOWS), self.open)
-        for grid in _GRIDS:
-            if not windows.feasible or self._refuted_by(self.devices[:_WITNESSES], grid, windows, budget):
+        params = self.params
+        windows = windows_of(self.queues, target, budget.part(params.windows), self.open)
+        for k, grid in enumerate(params.grids):
+            if not windows.feasible or self._refuted_by(self._witnesses, grid, windows, budget):
                 return True
             windows = self.narrowed(windows, grid, budget)
-            if grid == _GRIDS[0]:
-                windows = shaved(windows, budget.part(_SHARE_OF_SHAVING), _THOROUGH)
-        if not windows.feasible or any(self._refuted_on(grid, windows, budget) for grid in _GRIDS):
+            if k == 0:
+                windows = shaved(windows, budget.part(params.shaving), params.thorough)
+        if not windows.feasible or any(self._refuted_on(grid, windows, budget) for grid in params.grids):
             return True
-        if any(self._refuted_by(self.devices[:1], grid, windows, budget) for grid in _FINE_GRIDS):
+        if any(self._refuted_by(self.devices[:1], grid, windows, budget) for grid in params.fine_grids):
             return True
         self.open = windows
         return False
 
+    @property
+    def _witnesses(self) -> list[int]:
+        """The devices that are tried before all others."""
+        return self.devices[: self.params.witnesses]
+
     def _refuted_on(self, grid: float, windows: Windows, budget: Budget) -> bool:
-        """Return whether the inequalities of any device but the first `_WITNESSES` refute windows on a grid.
+        """Return whether the inequalities of any device but the witnesses refute windows on a grid.
 
         A grid is not tried if it failed, though there was time, to refute a target no larger than this one.
         """
         if windows.horizon >= self.passed.get(grid, inf):
             return False
-        if self._refuted_by(self.devices[_WITNESSES:], grid, windows, budget):
+        if self._refuted_by(self.devices[self.params.witnesses :], grid, windows, budget):
             return True
         if budget.left > 0:
             self.passed[grid] = windows.horizon
@@ -142,7 +140,8 @@ class Refuter:
 
     def _widest(self, windows: Windows) -> int:
         width = _width(windows)
-        return next(device for device in self.devices if width[device] >= 0.9 * width.max())
+        nearly = self.params.nearly_widest * width.max()
+        return next(device for device in self.devices if width[device] >= nearly)
 
     def _cut(self, windows: Windows, device: int, grid: float, budget: Budget, *, late: bool) -> Windows:
         """Return windows after cutting off late, or early, starts of a device's frame where that is possible.
@@ -151,14 +150,14 @@ class Refuter:
         the part is cut off; if not, a part of half the size is tried next.
         """
         share = 1 / 2
-        while windows.feasible and share >= _SMALLEST_PART and budget.left > 0:
+        while windows.feasible and share >= self.params.smallest_part and budget.left > 0:
             low, high = (int(frames[device]) for frames in windows.frames)
-            if high - low < _NARROW * self.hop:
+            if high - low < self.params.narrow * self.hop:
                 break
             size = int(share * (high - low))
             first, second = (low, low + size), (high - size, high)
             part = windows_where(windows, device, *(second if late else first), budget)
-            witnesses = {device, *self.devices[:_WITNESSES]}
+            witnesses = {device, *self._witnesses}
             if not part.feasible or self._refuted_by(list(witnesses), grid, part, budget):
                 rest = (low, high - size - 1) if late else (low + size + 1, high)
                 windows, share = windows_where(windows, device, *rest, budget), 1 / 2
@@ -190,7 +189,7 @@ class Refuter:
             return False
         if overload_of(windows, device) > 0:
             return True
-        if windows.horizon // step > _MOST_TIMES:
+        if windows.horizon // step > self.params.most_times:
             return False
         return is_infeasible(FluidRows(self.queues, windows, device, step).system, budget)
 

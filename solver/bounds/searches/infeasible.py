@@ -13,8 +13,6 @@ from .interior_point import LinearProgram, duals_of, merged
 
 UNIT = 2**20  # the bounds of a variable are integer multiples of 1 / UNIT
 _FINE = 2**40  # the multipliers of a proof are scaled so that the largest one is this
-# HiGHS ignores a time limit that ends during its presolve, which takes about this long per matrix entry.
-_SECONDS_PER_ENTRY = 1e-5
 
 
 @dataclass(slots=True)
@@ -87,7 +85,8 @@ def is_infeasible(system: Inequalities, budget: Budget) -> bool:
     e is above 0, the system has no solution. The duals, scaled and rounded to integers, are tried as
     multipliers (`Inequalities.refuted_by`), so that the proof does not rest on floating point.
     """
-    if budget.left < _SECONDS_PER_ENTRY * len(system.row):
+    # HiGHS ignores a time limit that ends during its presolve.
+    if budget.left < budget.params.fluid.seconds_per_entry * len(system.row):
         return False
     missing = np.array(system.shortfall(system.lower), float) / UNIT
     row, column = np.array(system.row), np.array(system.column)

@@ -14,7 +14,6 @@ from ...prefixes import Questions, answer_to
 from ...queues import queues_of
 from ..formulas import best_bound
 
-_SHARE = 1 / 4  # of the time left, for one search
 _MOST = 10**9  # prefixes of one search, more than any time limit allows
 
 
@@ -48,7 +47,7 @@ def prefix_bound(
         question = questions.next(low, upper)
         if question is None:
             break
-        answer, proof = answer_to(queues, question, budget.part(_SHARE), _MOST)
+        answer, proof = answer_to(queues, question, budget.part(budget.params.bounds.prefix_search), _MOST)
         questions.learn(question, answer)
         if answer.bound is not None and answer.bound > low:
             low, last = answer.bound, proof

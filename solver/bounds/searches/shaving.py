@@ -11,9 +11,6 @@ from ...queues import queues_of
 from ...windows import shaved_windows
 from .destructive import Steps, destructive_bound
 
-_STEPS = Steps(first=1 / 8, last=1 / 512, share=0.4)
-_THOROUGH = 240  # items per supposition: more thorough sweeps take longer than they are worth
-
 
 def shaving_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
@@ -41,15 +38,16 @@ def shaving_bound(
     least T + 1. Fused backwards are left out, as split ones are never worse (`queues`). Low targets take
     little time for instances of any size, so the first target lies only a little above the known bound.
     """
-    queues = queues_of(instance)
+    queues, params = queues_of(instance), budget.params.bounds
+    steps = Steps(params.shaving_first, params.shaving_last, params.shaving_target)
     wider = None
 
     def refute(target: int, part: Budget) -> Proof | None:
         nonlocal wider
-        windows = shaved_windows(queues, target, part, _THOROUGH, wider)
+        windows = shaved_windows(queues, target, part, params.shaving_thorough, wider)
         if windows.feasible:
             wider = windows
         return None if windows.feasible else Proof.SHAVING
 
     argument = "propagation and shaving show that no schedule costs {target} or less"
-    return destructive_bound("shaving", argument, refute, _STEPS, instance, upper, budget, lower, progress)
+    return destructive_bound("shaving", argument, refute, steps, instance, upper, budget, lower, progress)

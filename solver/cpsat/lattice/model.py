@@ -10,14 +10,13 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from tightpipe.core.metrics import largest_work
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.schedule import Order, Schedule
 
 from ...queues import Queues, Word, order_of, starts_of
 from ...windows import Windows
 from .constraints import Constraints
 from .variables import Variables
-
-_MUCH_IDLE = 0.13  # of the horizon: CP-SAT reasons about precedences if the busiest device may idle longer
 
 
 class LatticeModel:
@@ -33,15 +32,25 @@ class LatticeModel:
         A proven bound of the cost, in ticks.
     minimise
         Whether the model minimises the cost; otherwise any schedule within the horizon is a solution.
+    much_idle
+        Share of the horizon. CP-SAT reasons about precedences if the busiest device may idle longer.
     """
 
-    def __init__(self, queues: Queues, windows: Windows, lower_bound: int, *, minimise: bool = True) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        windows: Windows,
+        lower_bound: int,
+        *,
+        minimise: bool = True,
+        much_idle: float = DEFAULTS.cpsat.much_idle,
+    ) -> None:
         self.queues, self.instance, self.horizon = queues, queues.instance, windows.horizon
         # If devices may idle little, the rows of `idle_time` tie the start of an F to the items before it. A
         # search without CP-SAT's own reasoning about these predecessors then takes half of the time. If
         # devices may idle much, a search without that reasoning has ten times as many conflicts.
         idle = windows.horizon - largest_work(queues.instance)
-        self.with_precedences = idle > _MUCH_IDLE * windows.horizon
+        self.with_precedences = idle > much_idle * windows.horizon
         self.model = cp_model.CpModel()
         self.variables = Variables(self.model, queues, windows)
         self.cost = self.model.new_int_var(lower_bound, windows.horizon, "cost")

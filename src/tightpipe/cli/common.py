@@ -14,6 +14,8 @@ from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
 from ..core.interruption import exit_status, reason_of
+from ..core.params.params_file import load_params
+from ..core.params.solve_params import DEFAULTS
 from ..core.printable import printable
 from ..core.schedule_file import ScheduleFile, faults, load_schedule
 from ..terminal.console import show_json, show_pairs
@@ -29,6 +31,13 @@ output_option = click.option(
 
 max_memory_option = click.option(
     "--max-memory", type=float, metavar="GB", help="Memory at which CP-SAT and MILP end their search."
+)
+
+params_option = click.option(
+    "--params",
+    metavar="FILE",
+    callback=lambda context, option, path: DEFAULTS if path is None else load_params(path),
+    help="Parameters of the searches (TOML), as `tightpipe methods --params` shows them.",
 )
 
 

@@ -12,12 +12,13 @@ from ..core.errors import InputError
 from ..core.files import check_writable
 from ..core.instance_file import read_data
 from ..core.interruption import exit_status, held_back, was_stopped
+from ..core.params.solve_params import SolveParams
 from ..planning.plan import Plan
 from ..planning.plan_file import plan_to_dict, save_plan
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, run_options, summary_beside
+from .common import cli, json_option, params_option, run_options, summary_beside
 from .comparing_plans import show_alternatives, show_frontier
 
 
@@ -33,6 +34,7 @@ from .comparing_plans import show_alternatives, show_frontier
     "--alternatives", is_flag=True, help="Compare schedule families, each with its own best plan, in a table."
 )
 @run_options(60.0)
+@params_option
 @json_option
 @click.pass_context
 def _plan(
@@ -43,6 +45,7 @@ def _plan(
     time_limit: float,
     workers: int | None,
     seed: int,
+    params: SolveParams,
     as_json: bool,
 ) -> None:
     """Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.
@@ -56,7 +59,7 @@ def _plan(
     continues where it stopped.
     """
     if alternatives:
-        show_alternatives(model, output, Allowance(time_limit, workers, seed), as_json)
+        show_alternatives(model, output, Allowance(time_limit, workers, seed, params=params), as_json)
         return
     from ..planning.planner import plan  # imported here because the solvers take long to load
 
@@ -64,7 +67,14 @@ def _plan(
     if output is not None:
         check_writable(output)
     with progress_bar(1, time_limit) as bar:
-        found = plan(problem, time_limit=time_limit, workers=workers, seed=seed, progress=bar.begin("plan"))
+        found = plan(
+            problem,
+            time_limit=time_limit,
+            workers=workers,
+            seed=seed,
+            progress=bar.begin("plan"),
+            params=params,
+        )
         with held_back():
             if output is not None and found.schedule is not None:
                 save_plan(found, output)

@@ -12,6 +12,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..core.interruption import exit_status, held_back
+from ..core.params.solve_params import SolveParams
 from ..core.schedule_file import save_schedule
 from ..noise import parse_noises
 from ..terminal.console import show_json, show_pairs, show_table
@@ -35,6 +36,7 @@ class RobustOptions:
     workers: int | None
     seed: int
     warm_start: Any
+    params: SolveParams
 
 
 def refuse_contradictions(context: click.Context, robust: bool) -> None:
@@ -62,16 +64,17 @@ def solve_robustly(instance: Instance, options: RobustOptions, output: str | Non
     """
     from ..solving.robust import solve_robust  # loads solvers that other solves do not need
 
-    chosen = {
-        name: getattr(options, name) for name in ("samples", "time_limit", "workers", "seed", "warm_start")
-    }
+    names = ("samples", "time_limit", "workers", "seed", "warm_start", "params")
+    chosen = {name: getattr(options, name) for name in names}
     models = parse_noises(options.noise)
     with progress_bar(1, options.time_limit) as bar:
         watch = bar.begin("improve")
         result = solve_robust(instance, options.measure, models, progress=watch, **chosen)
         if output is not None:
             with held_back():
-                save_schedule(result.schedule, output, method="improve", bound=result.bound)
+                save_schedule(
+                    result.schedule, output, method="improve", bound=result.bound, params=options.params
+                )
     with summary_beside(output):
         if as_json:
             show_json({**_data(result, options), "engine": engine_version(), "output": output})
@@ -86,8 +89,10 @@ def _data(result: RobustResult, options: RobustOptions) -> dict[str, Any]:
         for name, one in (("robust", result.robust), ("plain", result.plain))
     }
     asked = {"measure": str(result.measure), "noise": list(options.noise), "samples": result.samples}
+    changed = options.params.changed()
     return {
         **asked,
+        **({"params": changed} if changed else {}),
         **judged,
         "bound": result.bound,
         "seconds": round(result.seconds, 3),

@@ -16,6 +16,7 @@ from ..core.errors import InputError
 from ..core.files import STANDARD, check_writable
 from ..core.instance_file import load_instance
 from ..core.interruption import exit_status, held_back, reason_of, was_stopped
+from ..core.params.solve_params import SolveParams
 from ..core.result import Bound, Result
 from ..core.result_text import summary
 from ..core.schedule_file import load_schedule, save_schedule
@@ -24,7 +25,14 @@ from ..solving.solve import solve
 from ..terminal.console import show_json, show_pairs, show_table
 from ..terminal.progress_bar import progress_bar
 from .certifying import certificate_option, write_certificate
-from .common import cli, json_option, max_memory_option, search_options, summary_beside
+from .common import (
+    cli,
+    json_option,
+    max_memory_option,
+    params_option,
+    search_options,
+    summary_beside,
+)
 from .noise_options import noise_option
 from .robust import RobustOptions, refuse_contradictions, solve_robustly
 
@@ -48,6 +56,7 @@ from .robust import RobustOptions, refuse_contradictions, solve_robustly
     type=float,
     help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
 )
+@params_option
 @click.option(
     "--robust",
     type=click.Choice(["mean", "p95"]),
@@ -70,6 +79,7 @@ def _solve(
     seed: int,
     max_memory: float | None,
     effort: float | None,
+    params: SolveParams,
     robust: str | None,
     noise: tuple[str, ...],
     samples: int,
@@ -82,7 +92,9 @@ def _solve(
         check_writable(path)
     refuse_contradictions(context, robust is not None)
     if robust is not None:
-        asked = RobustOptions(robust, noise, samples, time_limit, workers, seed, _warm_start(warm_start))
+        asked = RobustOptions(
+            robust, noise, samples, time_limit, workers, seed, _warm_start(warm_start), params
+        )
         context.exit(solve_robustly(problem, asked, output, as_json))
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
@@ -98,10 +110,13 @@ def _solve(
             max_memory=max_memory,
             effort=effort,
             progress=bar.begin(method),
+            params=params,
         )
         with held_back():
             if output is not None and result.schedule is not None:
-                save_schedule(result.schedule, output, method=result.method, bound=result.bound)
+                save_schedule(
+                    result.schedule, output, method=result.method, bound=result.bound, params=params
+                )
         if certificate is not None and result.bound is not None:
             write_certificate(certificate, problem, result.bound, result.proof, time_limit)
     with summary_beside(output):
@@ -137,6 +152,7 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 @click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
 @click.option("--workers", type=int, help="Threads. [default: all cores]")
 @max_memory_option
+@params_option
 @certificate_option
 @json_option
 @click.pass_context
@@ -146,6 +162,7 @@ def _bound(
     time_limit: float,
     workers: int | None,
     max_memory: float | None,
+    params: SolveParams,
     certificate: str | None,
     as_json: bool,
 ) -> None:
@@ -159,12 +176,12 @@ def _bound(
     if certificate is not None:
         check_writable(certificate)
     with progress_bar(1, time_limit) as bar:
-        allowance = Allowance(time_limit, workers, max_memory=max_memory)
+        allowance = Allowance(time_limit, workers, max_memory=max_memory, params=params)
         bounds, reason = _until_stopped(bounds_within(problem, allowance, bar.begin("bound")))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
             write_certificate(certificate, problem, best.value, best.proof, time_limit)
-    _show_bounds(bounds, reason, as_json)
+    _show_bounds(bounds, reason, params, as_json)
     context.exit(exit_status(reason) if reason else 0)
 
 
@@ -181,12 +198,14 @@ def _until_stopped(bounds: Iterator[Bound]) -> tuple[list[Bound], str]:
     return found, ""
 
 
-def _show_bounds(bounds: Sequence[Bound], reason: str, as_json: bool) -> None:
+def _show_bounds(bounds: Sequence[Bound], reason: str, params: SolveParams, as_json: bool) -> None:
     best = max(bounds, key=lambda bound: bound.value)
     if as_json:
         fields = ("name", "value", "proof", "seconds", "argument")
         rows = [{field: getattr(bound, field) for field in fields} for bound in bounds]
         answer = {"best": best.value, "name": best.name, "bounds": rows, "reason": reason}
+        if changed := params.changed():
+            answer["params"] = changed
         show_json({**answer, "engine": engine_version()})
         return
     show_table(["bound", "value", "proof", "seconds", "argument"], [

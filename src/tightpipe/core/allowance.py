@@ -1,18 +1,29 @@
-"""The limits and the seed that a caller gives one solve, as plain numbers that are checked at once."""
+"""The limits, the seed and the parameters that a caller gives one solve, checked at once."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from typing import TypedDict
 
 from .budget import Budget
 from .errors import InputError
 from .integers import check_int, store_plain
+from .params.solve_params import DEFAULTS, SolveParams
 
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+class SolveOptions(TypedDict):
+    """The options that `tightpipe.solve` and `tightpipe.plan` have in common, as keyword arguments."""
+
+    time_limit: float | None
+    workers: int | None
+    seed: int
+    params: SolveParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,8 @@ class Allowance:
         A deterministic limit that replaces the time limit, in seconds above 0; None for no such limit. The
         work done is counted and converted to seconds of one thread on a usual machine; the clock is not read.
         So a solve with one worker gives the same result in every run and on every machine.
+    params
+        The numbers that tune the searches.
 
     Raises
     ------
@@ -53,9 +66,12 @@ class Allowance:
     seed: int = 0
     max_memory: float | None = None
     effort: float | None = None
+    params: SolveParams = DEFAULTS
 
     def __post_init__(self) -> None:
         store_plain(self)
+        if not isinstance(self.params, SolveParams):
+            raise InputError("must be SolveParams", key="params", value=self.params)
         limit, memory = self.time_limit, self.max_memory
         if limit is not None and not (_is_finite(limit) and limit >= 0):
             raise InputError("must be a number of seconds, at least 0", key="time_limit", value=limit)
@@ -68,13 +84,20 @@ class Allowance:
         check_int("seed", self.seed, 0, 2**31 - 1)
 
     @property
+    def options(self) -> SolveOptions:
+        """What solves and plans take as options: the time limit, the workers, the seed and the parameters."""
+        return SolveOptions(
+            time_limit=self.time_limit, workers=self.workers, seed=self.seed, params=self.params
+        )
+
+    @property
     def threads(self) -> int:
         """Number of threads to use: `workers`, or the number of cores where that is None."""
         return self.workers or os.cpu_count() or 1
 
     def begin(self) -> Budget:
         """Return the budget of a solve that begins now."""
-        endless = Budget(threads=self.threads, seed=self.seed, max_memory=self.max_memory)
+        endless = Budget(threads=self.threads, seed=self.seed, max_memory=self.max_memory, params=self.params)
         if self.effort is not None:
             return replace(endless, effort=self.effort)
         return endless.within(inf if self.time_limit is None else self.time_limit)

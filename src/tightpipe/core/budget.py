@@ -1,4 +1,4 @@
-"""A budget holds the limits of a solve (deadline or effort, threads, memory) and the seed of random choices.
+"""A budget holds the limits of a solve (deadline or effort, threads, memory), its seed and its parameters.
 
 A budget is made once, where a solve begins. All functions that work for the solve get this budget, or one
 that is narrowed to a part of the time. The deadline is a point in time and not a duration, so no function has
@@ -13,6 +13,8 @@ from math import inf
 from threading import Event
 from time import perf_counter
 
+from .params.solve_params import DEFAULTS, SolveParams
+
 _UNENDING = 600.0  # seconds for a search that would not end by itself
 _SHORTEST, _LONGEST = 0.01, 1e8  # seconds; not every solver takes 0 or infinity
 _SEEDS = 2**31  # number of seeds; solvers take integers of 32 bits with a sign
@@ -24,7 +26,7 @@ class TimeUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deadline, threads, seed and memory cap of a solve, or of a part of it.
+    """Deadline, threads, seed, memory cap and parameters of a solve, or of a part of it.
 
     Parameters
     ----------
@@ -40,6 +42,8 @@ class Budget:
     effort
         Limit in seconds, used where there is no deadline; infinite for no limit. The work done is counted and
         converted to seconds of one thread on a usual machine, so the limit is the same on every machine.
+    params
+        The numbers that tune the searches.
     halt
         An event by which another thread ends the work: once it is set, no time is left. None for no event.
     """
@@ -49,6 +53,7 @@ class Budget:
     seed: int = 0
     max_memory: float | None = None
     effort: float = inf
+    params: SolveParams = DEFAULTS
     halt: Event | None = field(default=None, compare=False)
 
     @property

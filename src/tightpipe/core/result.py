@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import metrics
 from .errors import NoScheduleError
 from .instance import Instance
+from .params.solve_params import DEFAULTS, SolveParams
 from .result_text import lines_of, summary
 from .schedule import Schedule
 
@@ -110,6 +111,8 @@ class Result:
         SIGTERM, or a sentence; empty otherwise.
     proof
         What the bound rests on; None where nothing is proven, or where the caller gave the bound.
+    params
+        The numbers that tuned the searches.
     """
 
     instance: Instance
@@ -121,6 +124,7 @@ class Result:
     log: tuple[LogEntry, ...] = ()
     reason: str = ""
     proof: Proof | None = None
+    params: SolveParams = DEFAULTS
 
     def __str__(self) -> str:
         return lines_of(summary(self))
@@ -222,7 +226,9 @@ class Result:
         dict
             The attributes of the same names, and `log` as a list of tables with `seconds`, `cost` and
             `bound`. If there is a schedule, also `device_busy`, the functions `bubble_over_ideal` and
-            `total_time` of `tightpipe.core.metrics`, and `device_span`, a list of the spans in ticks.
+            `total_time` of `tightpipe.core.metrics`, and `device_span`, a list of the spans in ticks. If
+            parameters were given, also `params`: those that are not the defaults, by keys such as
+            ``anneal.reach``.
         """
         keys = (
             *("method", "cost", "work", "imbalance", "busiest", "bubble", "bubble_rate"),
@@ -234,5 +240,7 @@ class Result:
             numbers["total_time"] = metrics.total_time(self.schedule)
             numbers["device_busy"] = self.device_busy
             numbers["device_span"] = metrics.device_spans(self.schedule).tolist()
+        if changed := self.params.changed():
+            numbers["params"] = changed
         log = [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in self.log]
         return {"status": str(self.status), **numbers, "seconds": round(self.seconds, 3), "log": log}

@@ -16,11 +16,12 @@ from .instance import Instance
 from .instance_file import check_keys, check_kind, instance_from_dict, instance_to_dict, is_kind, read_json
 from .integers import LARGEST, check_int
 from .operation import Operation, operation_text
+from .params.solve_params import DEFAULTS, SolveParams
 from .schedule import Order, Schedule, parse_slot
 from .validate import Violation, complete, validate
 
 _REQUIRED = ("instance", "devices")
-_OPTIONAL = ("method", "cost", "bound")
+_OPTIONAL = ("method", "cost", "bound", "params")
 MEASURED = "measured"
 """The entry `method` of a schedule file whose times were measured in a run of the schedule."""
 
@@ -30,12 +31,14 @@ class ScheduleFile:
     """The content of a schedule file: a schedule and the method, cost and bound that the file claims.
 
     Nothing verifies the claims, and each is None where the file makes none. `cost` and `bound` are in ticks.
+    `params` has the parameters of the search that were not the defaults, by keys such as ``anneal.reach``.
     """
 
     schedule: Schedule
     method: str | None = None
     cost: int | None = None
     bound: int | None = None
+    params: dict[str, Any] | None = None
 
 
 def faults(schedule: Schedule, method: str | None) -> list[Violation]:
@@ -70,7 +73,12 @@ def load_schedule(path: str | Path) -> ScheduleFile:
 
 
 def save_schedule(
-    schedule: Schedule, path: str | Path, *, method: str | None = None, bound: int | None = None
+    schedule: Schedule,
+    path: str | Path,
+    *,
+    method: str | None = None,
+    bound: int | None = None,
+    params: SolveParams = DEFAULTS,
 ) -> None:
     """Validate a schedule and write it to a file.
 
@@ -85,6 +93,8 @@ def save_schedule(
         other times than their durations.
     bound
         A lower bound of the cost in ticks, or None.
+    params
+        The parameters of the search; the file has those that are not the defaults.
 
     Raises
     ------
@@ -96,19 +106,25 @@ def save_schedule(
     violations = faults(schedule, method)
     if violations:
         raise ValueError(f"not written, the schedule is invalid: {violations[0]}")
-    write_text(path, json.dumps(schedule_to_dict(schedule, method=method, bound=bound)) + "\n")
+    write_text(path, json.dumps(schedule_to_dict(schedule, method=method, bound=bound, params=params)) + "\n")
 
 
 def schedule_to_dict(
-    schedule: Schedule, *, method: str | None = None, bound: int | None = None
+    schedule: Schedule,
+    *,
+    method: str | None = None,
+    bound: int | None = None,
+    params: SolveParams = DEFAULTS,
 ) -> dict[str, Any]:
-    """Return the content of a schedule file as plain data, with the claims `method` and `bound`."""
+    """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
+    changed = params.changed()
     return {
         "instance": instance_to_dict(schedule.instance),
         "devices": [_entries(schedule, device) for device in range(schedule.order.devices)],
         "method": method,
         "cost": metrics.cost(schedule),
         "bound": bound,
+        **({"params": changed} if changed else {}),
     }
 
 
@@ -154,7 +170,10 @@ def schedule_from_dict(data: Any) -> ScheduleFile:
         for k in ("cost", "bound")
         if k in data
     }
-    return ScheduleFile(schedule, method, **claims)
+    params = data.get("params")
+    if params is not None and not isinstance(params, dict):
+        raise InputError("must be a table of parameters", key="params", value=params)
+    return ScheduleFile(schedule, method, **claims, params=params)
 
 
 def _read_devices(instance: Instance, devices: list[Any]) -> Schedule:

@@ -45,8 +45,7 @@ class Question:
         """Return the plan of this row, from `uniform_plan` or `tightpipe.plan`; raise what these raise."""
         if self.split is Split.UNIFORM:
             return uniform_plan(self.family, allowance)
-        options = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
-        return find_plan(self.family.problem, progress=progress, **options)  # type: ignore[arg-type]
+        return find_plan(self.family.problem, progress=progress, **allowance.options)
 
 
 Alternative = tuple[Question, Plan]

@@ -24,7 +24,6 @@ from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill, fill_end
 from .recompute_options import RecomputeOptions
 
-_SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)  # first caps on the bound, as multiples of a device's mean work
 _RESTS = 512  # rests that are filled between two looks at the clock, at first
 _SECONDS = 0.05  # where that takes less time, more of them are filled the next time
 _ROWS = 4096  # rows of the array for `expand` at first
@@ -73,9 +72,12 @@ def middles(configuration: Configuration, kind: int) -> range:
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
-def caps_of(configuration: Configuration) -> list[int]:
-    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`."""
-    return [*(int(slack * configuration.mean_work) for slack in _SLACKS), NEVER]
+def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:
+    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`.
+
+    The others are multiples, by the factors `slacks`, of the mean work of a device.
+    """
+    return [*(int(slack * configuration.mean_work) for slack in slacks), NEVER]
 
 
 def start_of(configuration: Configuration, kind: int, middle: int) -> tuple[int, int]:
@@ -196,7 +198,7 @@ class Tabled:
     def __init__(self, configuration: Configuration, kind: int, until: Budget = UNLIMITED) -> None:
         self.configuration, self.kind = configuration, kind
         self._open = True  # whether there is a further cap
-        self._caps = caps_of(configuration)
+        self._caps = caps_of(configuration, until.params.plan.slacks)
         self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []

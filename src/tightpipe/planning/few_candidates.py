@@ -15,7 +15,6 @@ from .configuration import Configuration
 from .device_bound_kernel import NEVER
 
 _MOST_BITS = 5 * 10**9  # of all numbers by which sums of layers are listed; more take longer than a second
-_LONGEST = 2.0  # most work of a stage that is looked at, as a multiple of the mean work of a device
 
 
 class Unlisted:
@@ -31,7 +30,8 @@ class Unlisted:
     def __init__(self, configuration: Configuration, until: Budget = UNLIMITED) -> None:
         self.configuration = configuration
         self.bound = least_sum(configuration, until)
-        self.arrays = configuration.arrays(int(_LONGEST * configuration.mean_work), until)
+        most = int(until.params.plan.longest * configuration.mean_work)
+        self.arrays = configuration.arrays(most, until)
         self._devices = device_stages(configuration, self.arrays, until)
         self._taken = False
 

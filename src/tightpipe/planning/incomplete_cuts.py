@@ -95,7 +95,7 @@ def _bounds_by_tables(configuration: Configuration, kind: int, cap: int, until: 
     no partition, then no bound is below its cap. If all bounds are `cap` or more, the last one that is
     yielded is so, too.
     """
-    for lower in caps_of(configuration):
+    for lower in caps_of(configuration, until.params.plan.slacks):
         found = _least_in_tables(configuration, kind, min(lower, cap), until)
         yield min(found, lower) if lower < cap else found
         if found < NEVER or lower >= cap:

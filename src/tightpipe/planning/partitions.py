@@ -16,8 +16,6 @@ from .device_bound_kernel import NEVER
 from .few_candidates import Unlisted
 from .rushed_candidates import Rushed
 
-_LISTED = 50_000  # the most partitions that are listed
-
 
 class Partitions(Protocol):
     """The candidates of a configuration, in ascending order of their bounds."""
@@ -70,7 +68,7 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
         return NoPartitions(configuration)
     if kind is not None:
         return Tabled(configuration, kind, until)
-    if partition_count(configuration) <= _LISTED:
+    if partition_count(configuration) <= until.params.plan.listed:
         return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
     return Unlisted(configuration, until)
 
@@ -113,5 +111,6 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     if kind is not None:
         return least_excess_in_tables(configuration, kind, until)
     devices = device_stages(configuration, configuration.arrays(until=until), until)
-    partitions = islice(all_cuts(configuration.layers, configuration.placement.stages), _LISTED)
+    cuts = all_cuts(configuration.layers, configuration.placement.stages)
+    partitions = islice(cuts, until.params.plan.listed)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)

@@ -7,6 +7,7 @@ from html import escape
 
 from ..core.instance import Instance
 from ..core.metrics import cost
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
 from ..drawing.plot_schedule import html_of
@@ -46,6 +47,8 @@ class Plan:
     reason
         Why there is no plan, why the search ended early, or why the best plan of the search space is not
         proven to be optimal; empty otherwise.
+    params
+        The numbers that tuned the search.
     """
 
     problem: PlanningProblem
@@ -59,6 +62,7 @@ class Plan:
     considered: int = 0
     log: tuple[LogEntry, ...] = ()
     reason: str = ""
+    params: SolveParams = DEFAULTS
 
     def __str__(self) -> str:
         return plan_text(self)

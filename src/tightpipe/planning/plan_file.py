@@ -19,6 +19,7 @@ from ..core.files import write_text
 from ..core.instance_file import check_keys, check_kind, read_json
 from ..core.integers import LARGEST, check_int
 from ..core.metrics import bubble_rate, busy_times, imbalance
+from ..core.params.solve_params import params_from_dict
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
 from ..core.schedule_file import schedule_from_dict, schedule_to_dict
@@ -62,7 +63,7 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     content = {
         **plan_to_dict(plan),
         "problem": asked,
-        "schedule": schedule_to_dict(plan.schedule, method=plan.method, bound=plan.bound),
+        "schedule": schedule_to_dict(plan.schedule, method=plan.method, bound=plan.bound, params=plan.params),
     }
     write_text(path, json.dumps(content) + "\n")
 
@@ -79,7 +80,7 @@ def load_plan(path: str | Path) -> Plan:
     data = read_json(path)
     try:
         check_kind(data, "plan")
-        check_keys(data, _KEYS, ())
+        check_keys(data, _KEYS, ("params",))
         plan = _plan_from_dict(data)
         _check_figures(plan, data)
     except InputError as error:
@@ -92,8 +93,10 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
     Figures that need a schedule are None if the plan has none. Cost and bound are in ticks, each of which
     takes the time `tick`, and `step_time` is the time of the cost in `unit`. Memory is in bytes, and the gap,
-    the bubble rate and the imbalance are fractions.
+    the bubble rate and the imbalance are fractions. `params` is there only if some parameters were
+    not the defaults.
     """
+    changed = plan.params.changed()
     schedule, memory = plan.schedule, plan.memory
     return {
         "status": str(plan.status),
@@ -118,6 +121,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "seconds": round(plan.seconds, 3),
         "considered": plan.considered,
         "log": [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in plan.log],
+        **({"params": changed} if changed else {}),
     }
 
 
@@ -138,6 +142,7 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
         check_int("considered", data["considered"], 0),
         tuple(_entry(f"log[{i}]", entry) for i, entry in enumerate(entries(data, "log"))),
         _text(data, "reason"),
+        _inside("params", params_from_dict, {"params": data.get("params", {})}),
     )
 
 

@@ -33,7 +33,7 @@ class PlanFolder:
     path
         The folder; it is made if it is not there.
     allowance
-        The time limit, threads and seed of each search.
+        The time limit, threads, seed and parameters of each search.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class PlanFolder:
 
 def _conditions(allowance: Allowance) -> dict[str, object]:
     limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
-    return {"engine": engine_version(), **limits}
+    return {"engine": engine_version(), **limits, "params": allowance.params.changed()}
 
 
 def kept_plan(

@@ -154,12 +154,11 @@ def frontier(
         If a signal ends a search; its plan is not yielded.
     """
     before: Plan | None = None
-    options = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
     for point in points:
         watch = begin(point.name)
 
         def find(point: Point = point, watch: Progress = watch, before: Plan | None = before) -> Plan:
-            return adopted(find_plan(point.problem, progress=watch, **options), before)  # type: ignore[arg-type]
+            return adopted(find_plan(point.problem, progress=watch, **allowance.options), before)
 
         found = kept_plan(folder, file_of(point), point.problem, find)
         yield point, found

@@ -32,21 +32,6 @@ from .relaxed_candidates import relaxed_candidate
 from .rushed_candidates import Rushed, rushed_candidate
 
 _PROVES, _FINDS = "best", "improve"  # the methods that raise bounds and that find cheaper schedules
-_FIRST_SLICE = 0.01  # share of the time limit for a candidate's first solve; each solve doubles the time
-_SHORTEST_SLICE = 0.2  # least seconds for the first solve
-_UNLIMITED_SLICE = 5.0  # seconds for the first solve if there is no time limit
-_RUSH = 0.5  # seconds to look for a candidate when time is up and there is no plan
-_LULL = 0.25  # share of the time so far after which proofs that have not raised the bound become rarer
-_RARE = 0.2  # time for such proofs, as a multiple of that for finding cheaper plans
-_VARYING = 0.3  # time for trying neighbours, as a multiple of the time that solvers have just taken
-_RELAXED = 0.4  # share of the time that may go to relaxed candidates
-_CAP = 1.1  # cap on the bounds of relaxed candidates, as a multiple of the least bound
-# How much longer than necessary microbatches of relaxed candidates are supposed to hold memory. Measured: at
-# 1 schedules are 3 % dearer, and at 2 bounds are.
-_HELD = (1.5, 1.6, 1.4, 1.0)
-_HOPE = 0.05  # share of its cost by which the first of all searches is supposed to lower it
-_CHANGE = 0.001  # share of its cost by which a candidate counts as dearer for each solve it has had
-_MOST_NEIGHBOURS = 200  # neighbours of one candidate that are drawn in one go; some may be drawn repeatedly
 
 
 class Search:
@@ -67,18 +52,20 @@ class Search:
     def __init__(
         self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
     ) -> None:
-        self.problem, self.budget = problem, budget
+        self.problem, self.budget, self.params = problem, budget, budget.params.plan
         self.pool = CandidatePool(problem, sources, progress)
         self._random = Random(budget.seed)
         bounded = [source for source in sources if not isinstance(source, Rushed)]  # those take too long
         by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
-        self._relaxed = product(_HELD, [(source.configuration, source.bound) for source in by_bound])
+        open_ones = [(source.configuration, source.bound) for source in by_bound]
+        self._relaxed = product(self.params.held, open_ones)
         self._proving = self._finding = self._relaxing = 0.0  # seconds, or turns without a time limit
-        self._hope = _HOPE  # share of its cost by which a candidate's first search is supposed to lower it
+        self._hope = self.params.hope  # share of its cost that a candidate's first search is to save
         methods = problem.space.methods
         self._solves = methods is None or SOLVER in methods
-        left = budget.left
-        self._slice = max(_SHORTEST_SLICE, _FIRST_SLICE * left) if budget.limited else _UNLIMITED_SLICE
+        self._slice = self.params.unlimited_slice
+        if budget.limited:
+            self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)
 
     def run(self) -> str:
         """Search until the best plan is proven best, time is up or no work is left.
@@ -88,8 +75,8 @@ class Search:
         begun = perf_counter()
         self._look_at_each()
         while not self._is_over:
-            resting = perf_counter() - self.pool.raised > _LULL * (perf_counter() - begun)
-            share = _RARE if resting and not self.budget.endless else 1.0
+            resting = perf_counter() - self.pool.raised > self.params.lull * (perf_counter() - begun)
+            share = self.params.rare if resting and not self.budget.endless else 1.0
             if self._proving <= share * self._finding:
                 went_on = self._prove() or self._find()
             else:
@@ -103,7 +90,7 @@ class Search:
 
         This is for a search that has ended without any plan, as it does if its time was short.
         """
-        until = self.budget.first_part(1.0, _RUSH)
+        until = self.budget.first_part(1.0, self.params.rush)
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
             for found in self._found_at_once(source, until):
                 if found is not None and found.schedule is None and self._solves:
@@ -139,7 +126,7 @@ class Search:
             if self.budget.left > 0:
                 first.append(self.pool.take(source, self.budget))
         for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
-            for seed in seeds(self.problem, found.candidate):
+            for seed in seeds(self.problem, found.candidate, self.params.recomputed):
                 if self.budget.left > 0:
                     self._schedule(seed, self.pool.heuristics)
 
@@ -172,7 +159,7 @@ class Search:
         begun = perf_counter()
         searched = self._improve()
         went_on = self._relax(1 if self.budget.endless or not searched else 0) or searched
-        went_on = self._vary(_VARYING * (perf_counter() - begun)) or went_on
+        went_on = self._vary(self.params.varying * (perf_counter() - begun)) or went_on
         self._finding += self._seconds(begun)
         return went_on
 
@@ -200,7 +187,7 @@ class Search:
         """
         assert found.cost is not None
         hope = found.gained if found.searches else self._hope * found.cost
-        return found.cost * (1 + _CHANGE * found.searches) - hope
+        return found.cost * (1 + self.params.change * found.searches) - hope
 
     def _search(self, found: OpenCandidate) -> None:
         """Let a solver search for a cheaper schedule of a candidate, for twice as long as the last time.
@@ -226,7 +213,7 @@ class Search:
                 break
             held, (configuration, bound) = following
             looked += 1
-            cap = min(int(_CAP * bound) + 1, self.pool.cheapest)
+            cap = min(int(self.params.cap * bound) + 1, self.pool.cheapest)
             candidate = None if self.pool.is_beaten(bound) else self._relaxed_of(configuration, cap, held)
             found = None if candidate is None else self._schedule(candidate, self.pool.heuristics)
             if found is not None and self._solves and not (found.closed or self._is_over):
@@ -237,13 +224,13 @@ class Search:
 
     def _relaxed_of(self, configuration: Configuration, cap: int, held: float) -> Candidate | None:
         try:
-            return relaxed_candidate(configuration, cap, held, self.budget.part(_RELAXED))
+            return relaxed_candidate(configuration, cap, held, self.budget.part(self.params.relaxed))
         except TimeUpError:
             return None
 
     def _may_relax(self, begun: float) -> bool:
         spent = perf_counter() - begun
-        return self._relaxing + spent < _RELAXED * (self._proving + self._finding + spent)
+        return self._relaxing + spent < self.params.relaxed * (self._proving + self._finding + spent)
 
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
@@ -261,9 +248,11 @@ class Search:
     def _climbs(self, here: OpenCandidate, until: Budget) -> bool:
         """Schedule neighbours of the climber `here` until one is cheaper; return whether one is.
 
-        The function returns False if time is up, or after `_MOST_NEIGHBOURS` neighbours.
+        The function returns False if time is up, or after `most_neighbours` neighbours.
         """
-        for candidate in islice(neighbours(self.problem, here.candidate, self._random), _MOST_NEIGHBOURS):
+        for candidate in islice(
+            neighbours(self.problem, here.candidate, self._random), self.params.most_neighbours
+        ):
             if until.left <= 0 or self._is_over:
                 return False
             self._schedule(candidate, [here.heuristic])

@@ -8,6 +8,7 @@ from time import perf_counter
 from ..core.allowance import Allowance
 from ..core.budget import Budget, TimeUpError
 from ..core.interruption import reason_of, was_stopped
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import LogEntry, Proof, Status
 from ..solving.ensure_compiled import ensure_compiled
@@ -23,8 +24,6 @@ from .problem import PlanningProblem
 from .search_space import configurations_of
 from .why_nothing_fits import why_nothing_fits
 
-_SHARE = 0.5  # share of the time in which the candidates of all configurations are bounded
-_LEAST = 0.5  # seconds that bounds before or after the search may take, however short the time is
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
 _WITHIN = "within the cuts in which every stage has F, B and W"
@@ -38,6 +37,7 @@ def plan(
     workers: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    params: SolveParams = DEFAULTS,
 ) -> Plan:
     """Find where to cut a model, where to run the stages, what to recompute and when everything runs.
 
@@ -55,6 +55,8 @@ def plan(
         Seed of every random choice, 0 to 2**31 - 1.
     progress
         Function that is called with a log entry for each new cost or bound.
+    params
+        The numbers that tune the search and the methods that it calls.
 
     Returns
     -------
@@ -70,13 +72,13 @@ def plan(
         has a placement with two routes, if a stage could be recomputed in too many ways, or if a number is
         out of its range.
     """
-    allowance = Allowance(time_limit, workers, seed)
+    allowance = Allowance(time_limit, workers, seed, params=params)
     configurations = configurations_of(problem)
     ensure_compiled()
     begun, budget = perf_counter(), allowance.begin()
     sources = _sources(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
-        beyond = incomplete_bound(configurations, NEVER, budget.first_part(_SHARE, _LEAST))
+        beyond = incomplete_bound(configurations, NEVER, _first_part(budget))
         answer = _unfit(problem, beyond, _why_nothing_fits(problem, configurations, budget))
         return replace(answer, seconds=perf_counter() - begun)
     search = Search(problem, sources, budget, progress or ignore)
@@ -92,14 +94,20 @@ def plan(
         answer,
         seconds=perf_counter() - begun,
         considered=search.pool.considered,
+        params=params,
         log=_lowered(search.pool.log, beyond),
     )
 
 
 def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
     """Return what yields the candidates of each configuration, found within a part of the time."""
-    parts = budget.first_part(_SHARE, _LEAST).in_turn(len(configurations))
+    parts = _first_part(budget).in_turn(len(configurations))
     return [partitions_of(each, part) for each, part in zip(configurations, parts, strict=True)]
+
+
+def _first_part(budget: Budget) -> Budget:
+    """Return the part of the time in which candidates are bounded before the search."""
+    return budget.first_part(budget.params.plan.bounding, budget.params.plan.bounding_least)
 
 
 def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
@@ -118,7 +126,9 @@ def _beyond(configurations: list[Configuration], cap: int, budget: Budget, reaso
     """
     try:
         if not was_stopped(reason):
-            return incomplete_bound(configurations, cap, budget.first_part(1.0, _LEAST)), reason
+            return incomplete_bound(
+                configurations, cap, budget.first_part(1.0, budget.params.plan.bounding_least)
+            ), reason
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
     return incomplete_bound(configurations, cap, budget.within(0.0)), reason

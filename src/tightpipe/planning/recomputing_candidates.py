@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
 from .candidate import Candidate
 from .problem import PlanningProblem
 
-_SHARES = (0.25, 0.5, 0.75, 1.0)
 
-
-def seeds(problem: PlanningProblem, candidate: Candidate) -> Iterator[Candidate]:
+def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float]) -> Iterator[Candidate]:
     """Yield candidates that have the same cuts and recompute much; none if nothing may be recomputed.
 
     Some candidates recompute a share of the recomputable layers of each stage, and others all recomputable
-    layers of a share of the stages. Shares are taken from the front: the first quarter, the first half, and
-    so on. The first stages hold the activations of a microbatch longest, so recomputing there saves most.
+    layers of a share of the stages, but not of all. Shares are taken from the front. The first stages hold
+    the activations of a microbatch longest, so recomputing there saves most.
     """
     if not problem.space.recompute:
         return
     layers = problem.model.layers
     able = [tuple(k for k in range(*stage) if layers[k].recomputable) for stage in candidate.stages]
-    for share in _SHARES:
+    for share in shares:
         yield replace(candidate, recomputed=tuple(some[: ceil(share * len(some))] for some in able))
-    for share in _SHARES[:-1]:
+    for share in shares[:-1]:
         whole = ceil(share * len(able))
         yield replace(candidate, recomputed=tuple(some if s < whole else () for s, some in enumerate(able)))

@@ -14,8 +14,6 @@ from .candidates_by_table import SCRATCH, Way, candidate_of, in_slices, kind_of,
 from .configuration import Configuration
 from .strain_kernel import least_strained
 
-_MIDDLES = 5  # of the layers at which the second half of the stages can begin, those nearest to even work
-
 
 def relaxed_candidate(
     configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED
@@ -54,7 +52,7 @@ def relaxed_candidate(
     arrays = configuration.arrays(cap, until)
     least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
     scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
-    for middle in _even_middles(configuration, kind):
+    for middle in _even_middles(configuration, kind, until.params.plan.middles):
         work = arrays.tables, kind, p, middle, cap, held, least, chosen, scratch
         for device in range(p, -1, -1):
             in_slices(side * side, until, partial(least_strained, *work, device))
@@ -72,9 +70,7 @@ def _ways(chosen: Ints, x: int, y: int) -> Iterator[Way]:
         x, y = new_x, new_y
 
 
-def _even_middles(configuration: Configuration, kind: int) -> list[int]:
-    """Return the numbers of `middles` with the most even work of the two halves, at most `_MIDDLES`."""
+def _even_middles(configuration: Configuration, kind: int, most: int) -> list[int]:
+    """Return the numbers of `middles` with the most even work of the two halves, at most `most`."""
     done = np.cumsum([0, *configuration.ticks])
-    return sorted(middles(configuration, kind), key=lambda m: abs(2 * int(done[m]) - int(done[-1])))[
-        :_MIDDLES
-    ]
+    return sorted(middles(configuration, kind), key=lambda m: abs(2 * int(done[m]) - int(done[-1])))[:most]

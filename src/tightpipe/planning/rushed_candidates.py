@@ -16,8 +16,6 @@ from .device_bound_kernel import NEVER
 from .few_candidates import even_cuts, least_work
 from .layered_model import Model
 
-_STEPS = (8, 4, 2, 1)  # layers by which a cut is shifted at a time
-
 
 class Rushed:
     """A candidate of a configuration that is found at once, and a bound of all candidates by their work."""
@@ -58,7 +56,7 @@ def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
 def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) -> Candidate | None:
     """Return a candidate with these cuts, or with cuts near them if one microbatch does not fit else."""
     lack = _lack(configuration, cuts)
-    for step in _STEPS:
+    for step in until.params.plan.shifts:
         improved = max(lack) > 0
         while improved and until.left > 0:
             improved = False

@@ -139,13 +139,7 @@ def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
 
 
 def _solved(family: Family, candidate: Candidate, allowance: Allowance) -> Result:
-    result = solve(
-        instance_of(family.problem, candidate),
-        family.method,
-        time_limit=allowance.time_limit,
-        workers=allowance.workers,
-        seed=allowance.seed,
-    )
+    result = solve(instance_of(family.problem, candidate), family.method, **allowance.options)
     raise_again(result.reason)  # a solve that a signal ended early gives no plan
     return result
 

@@ -98,13 +98,7 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
 
 def _planned(now: Plan, changed: PlanningProblem, allowance: Allowance, progress: Progress) -> WhatIf:
     """Return what a short search finds for a changed problem, or the plan `now` if that is cheaper there."""
-    found = plan(
-        changed,
-        time_limit=allowance.time_limit,
-        workers=allowance.workers,
-        seed=allowance.seed,
-        progress=progress,
-    )
+    found = plan(changed, progress=progress, **allowance.options)
     raise_again(found.reason)
     found = adopted(found, now)
     return _told(now, found.bound, found.cost, found.reason)
@@ -193,6 +187,7 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
         workers=allowance.workers,
         seed=allowance.seed,
         warm_start=start,
+        params=allowance.params,
     )
     raise_again(result.reason)
     return _told(now, bound, result.cost, "")

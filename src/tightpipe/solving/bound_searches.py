@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 from ..core.budget import Budget
 from ..core.instance import Instance
+from ..core.params.proof import BoundParams
+from ..core.params.solve_params import DEFAULTS
 from ..core.progress import Progress
 from ..core.result import Bound
 
 BoundSearch = Callable[[Instance, int, Budget, int, Progress], Bound]
 
 
-def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
+def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[BoundSearch, float], ...]:
     """Return the searches in sequence, each with its share, 0 to 1, of the time left when it begins.
 
     A search takes an instance, the cost of a known schedule in ticks, a budget, the best bound so far in
@@ -28,9 +30,9 @@ def bound_searches() -> tuple[tuple[BoundSearch, float], ...]:
     from tightpipe.solver.cpsat.refutation import refutation_bound
 
     return (
-        (energetic_bound, 0.2),
-        (shaving_bound, 0.3),
-        (prefix_bound, 0.5),
-        (fluid_bound, 0.5),
-        (refutation_bound, 1.0),
+        (energetic_bound, params.energetic),
+        (shaving_bound, params.shaving),
+        (prefix_bound, params.prefixes),
+        (fluid_bound, params.fluid),
+        (refutation_bound, params.refutation),
     )

@@ -12,6 +12,7 @@ from ..core.contradiction import refuse_contradiction
 from ..core.errors import InfeasibleError
 from ..core.instance import Instance
 from ..core.metrics import cost
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import Bound
 from .bound_searches import bound_searches
@@ -19,7 +20,13 @@ from .ensure_compiled import ensure_compiled
 from .starts import warm_starts
 
 
-def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | None = None) -> Bound:
+def bound(
+    instance: Instance,
+    *,
+    time_limit: float | None = 20,
+    workers: int | None = None,
+    params: SolveParams = DEFAULTS,
+) -> Bound:
     """Return the best known lower bound of an instance's cost: no schedule of the instance costs less.
 
     Formulas give the first bounds. Within the time limit, searches then try to prove that costs below the
@@ -33,6 +40,8 @@ def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | N
         Wall seconds for the searches; 0 for the formulas alone, None for no limit.
     workers
         Number of threads; None takes as many as the machine has cores.
+    params
+        The numbers that tune the searches.
 
     Returns
     -------
@@ -46,7 +55,7 @@ def bound(instance: Instance, *, time_limit: float | None = 20, workers: int | N
     InputError
         If an option is out of range.
     """
-    return max(bounds_within(instance, Allowance(time_limit, workers)), key=_value)
+    return max(bounds_within(instance, Allowance(time_limit, workers, params=params)), key=_value)
 
 
 def bounds_within(instance: Instance, allowance: Allowance, progress: Progress = ignore) -> Iterator[Bound]:
@@ -74,7 +83,7 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-    searches = bound_searches()
+    searches = bound_searches(allowance.params.bounds)
     ensure_compiled()
     budget = allowance.begin()
     formulas = all_bounds(instance)

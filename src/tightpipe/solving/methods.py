@@ -92,11 +92,11 @@ def is_heuristic(name: str) -> bool:
 
 
 def _run_heuristic(
-    heuristic: Heuristic, instance: Instance, _: Budget, __: WarmStart, progress: Progress
+    heuristic: Heuristic, instance: Instance, budget: Budget, _: WarmStart, progress: Progress
 ) -> Result:
     begin = time.perf_counter()
     try:
-        schedule = schedule_of(instance, heuristic)
+        schedule = schedule_of(instance, heuristic, Budget(params=budget.params))
     except (InfeasibleError, NoScheduleError) as error:
         infeasible = isinstance(error, InfeasibleError)
         status = Status.INFEASIBLE if infeasible else Status.UNKNOWN

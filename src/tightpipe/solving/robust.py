@@ -15,6 +15,7 @@ from ..core.instance import Instance
 from ..core.integers import check_int
 from ..core.interruption import was_stopped
 from ..core.metrics import cost
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.schedule import Schedule
 from ..core.validate import validate
@@ -27,8 +28,6 @@ from .starts import WarmStart, requested_starts
 
 MOST_SAMPLES = 4096
 _FRESH = 1000  # samples in which the schedule found is judged at the end
-_CHOOSING = 1000  # other samples, in which the annealed schedule has to beat those known before
-_PLAIN = 0.4  # share of the time for the search for least cost without noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,7 @@ def solve_robust(
     seed: int = 0,
     warm_start: WarmStart = "best",
     progress: Progress | None = None,
+    params: SolveParams = DEFAULTS,
 ) -> RobustResult:
     """Search for a schedule with the least mean or 95th percentile of its cost under noise.
 
@@ -124,7 +124,7 @@ def solve_robust(
         Number of samples by which the search judges moves, 1 to 4096. With more samples a move takes longer.
     time_limit
         Wall seconds. None for no limit; the number of moves then depends on the size of the instance.
-    workers, seed, warm_start, progress
+    workers, seed, warm_start, progress, params
         As for `tightpipe.solve`. The seed also determines the samples.
 
     Returns
@@ -140,13 +140,13 @@ def solve_robust(
     InfeasibleError
         If the instance has no schedule at all.
     """
-    least, allowance = _measure(measure), Allowance(time_limit, workers, seed)
+    least, allowance = _measure(measure), Allowance(time_limit, workers, seed, params=params)
     check_int("samples", samples, 1, MOST_SAMPLES)
     _check(instance, models)
     run = find_method("improve").load()
     ensure_compiled()
     budget, begun = allowance.begin(), perf_counter()
-    first = budget if budget.endless else budget.part(_PLAIN)
+    first = budget if budget.endless else budget.part(budget.params.robust.plain)
     plain = run(instance, first, warm_start, progress or ignore)
     found = plain.schedule
     assert found is not None, "improve has a schedule for every feasible instance"
@@ -157,7 +157,7 @@ def solve_robust(
     if not reason:
         annealed, reason = robust_search(start, blocks, samples, least, budget)
         starts.append(_validated(annealed))
-    chosen = _least(starts, models, least, _CHOOSING, _further(seed, 1), budget.threads)
+    chosen = _least(starts, models, least, budget.params.robust.choosing, _further(seed, 1), budget.threads)
     robust, beside = _judge([chosen, found], models, samples, seed, budget.threads)
     return RobustResult(least, robust, beside, plain.bound, samples, perf_counter() - begun, reason)
 

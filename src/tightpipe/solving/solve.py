@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..core.allowance import Allowance
 from ..core.budget import Budget
 from ..core.errors import InputError
 from ..core.instance import Instance
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import LogEntry, Result
 from ..core.schedule import Schedule
@@ -30,6 +33,7 @@ def solve(
     effort: float | None = None,
     progress: Progress | None = None,
     display: bool = False,
+    params: SolveParams = DEFAULTS,
 ) -> Result:
     """Solve an instance with one method.
 
@@ -68,6 +72,9 @@ def solve(
     display
         Whether to show the incumbent, the bound and the time left on stderr while the method runs, and a line
         at its end. Where stderr is no terminal, only that line is shown.
+    params
+        The numbers that tune the searches, e.g. ``SolveParams(anneal=AnnealParams(reach=4))`` or what
+        `load_params` has read. The result says which of them are not the defaults.
 
     Returns
     -------
@@ -81,7 +88,9 @@ def solve(
         If the method is unknown or does not fit the placement, if an option is out of range, or if a
         function of your own returns no order, or an order that breaks a rule, which the message names.
     """
-    allowance = Allowance(None if effort is not None else time_limit, workers, seed, max_memory, effort)
+    allowance = Allowance(
+        None if effort is not None else time_limit, workers, seed, max_memory, effort, params
+    )
     chosen = find_method(method)
     if effort is not None and chosen.name not in _COUNTING:
         rule = f"goes with methods {', '.join(_COUNTING)}, not with {chosen.name}"
@@ -89,7 +98,7 @@ def solve(
     run = _fitting_run(instance, chosen, backend, warm_start)
     if display:
         run = _displayed(run, chosen.name, allowance.time_limit)
-    return run(instance, allowance.begin(), warm_start, progress or ignore)
+    return replace(run(instance, allowance.begin(), warm_start, progress or ignore), params=params)
 
 
 def _fitting_run(instance: Instance, chosen: Method, backend: str | None, warm_start: WarmStart) -> Run:

@@ -23,11 +23,6 @@ from .own_heuristic import OwnHeuristic, as_heuristic
 OneStart = Schedule | str | OwnHeuristic | None
 WarmStart = OneStart | tuple[OneStart, ...]
 
-_SHARE = 0.5  # share of the time of a search that heuristics may take before it begins
-_LEAST = 0.5  # seconds that they may take however short the time is
-_SHORT = 0.1  # seconds on a usual machine; a heuristic that takes no longer always runs to its end
-_CHECKING = 1.2e-6  # seconds per operation to retime and validate a schedule on a usual machine
-
 
 class Start(NamedTuple):
     """A validated schedule, and the heuristic from which it comes.
@@ -92,16 +87,17 @@ class StartClock:
     def __init__(self, instance: Instance, budget: Budget) -> None:
         self._operations = 3 * instance.stages * instance.microbatches
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
-        self._budget = budget.first_part(_SHARE, _LEAST)
+        self._params = budget.params.starts
+        self._budget = budget.first_part(self._params.share, self._params.least)
 
     @property
     def _checking(self) -> float:
         """Seconds that it takes to retime and validate a schedule."""
-        return self._slowness * _CHECKING * self._operations
+        return self._slowness * self._params.checking * self._operations
 
     def usual(self, heuristic: Heuristic) -> float:
         """Return the seconds that a heuristic usually takes, and the check of its schedule."""
-        return heuristic.seconds(self._operations) + _CHECKING * self._operations
+        return heuristic.seconds(self._operations) + self._params.checking * self._operations
 
     @property
     def over(self) -> bool:
@@ -110,11 +106,11 @@ class StartClock:
 
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
-        needed = _CHECKING * self._operations if heuristic.timed else self.usual(heuristic)
+        needed = self._params.checking * self._operations if heuristic.timed else self.usual(heuristic)
         return self._is_short(heuristic) or self._budget.left > self._slowness * needed
 
     def _is_short(self, heuristic: Heuristic) -> bool:
-        return self.usual(heuristic) <= _SHORT
+        return self.usual(heuristic) <= self._params.short
 
     def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
         """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""

@@ -26,6 +26,7 @@ from ...core.errors import InputError
 from ...core.instance import Instance
 from ...core.instance_file import instance_from_dict
 from ...core.interruption import raise_again
+from ...core.params.solve_params import params_from_dict
 from ...core.result import LogEntry, Result
 from ...core.retime import retime
 from ...core.schedule import Schedule
@@ -162,6 +163,7 @@ def _solve(instance: Instance, data: dict[str, Any], warm_start: WarmStart, prog
         seed=data["seed"],
         warm_start=warm_start,
         max_memory=data.get("max_memory"),
+        params=params_from_dict(data.get("params", {})),
         progress=progress,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.allowance import Allowance
 from ...core.instance import Instance
+from ...core.params.solve_params import DEFAULTS, SolveParams
 from .axes import UNCHANGED, Change
 
 _GRACE = 60.0  # seconds that a solve gets beyond 1.2 times its time limit before it is killed
@@ -66,6 +67,8 @@ class Experiment:
         GiB of memory at which a solve is killed; None for a share of the machine's memory, see `Limits`.
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
+    params
+        The numbers that tune the searches of all solves.
     keep_equal_costs
         The median costs of some instances are equal to their true costs. True keeps both solves of such an
         instance, so that every problem has the same rows; False keeps only the one with the true costs.
@@ -91,6 +94,7 @@ class Experiment:
     threads: int = 1
     memory_cap: float | None = None
     max_memory: float | None = None
+    params: SolveParams = DEFAULTS
     keep_equal_costs: bool = False
     figure: FigureKind | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +109,7 @@ def conditions(allowance: Allowance) -> dict[str, Any]:
         "seeds": (allowance.seed,),
         "threads": allowance.threads,
         "max_memory": allowance.max_memory,
+        "params": allowance.params,
     }
 
 

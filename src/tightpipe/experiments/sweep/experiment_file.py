@@ -13,6 +13,7 @@ from ...core.errors import InputError, named
 from ...core.files import read_text
 from ...core.instance_file import read_toml
 from ...core.integers import check_int
+from ...core.params.solve_params import SolveParams, params_from_dict
 from ...solving.methods import all_methods, find_method
 from .axes import (
     parse_comm,
@@ -48,7 +49,7 @@ def load_experiment(path: str | Path) -> Experiment:
 def located(error: InputError, path: str | Path) -> InputError:
     """Return the same error with the file and the line of its key."""
     value = error.value if isinstance(error.value, str | int | float) else None
-    key = error.key.split(".")[0].split("[")[0].strip('"')
+    key = error.key.split("[")[0].split(".")[-1].strip('"')  # of a table, the key within it
     return error.at(f"{path}:{line_of(read_text(path), key, value)}")
 
 
@@ -148,6 +149,13 @@ def _figure(value: Any) -> FigureKind:
         raise InputError(error.rule, key="figure", value=value) from None
 
 
+def _params(value: Any) -> SolveParams:
+    try:
+        return params_from_dict(value)
+    except InputError as error:
+        raise InputError(error.rule, key=f"params.{error.key}".rstrip("."), value=error.value) from None
+
+
 def _slurm(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError("must be a table of options of dask_jobqueue.SLURMCluster", key="slurm", value=value)
@@ -176,5 +184,6 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "hard_limit": partial(_positive, "hard_limit"),
     "memory_cap": partial(_positive, "memory_cap"),
     "figure": _figure,
+    "params": _params,
     "slurm": _slurm,
 }

@@ -129,7 +129,7 @@ def _solves(
             instance_hash="",
             state="pending",
         )
-        yield make_task(row, instance, shown, experiment.max_memory)
+        yield make_task(row, instance, shown, experiment.max_memory, experiment.params)
 
 
 def _largest_comm(instance: Instance) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.engine_version import engine_version
 from ...core.instance import Instance, Objective
 from ...core.instance_file import instance_from_dict, instance_to_dict
+from ...core.params.solve_params import DEFAULTS, SolveParams
 from ...solving.methods import find_method
 from .row import Row
 
@@ -80,7 +81,13 @@ def instance_of(payload: str) -> Instance:
     return instance_from_dict(json.loads(payload)["instance"])
 
 
-def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: float | None = None) -> Task:
+def make_task(
+    row: Row,
+    instance: Instance,
+    shown: Instance | None,
+    max_memory: float | None = None,
+    params: SolveParams = DEFAULTS,
+) -> Task:
     """Return the task of a row, with key, hash of the instance, engine and versions filled in.
 
     Parameters
@@ -93,6 +100,8 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
         The instance that the method sees instead, such as one with median costs; None for the same.
     max_memory
         GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
+    params
+        The numbers that tune the searches.
     """
     data: dict[str, Any] = {
         "engine": engine_version(),
@@ -102,6 +111,8 @@ def make_task(row: Row, instance: Instance, shown: Instance | None, max_memory: 
     }
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
+    if changed := params.changed():
+        data["params"] = changed
     return _task(replace(row, instance_hash=_hash(data["instance"])), data)
 
 

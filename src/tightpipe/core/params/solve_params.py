@@ -1,0 +1,134 @@
+"""All parameters of a solve, one field for each search, and what of them is not the default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ..errors import InputError, named
+from .heuristic import DueDateParams, InterleavedParams, ListParams, StartParams, VBlockParams
+from .parameters import Parameters, as_in_a_file
+from .planning import PlanParams
+from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, TargetParams, WindowParams
+from .search import (
+    AnnealParams,
+    BestParams,
+    BlockParams,
+    FoldParams,
+    NeighbourhoodParams,
+    RobustParams,
+    RuleParams,
+    SideParams,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SolveParams:
+    """The numbers that tune the searches of a solve; the defaults suit most instances.
+
+    Parameters
+    ----------
+    best
+        Which searches the method `best` runs, and for how long.
+    sides
+        How the search for schedules and the proofs share the threads.
+    rules, anneal, fold, neighbourhoods
+        The phases of the method `improve`.
+    blocks
+        The method `block`.
+    robust
+        The search for schedules that cost little under noise.
+    starts
+        The time for the heuristics from which searches start.
+    list, due_date, v_blocks, interleaved
+        These heuristics.
+    bounds, fluid, windows
+        The searches for lower bounds, and the constraint propagation that they rest on.
+    cpsat, targets, milp
+        The exact solvers.
+    plan
+        The search for plans.
+    """
+
+    best: BestParams = field(default_factory=BestParams)
+    sides: SideParams = field(default_factory=SideParams)
+    rules: RuleParams = field(default_factory=RuleParams)
+    anneal: AnnealParams = field(default_factory=AnnealParams)
+    fold: FoldParams = field(default_factory=FoldParams)
+    neighbourhoods: NeighbourhoodParams = field(default_factory=NeighbourhoodParams)
+    blocks: BlockParams = field(default_factory=BlockParams)
+    robust: RobustParams = field(default_factory=RobustParams)
+    starts: StartParams = field(default_factory=StartParams)
+    list: ListParams = field(default_factory=ListParams)
+    due_date: DueDateParams = field(default_factory=DueDateParams)
+    v_blocks: VBlockParams = field(default_factory=VBlockParams)
+    interleaved: InterleavedParams = field(default_factory=InterleavedParams)
+    bounds: BoundParams = field(default_factory=BoundParams)
+    fluid: FluidParams = field(default_factory=FluidParams)
+    windows: WindowParams = field(default_factory=WindowParams)
+    cpsat: CpsatParams = field(default_factory=CpsatParams)
+    targets: TargetParams = field(default_factory=TargetParams)
+    milp: MilpParams = field(default_factory=MilpParams)
+    plan: PlanParams = field(default_factory=PlanParams)
+
+    def searches(self) -> Iterator[tuple[str, Parameters]]:
+        """Yield the name and the parameters of each search."""
+        for each in fields(self):
+            yield each.name, getattr(self, each.name)
+
+    def changed(self) -> dict[str, Any]:
+        """Return what is not the default, by keys such as ``anneal.reach``, with the values as in a file."""
+        return {
+            f"{name}.{each.name}": as_in_a_file(value)
+            for name, parameters in self.searches()
+            for each in fields(parameters)
+            if (value := getattr(parameters, each.name)) != each.default
+        }
+
+
+DEFAULTS = SolveParams()
+"""The parameters of a solve that is given none."""
+
+
+def params_from_dict(data: Any) -> SolveParams:
+    """Return the defaults with the changes that `data` has: for each search, a table of some of its fields.
+
+    A key such as ``anneal.reach`` is accepted in place of a table, as `SolveParams.changed` gives them.
+
+    Raises
+    ------
+    InputError
+        If there is no such search or field, or if a value is out of range.
+    """
+    if not isinstance(data, dict):
+        raise InputError("must be a table of parameters", value=data)
+    changed: dict[str, Any] = {
+        name: _changed(name, getattr(DEFAULTS, name), table) for name, table in _tables(data).items()
+    }
+    return replace(DEFAULTS, **changed)
+
+
+def _tables(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    known = dict(DEFAULTS.searches())
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in data.items():
+        name, dot, entry = str(key).partition(".")
+        if name not in known:
+            raise InputError(f"no search has this name; known are {', '.join(known)}", key=named(key))
+        if not dot and not isinstance(value, dict):
+            raise InputError("must be a table of the parameters of this search", key=named(key), value=value)
+        tables[name] = tables.get(name, {}) | ({entry: value} if dot else value)
+    return tables
+
+
+def _changed(name: str, parameters: Parameters, table: dict[str, Any]) -> Parameters:
+    known = [each.name for each in fields(parameters)]
+    for key, value in table.items():
+        if key not in known:
+            rule = f"unknown parameter; known are {', '.join(known)}"
+            raise InputError(rule, key=f"{name}.{named(key)}", value=value)
+    try:
+        return replace(parameters, **table)
+    except InputError as error:
+        raise InputError(error.rule, key=f"{name}.{error.key}", value=error.value) from None
