@@ -205,6 +205,7 @@ def test_fewer_moves_take_fewer_batches_and_the_result_says_so() -> None:
     few = solve(INSTANCE, "improve", time_limit=None, workers=1, warm_start=None, params=FEW_MOVES)
     assert few.params is FEW_MOVES
     assert few.to_dict()["params"] == {"rules.share": 0.0, "anneal.moves_per_item": 50}
+    assert "params         rules.share = 0.0, anneal.moves_per_item = 50" in str(few).splitlines()
     assert "params" not in solve(INSTANCE, "list").to_dict()
 
 
