@@ -23,6 +23,7 @@ from tightpipe.core.allowance import Allowance
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance import Objective
 from tightpipe.core.interruption import INTERRUPTED
+from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.planning import (
     Batch,
     Candidate,
@@ -322,13 +323,11 @@ def test_a_plan_is_optimal_where_no_cut_that_is_not_searched_is_better() -> None
 
 
 @pytest.mark.parametrize("grace", [0.0, 0.5])
-def test_no_more_is_said_than_is_proven_when_time_is_up_at_once(
-    grace: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_is_said_than_is_proven_when_time_is_up_at_once(grace: float) -> None:
     """The bounds get `grace` seconds; the last problem does not fit, but that takes time to prove."""
-    monkeypatch.setattr(planner, "_LEAST", grace)
+    params = params_from_dict({"plan.bounding_least": grace})
     better, frozen, fits, fits_not = (
-        plan(problem, time_limit=0, workers=1)
+        plan(problem, time_limit=0, workers=1, params=params)
         for problem in (BETTER_OUTSIDE, of_frozen_layers(), with_embedding(20), with_embedding(19))
     )
     assert better.status in (Status.FEASIBLE, Status.UNKNOWN)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +109,25 @@ def save_schedule(
     violations = faults(schedule, method)
     if violations:
         raise ValueError(f"not written, the schedule is invalid: {violations[0]}")
-    write_text(path, json.dumps(schedule_to_dict(schedule, method=method, bound=bound, params=params)) + "\n")
+    with _collector_paused():
+        text = json.dumps(schedule_to_dict(schedule, method=method, bound=bound, params=params))
+    write_text(path, text + "\n")
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause Python's search for circles of references.
+
+    While a million small lists are made, none of which can be freed, it would look through all of them again
+    and again, which takes longer than making them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def schedule_to_dict(

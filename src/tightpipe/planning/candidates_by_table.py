@@ -73,7 +73,10 @@ def middles(configuration: Configuration, kind: int) -> range:
 
 
 def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:
-    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`."""
+    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`.
+
+    The others are multiples, by the factors `slacks`, of the mean work of a device.
+    """
     return [*(int(slack * configuration.mean_work) for slack in slacks), NEVER]
 
 

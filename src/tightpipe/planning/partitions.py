@@ -111,6 +111,6 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     if kind is not None:
         return least_excess_in_tables(configuration, kind, until)
     devices = device_stages(configuration, configuration.arrays(until=until), until)
-    most = until.params.plan.listed
-    partitions = islice(all_cuts(configuration.layers, configuration.placement.stages), most)
+    cuts = all_cuts(configuration.layers, configuration.placement.stages)
+    partitions = islice(cuts, until.params.plan.listed)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)

@@ -93,8 +93,8 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
     Figures that need a schedule are None if the plan has none. Cost and bound are in ticks, each of which
     takes the time `tick`, and `step_time` is the time of the cost in `unit`. Memory is in bytes, and the gap,
-    the bubble rate and the imbalance are fractions. `params` is there only if some parameters
-    were not the defaults.
+    the bubble rate and the imbalance are fractions. `params` is there only if some parameters were
+    not the defaults.
     """
     changed = plan.params.changed()
     schedule, memory = plan.schedule, plan.memory

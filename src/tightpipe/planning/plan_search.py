@@ -57,8 +57,8 @@ class Search:
         self._random = Random(budget.seed)
         bounded = [source for source in sources if not isinstance(source, Rushed)]  # those take too long
         by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
-        held = self.params.held
-        self._relaxed = product(held, [(source.configuration, source.bound) for source in by_bound])
+        open_ones = [(source.configuration, source.bound) for source in by_bound]
+        self._relaxed = product(self.params.held, open_ones)
         self._proving = self._finding = self._relaxing = 0.0  # seconds, or turns without a time limit
         self._hope = self.params.hope  # share of its cost that a candidate's first search is to save
         methods = problem.space.methods

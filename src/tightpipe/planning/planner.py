@@ -78,7 +78,7 @@ def plan(
     begun, budget = perf_counter(), allowance.begin()
     sources = _sources(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
-        beyond = incomplete_bound(configurations, NEVER, _for_bounds(budget))
+        beyond = incomplete_bound(configurations, NEVER, _first_part(budget))
         answer = _unfit(problem, beyond, _why_nothing_fits(problem, configurations, budget))
         return replace(answer, seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
@@ -94,21 +94,20 @@ def plan(
         answer,
         seconds=perf_counter() - begun,
         considered=search.pool.considered,
-        log=_lowered(search.pool.log, beyond),
         params=params,
+        log=_lowered(search.pool.log, beyond),
     )
 
 
 def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
     """Return what yields the candidates of each configuration, found within a part of the time."""
-    parts = _for_bounds(budget).in_turn(len(configurations))
+    parts = _first_part(budget).in_turn(len(configurations))
     return [partitions_of(each, part) for each, part in zip(configurations, parts, strict=True)]
 
 
-def _for_bounds(budget: Budget) -> Budget:
-    """Return the part of a search's budget in which partitions are bounded before any is scheduled."""
-    params = budget.params.plan
-    return budget.first_part(params.bounding, params.bounding_least)
+def _first_part(budget: Budget) -> Budget:
+    """Return the part of the time in which candidates are bounded before the search."""
+    return budget.first_part(budget.params.plan.bounding, budget.params.plan.bounding_least)
 
 
 def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
@@ -127,8 +126,9 @@ def _beyond(configurations: list[Configuration], cap: int, budget: Budget, reaso
     """
     try:
         if not was_stopped(reason):
-            part = budget.first_part(1.0, budget.params.plan.bounding_least)
-            return incomplete_bound(configurations, cap, part), reason
+            return incomplete_bound(
+                configurations, cap, budget.first_part(1.0, budget.params.plan.bounding_least)
+            ), reason
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
     return incomplete_bound(configurations, cap, budget.within(0.0)), reason

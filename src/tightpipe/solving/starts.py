@@ -106,8 +106,7 @@ class StartClock:
 
     def has_time_for(self, heuristic: Heuristic) -> bool:
         """Return whether the heuristic may begin."""
-        checking = self._params.checking * self._operations
-        needed = checking if heuristic.timed else self.usual(heuristic)
+        needed = self._params.checking * self._operations if heuristic.timed else self.usual(heuristic)
         return self._is_short(heuristic) or self._budget.left > self._slowness * needed
 
     def _is_short(self, heuristic: Heuristic) -> bool:
