@@ -382,6 +382,7 @@ def test_solves_with_other_parameters_are_other_solves() -> None:
     assert json.loads(one.payload)["params"] == {"anneal.reach": 4}
     assert "params" not in json.loads(other.payload)
     assert one.row.key != other.row.key
+    assert json.loads(one.with_makespan().payload)["params"] == {"anneal.reach": 4}
 
 
 def test_limits_that_are_equal_are_solved_once() -> None:
