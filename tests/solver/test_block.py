@@ -260,7 +260,7 @@ def test_what_a_schedule_repeats_is_a_valid_block_of_its_own_pace(method: str, c
     few, many = solve(instance, method), solve(more, method)
     block = steady_block(many.schedule, copies)
     if block is None:
-        assert method == "list"
+        assert method in ("list", "v-zb")  # which choose anew as they go, and so may not repeat
         return
     checked(block)
     assert few.cost is not None

@@ -10,7 +10,7 @@ import pytest
 from tightpipe.solver.improve.dispatch_kernel import FEATURES, WAITING
 from tightpipe.solver.improve.draws_kernel import draw, draw_normal
 from tightpipe.solver.improve.generator import generator
-from tightpipe.solver.improve.tune_kernel import _change
+from tightpipe.solver.improve.tune_kernel import TuneNumbers, _change
 
 MASK = 2**64 - 1
 
@@ -43,7 +43,7 @@ def test_a_change_of_weights_moves_few_of_them_and_keeps_waiting_a_cost() -> Non
     weights = np.full((4, FEATURES), 0.5)
     for _ in range(1000):
         before = weights.copy()
-        _change(random, weights)
+        _change(random, weights, TuneNumbers(3, 0.02, 2.0))
         assert 1 <= (weights != before).sum() <= 3
         assert (weights[:, WAITING] > 0).all()
 

@@ -23,6 +23,7 @@ from small_instances import known_optima, small_instance
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import DeadlockError, NoScheduleError
+from tightpipe.core.graph_arrays import beside
 from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.settings import load_settings
@@ -51,13 +52,13 @@ def item_starts(schedule: Schedule) -> np.ndarray:
 
 def assert_contains(windows: Windows, schedule: Schedule) -> None:
     """The schedule costs no more than the windows' horizon."""
-    arrays, starts = windows.arrays, item_starts(schedule)
+    graph, starts = windows.arrays.graph, item_starts(schedule)
     assert np.all(windows.earliest <= starts)
     assert np.all(starts <= windows.latest)
-    for item, queue in enumerate(arrays.queue):
-        for k, other in enumerate(arrays.on[arrays.device[queue]]):
+    for item, (queue, others) in enumerate(zip(graph.queue, beside(graph), strict=True)):
+        for k, other in enumerate(others):
             if other >= 0 and other != queue:
-                preceding = int((starts[arrays.first[other] : arrays.first[other + 1]] < starts[item]).sum())
+                preceding = int((starts[graph.first[other] : graph.first[other + 1]] < starts[item]).sum())
                 assert windows.before[item, k] <= preceding <= windows.after[item, k]
 
 
@@ -242,10 +243,11 @@ def test_orders_of_one_microbatch_are_decided_by_way_of_other_devices() -> None:
     arrays = under_horizon(queues.instance, 500)
     windows = Windows(500, arrays, True, open_state(arrays, 500))
     down, up, back = (queues.index[key] for key in ((OpKind.F, 0, 0), (OpKind.F, 0, 5), (OpKind.B, 0, 0)))
-    items = [slice(arrays.first[q], arrays.first[q + 1]) for q in (down, up, back)]
-    assert windows.after[items[0], arrays.local[up]].tolist() == [0, 1, 2, 3]
-    assert windows.before[items[1], arrays.local[down]].tolist() == [1, 2, 3, 4]
-    assert windows.before[items[2], arrays.local[up]].tolist() == [1, 2, 3, 4]
+    first, local = arrays.graph.first, arrays.graph.queues["local"]
+    items = [slice(first[q], first[q + 1]) for q in (down, up, back)]
+    assert windows.after[items[0], local[up]].tolist() == [0, 1, 2, 3]
+    assert windows.before[items[1], local[down]].tolist() == [1, 2, 3, 4]
+    assert windows.before[items[2], local[up]].tolist() == [1, 2, 3, 4]
 
 
 def test_wider_windows_are_a_start_with_the_same_end() -> None:

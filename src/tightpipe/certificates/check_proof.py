@@ -586,12 +586,11 @@ def check(content: Any, schedule: Any = None) -> str:
     return f"verified: cost {cost} is {'optimal' if cost == bound else gap}"
 
 
-def main(arguments: list[str]) -> int:
-    """Run the checker, print one line, and return the exit status."""
+def main(arguments: list[str], say: Any = print) -> int:
+    """Run the checker, `say` one line, and return the exit status."""
     try:
         require(1 <= len(arguments) <= 2, "usage: python check_proof.py proof.json [schedule.json]")
-        line = check(*map(read, arguments, (MOST_VALUES // 3, MOST_VALUES)))  # the schedule is the larger one
-        os.write(1, f"{line}\n".encode())  # unlike print, this fails at once where nothing takes the line
+        say(check(*map(read, arguments, (MOST_VALUES // 3, MOST_VALUES))))  # the schedule is the larger one
         return 0
     except BrokenPipeError:
         return 141  # as a program that the signal SIGPIPE has ended: nobody reads the line
@@ -603,4 +602,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # unlike print, this fails at once where nothing takes the line
+    sys.exit(main(sys.argv[1:], lambda line: os.write(1, f"{line}\n".encode())))

@@ -13,6 +13,7 @@ to a loop faster than the many arrays that would hold one field each.
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -154,6 +155,13 @@ def arrays_of(instance: Instance) -> GraphArrays:
     for array in result:
         if isinstance(array, np.ndarray):
             array.flags.writeable = False
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):  # plain Python needs other records
+        named = {
+            f: array
+            for f, array in result._asdict().items()
+            if getattr(array, "dtype", None) and array.dtype.names
+        }
+        return result._replace(**{field: array.view(np.recarray) for field, array in named.items()})
     return result
 
 
