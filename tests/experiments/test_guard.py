@@ -148,7 +148,7 @@ def test_a_process_that_never_reads_is_an_outcome(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_cap_on_memory_ends_the_search_and_keeps_its_schedule() -> None:
-    outcome = run_guarded(payload("cpsat", LONG, max_memory=0.001, warm_start="1f1b-v"), GENEROUS)
+    outcome = run_guarded(payload("cpsat", LONG, max_memory=0.001, warm_start="list"), GENEROUS)
     assert (outcome.values["state"], outcome.values["status"]) == ("done", "feasible")
     assert "memory" in str(outcome.values["reason"])
     assert outcome.schedule is not None
