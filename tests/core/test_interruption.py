@@ -247,6 +247,16 @@ def test_a_signal_that_comes_twice_is_raised_once() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_signal_whose_exception_was_swallowed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightpipe.core.interruption._UNCAUGHT", 1.5)
+    with ended_by_signals():
+        with suppress(KeyboardInterrupt):  # as foreign code does, which asks for no reason
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Terminated) as error:
+            time.sleep(20)
+        assert reason_of(error.value) == TERMINATED
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ended_by_signals(), held_back():

@@ -36,11 +36,14 @@ _FRAGILE = ("numba", "llvmlite", "importlib", "_frozen_importlib")  # the compil
 _PREPARING = "tightpipe.exercise"
 _SHOW_CURSOR = b"\x1b[?25h"  # makes a terminal show the cursor again, which a progress bar has hidden
 _LATER = 0.01  # seconds until a signal is sent again
+_UNCAUGHT = 5.0  # seconds after which a signal comes again if foreign code has swallowed its exception
+_caught = threading.Event()  # set once the exception of the last signal has been caught
 _PATIENCE = 5.0  # seconds for which a signal waits at most; an import or loading compiled loops takes less
 
 
 def reason_of(stop: BaseException) -> str:
-    """Return the reason that a result gives when this exception has ended its solve."""
+    """Return the reason that a result gives when this exception, which was caught, has ended its solve."""
+    _caught.set()
     return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
 
 
@@ -68,6 +71,7 @@ def ended_by_signals() -> Iterator[None]:
         with _handled_by(listener):
             yield
     finally:
+        _caught.set()
         listener.raise_waiting()
 
 
@@ -105,6 +109,10 @@ class _Listener:
             self._again.start()
             return
         self._raised, self._waits_since, self._waiting = now, None, ""
+        _caught.clear()
+        again = threading.Timer(_UNCAUGHT, _send_unless_caught, (number,))
+        again.daemon = True
+        again.start()
         raise_again(_REASONS[number])
 
     def raise_waiting(self) -> None:
@@ -112,6 +120,12 @@ class _Listener:
         if self._again is not None:
             self._again.cancel()
         raise_again(self._waiting)
+
+
+def _send_unless_caught(number: int) -> None:
+    """Send a signal again if nothing has caught its exception: foreign code has swallowed it."""
+    if not _caught.is_set():
+        _send_again(number)
 
 
 def _send_again(number: int) -> None:
