@@ -25,7 +25,7 @@ from .instance import Instance
 from .operation import OpKind
 from .schedule import Order
 
-__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of", "ticks_of"]
+__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of"]
 
 _NONE = -1
 
@@ -202,21 +202,6 @@ def beside(graph: GraphArrays) -> Ints:
     each = np.arange(graph.devices["queues"].max())
     mine = graph.devices[graph.items["home"]]
     return np.where(each < mine["queues"][:, None], mine["queue"][:, None] + each, _NONE)
-
-
-def ticks_of(instance: Instance, order: Order) -> Ints:
-    """Return the ticks that each operation of an order takes, shape (N,).
-
-    Both operations of a pair have the ticks of the pair.
-    """
-    arrays, nodes = arrays_of(instance), nodes_of(instance, order)
-    fused = order.operations[:, 0] == OpKind.BW
-    ticks = np.where(fused, arrays.nodes["fused"][nodes], arrays.nodes["duration"][nodes])
-    first = np.flatnonzero(order.pairs)
-    paired = arrays.devices["paired"][arrays.nodes["device"][nodes[first]]]
-    together = np.where((paired >= 0) & fused[first + 1], paired, ticks[first] + ticks[first + 1])
-    ticks[first] = ticks[first + 1] = together
-    return np.asarray(ticks)
 
 
 def deltas_of(instance: Instance, order: Order) -> Ints:

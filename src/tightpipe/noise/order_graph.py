@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.graph_arrays import arrays_of, nodes_of, ticks_of
+from ..core.graph_arrays import arrays_of, nodes_of
 from ..core.inputs import NOTHING, Inputs, inputs_of
 from ..core.instance import Instance
 from ..core.operation import OpKind
 from ..core.schedule import Order
+from ..core.simulate_kernel import new_run
 from ..kernels.arrays import Floats, Ints
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
@@ -47,7 +48,7 @@ def order_graph_of(instance: Instance, order: Order) -> OrderGraph:
     device = np.repeat(np.arange(p), np.diff(order.offsets))
     inputs = inputs_of(instance, order)
     busy = instance.costs.link_occupancy > 0
-    part, planned = _parts(instance, order), ticks_of(instance, order).astype(np.float64)
+    part, planned = _parts(instance, order), new_run(arrays_of(instance), order).ticks.astype(np.float64)
     return OrderGraph(
         offsets=order.offsets,
         home=device,
