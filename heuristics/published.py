@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .gpipe import gpipe_order
 from .interleaved import interleaved_order
 from .one_f_one_b import (
@@ -18,6 +20,8 @@ from .zero_bubble_handmade import zb_1p_fixed_order, zb_h1_order, zb_h2_order
 
 _ZERO_BUBBLE = "Qi et al., arXiv:2401.10241, section"
 _CONTROLLABLE = "Qi et al., arXiv:2405.15362, section 3"
+_TRIED: dict[str, Any] = {"params": "v_blocks", "pace": 5e-6, "trial_pace": 4.5e-4, "trials": 0.4}
+"""What a family whose building block is tried at the costs of the instance takes, and its parameters."""
 
 PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
@@ -99,10 +103,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-half",
         make=v_half_order,
-        params="v_blocks",
-        pace=5e-6,
-        trial_pace=4.5e-4,
-        trials=0.4,
+        **_TRIED,
         placements=("v",),
         memory="about half of 1F1B's: 2 * ((p + 2) // 2) activations",
         source=_CONTROLLABLE,
@@ -110,10 +111,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-min",
         make=v_min_order,
-        params="v_blocks",
-        pace=5e-6,
-        trial_pace=4.5e-4,
-        trials=0.4,
+        **_TRIED,
         placements=("v",),
         memory="about a third of 1F1B's: 2 * ((p + 4) // 3) activations",
         source=_CONTROLLABLE,
@@ -121,10 +119,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="v-zb",
         make=v_zb_order,
-        params="v_blocks",
-        pace=5e-6,
-        trial_pace=4.5e-4,
-        trials=0.4,
+        **_TRIED,
         placements=("v",),
         memory="that of 1F1B: 2p activations",
         source=_CONTROLLABLE,
