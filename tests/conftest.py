@@ -29,6 +29,7 @@ BY_NAME = {"browser", "torch"}  # need a browser or PyTorch: make test-browser, 
 ABOUT_SOURCE = {
     "docs",
     "test_exact.py",
+    "test_growing_table.py",
     "test_theorem_study.py",
     "test_renewing.py",
     "test_prose.py",
