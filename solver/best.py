@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import comb
 
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.interruption import was_stopped
-from tightpipe.core.metrics import cost
 from tightpipe.core.params.search import BestParams
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
-from .beam_turns import beam_turns
+from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import minimise_turns, target_turns
-from .improve import improve
-from .improve.improve_method import KNOWS, improve_turns
-from .incumbent import Incumbent
+from .cpsat.cpsat_method import minimise, targets
+from .engine.bound_search import BoundSearch
+from .engine.incumbent import Incumbent
+from .engine.portfolio import Portfolio, alone
+from .engine.run import run
+from .engine.sequence import Sequence
+from .engine.worker import Begin, Member, Worker
+from .improve.local_search import KNOWS, local_search
 from .modelled import is_modelled
-from .periods import block_turns
-from .prefix_turns import prefix_turns
-from .run_search import TOO_LARGE, run_search
-from .two_sides import Side, SideBySide, Turns, alone
+from .outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
+from .periods import BlockSearch
+from .prefixes import Beams, PrefixProofs
 
 
 def solve_best(
@@ -55,40 +55,34 @@ def solve_best(
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    search = partial(_search, instance, budget)
-    return run_search("best", instance, budget, warm_start, None, progress, search, energetic=True)
+    work = partial(_work, instance, budget)
+    return run("best", instance, budget, warm_start, None, progress, work, opening=energetic_bound)
 
 
-def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    """Improve the schedule for a short while, then search and prove side by side.
-
-    Return why this work ended early. The result is the empty string if nothing ended early, or if no solver
-    models the instance.
-    """
+def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
+    """Improve the schedule for a short while, then search and prove side by side."""
     if not is_modelled(instance, *KNOWS):
-        return ""
+        return FINISHED
     params = budget.params.best
     quick = params.quick_pace * _pairs(instance)
     if quick <= params.quick * min(budget.left, budget.effort):
-        part = budget.shortened(quick)
+        ended = alone(budget.shortened(quick), incumbent, local_search(instance, incumbent))
+        if ended.early or incumbent.closed:
+            return ended
         budget = replace(budget, effort=budget.effort - quick)
-        result = improve(instance, part, incumbent.schedule, incumbent.bound, incumbent.follow)
-        incumbent.offer(result.schedule)
-        if result.reason or incumbent.closed:
-            return result.reason
-    search = partial(search_turns, instance, incumbent)
     if not is_modelled(instance):
-        return alone(budget, incumbent, search)
-    proof = partial(proof_turns, instance, incumbent)
+        return alone(budget, incumbent, searches(instance, incumbent))
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
     # share where memory is scarce and devices are few, because searches over prefixes succeed there.
     small = _is_scarce(incumbent, params) and instance.devices <= params.few
     hope = params.hope if small else params.hope * min(1, params.provable / _pairs(instance))
-    return SideBySide(budget, incumbent, search, proof, hope).run()
+    return Portfolio(
+        budget, incumbent, searches(instance, incumbent), proofs(instance, incumbent), hope
+    ).run()
 
 
-def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Search for cheaper schedules by improvement, and first by beams and blocks where memory is scarce.
+def searches(instance: Instance, incumbent: Incumbent) -> Begin:
+    """Return what begins the search for cheaper schedules: by improvement, and first by beams and blocks.
 
     Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
@@ -100,23 +94,23 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
         A problem that the improvement models.
     incumbent
         The schedule to improve.
-    side
-        The limits of the turns.
     """
-    params = side.whole.params.best
-    if _is_scarce(incumbent, params):
-        yield from beam_turns(instance, incumbent, params.beams, side)
-        reason = yield from block_turns(instance, incumbent, params.blocks, side)
-        if was_stopped(reason):
-            return reason
-    return (yield from improve_turns(instance, incumbent, side))
+
+    def members(worker: Worker) -> Iterator[Begin]:
+        params = worker.whole.params.best
+        if _is_scarce(incumbent, params):
+            yield partial(Beams, instance, incumbent, params.beams)
+            yield partial(BlockSearch, instance, incumbent, params.blocks)
+        yield local_search(instance, incumbent)
+
+    return lambda worker: Sequence(members(worker))
 
 
-def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Raise the bound by one kind of proof after another, and begin with the kinds that may succeed quickly.
+def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
+    """Return what raises the bound by one kind of proof after another, the kinds that may succeed soon first.
 
-    The energetic bound, which `run_search` computes before any turn, proves most of what can be proven where
-    memory is plentiful, whatever the size of the instance.
+    The energetic bound, which runs before all members, proves most of what can be proven where memory is
+    plentiful, whatever the size of the instance.
 
     Searches over prefixes prove most where memory is scarce. Some of these searches take milliseconds and
     others minutes, so there are two rounds of them. The short round comes first. The long round comes before
@@ -124,8 +118,8 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     has minimised for some seconds.
 
     Where B's take longer than F's, the fluid bound often proves more than searches over prefixes. CP-SAT
-    closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the turns of CP-SAT
-    end at once, and the search for schedules gets more time.
+    closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the search for
+    schedules gets its time.
 
     Parameters
     ----------
@@ -133,60 +127,59 @@ def proof_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
         A problem that all solvers model.
     incumbent
         The schedule and the bound to improve.
-    side
-        The limits of the turns.
     """
-    params = side.whole.params.best
-    scarce, large = _is_scarce(incumbent, params), _pairs(instance) > params.provable
-    second_round = prefix_turns(instance, incumbent, params.prefixes, params.prefix_search, side)
-    yield from _quick_prefixes(instance, incumbent, side)
-    if scarce:
-        yield from second_round
-    yield from _fluid(instance, incumbent, side)
-    if large:
-        yield from second_round
-    small = not side.whole.endless or params.shaving_pace * _pairs(instance) <= side.rest
-    reason = (yield from minimise_turns(instance, incumbent, side)) if small else TOO_LARGE
-    if reason not in ("", TOO_LARGE):
-        return reason
-    yield from second_round  # a round that has already run yields nothing more
-    return reason or (yield from _targets(instance, incumbent, side))
+
+    def members(worker: Worker) -> Iterator[Begin]:
+        params, pairs = worker.whole.params.best, _pairs(instance)
+        scarce, large = _is_scarce(incumbent, params), pairs > params.provable
+        long_round = partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search)
+        yield _quick_prefixes(instance, incumbent, params)
+        if scarce:
+            yield long_round
+        if not worker.whole.endless:  # the linear programs of the fluid bound need a deadline
+            most = params.fluid_pace * pairs
+            yield lambda _: BoundSearch(fluid_bound, incumbent, params.fluid, seconds=most)
+        if large and not scarce:
+            yield long_round
+        ended = TOO_LARGE
+        if not worker.whole.endless or params.shaving_pace * pairs <= worker.rest:
+            first = minimise(instance, incumbent, worker)
+            yield lambda _: first
+            ended = first.ended
+        if not (scarce or large):
+            yield long_round
+        if not ended.early:
+            yield partial(_Targets, instance, incumbent)
+
+    return lambda worker: Sequence(members(worker))
 
 
-def _targets(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Let CP-SAT refute targets, and repeat the quick searches over prefixes each time the gap has halved.
+class _Targets:
+    """Lets CP-SAT refute targets, and repeats the quick searches over prefixes whenever the gap has halved.
 
     After the gap has halved, a quick search over prefixes often has only a few ticks left to refute.
     """
-    gap = _gap(incumbent)
-    with closing(target_turns(instance, incumbent, side)) as turns:
-        while True:
-            try:
-                yield next(turns)
-            except StopIteration as end:
-                return str(end.value)
-            if _gap(incumbent) <= gap / 2:
-                yield from _quick_prefixes(instance, incumbent, side)
-                gap = _gap(incumbent)
+
+    def __init__(self, instance: Instance, incumbent: Incumbent, worker: Worker) -> None:
+        self._targets = targets(instance, incumbent, worker)
+        self._incumbent, self._gap = incumbent, _gap(incumbent)
+        self._prefixes: Member | None = None
+        self._again = _quick_prefixes(instance, incumbent, worker.whole.params.best)
+
+    def step(self, worker: Worker) -> Outcome:
+        if self._prefixes is None and _gap(self._incumbent) <= self._gap / 2:
+            self._prefixes = self._again(worker)
+        if self._prefixes is None:
+            return self._targets.step(worker)
+        outcome = self._prefixes.step(worker)
+        if not isinstance(outcome, Ended):
+            return outcome
+        self._prefixes, self._gap = None, _gap(self._incumbent)
+        return Worked()
 
 
-def _quick_prefixes(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
-    params = side.whole.params.best
-    yield from prefix_turns(instance, incumbent, params.quick_prefixes, params.quick_search, side)
-
-
-def _fluid(instance: Instance, incumbent: Incumbent, side: Side) -> Generator[float, None, None]:
-    """Raise the bound by the fluid bound, within a part of the time.
-
-    The fluid bound is skipped without a deadline, because its linear programs need one.
-    """
-    if side.whole.endless:
-        return
-    params = side.whole.params.best
-    seconds = min(params.fluid * side.whole.left, params.fluid_pace * _pairs(instance))
-    bound = fluid_bound(instance, cost(incumbent.schedule), side.budget.within(seconds), incumbent.bound)
-    incumbent.prove(bound.value, bound.proof)
-    yield seconds
+def _quick_prefixes(instance: Instance, incumbent: Incumbent, params: BestParams) -> Begin:
+    return partial(PrefixProofs, instance, incumbent, params.quick_prefixes, params.quick_search)
 
 
 def _is_scarce(incumbent: Incumbent, params: BestParams) -> bool:
@@ -196,7 +189,7 @@ def _is_scarce(incumbent: Incumbent, params: BestParams) -> bool:
 
 def _gap(incumbent: Incumbent) -> int:
     """Return the gap in ticks, in place of a share: the cost of the best schedule less the bound."""
-    return cost(incumbent.schedule) - incumbent.bound
+    return incumbent.cost - incumbent.bound
 
 
 def _pairs(instance: Instance) -> int:

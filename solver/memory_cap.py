@@ -7,6 +7,8 @@ from math import inf
 
 import psutil
 
+from .outcome import End, Ended
+
 GIGABYTE = 10**9
 
 
@@ -30,9 +32,9 @@ class MemoryCap:
         self._gigabytes = gigabytes
 
     @property
-    def reason(self) -> str:
-        """The reason that a result gives where the cap ended its search early."""
-        return f"the memory cap of {self._gigabytes:g} GB was hit"
+    def end(self) -> Ended:
+        """The end of a search that the cap has ended early."""
+        return Ended(End.CAPPED, f"the memory cap of {self._gigabytes:g} GB was hit")
 
     def left(self, *backends: int) -> float:
         """Return the bytes that are left under the cap, infinity without a cap.
@@ -54,12 +56,13 @@ class MemoryCap:
         """Return whether no memory is left under the cap; the parameters are those of `left`."""
         return self.left(*backends) <= 0
 
-    def refusal(self, size: float) -> str:
-        """Return why a model that takes `size` bytes is not built, the empty string if it fits."""
+    def refusal(self, size: float) -> Ended | None:
+        """Return the end of a search whose model takes `size` bytes; None if the model fits under the cap."""
         left = self.left()
         if size <= left:
-            return ""
+            return None
         if left <= 0:
-            return self.reason
+            return self.end
         takes, free = (f"{amount / GIGABYTE:.2g} GB" for amount in (size, left))
-        return f"the memory cap of {self._gigabytes:g} GB leaves {free}, and the model takes about {takes}"
+        text = f"the memory cap of {self._gigabytes:g} GB leaves {free}, and the model takes about {takes}"
+        return Ended(End.CAPPED, text)

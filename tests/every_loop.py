@@ -20,7 +20,7 @@ from tightpipe.kernels.compiled import LOOPS
 from tightpipe.noise import Jitter, Stall, run_noisy
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.program import lower, replay
-from tightpipe.solving.bound_searches import bound_searches
+from tightpipe.solver.bound import bound_searches
 from tightpipe.solving.methods import METHODS
 from tightpipe.solving.robust import solve_robust
 from tightpipe.solving.starts import warm_starts

@@ -137,16 +137,15 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 
 SOLVER_FLOORS = [
-    {"memory_cap", "modelled", "queues", "without_pandas", "bounds.formulas"},
-    {"windows", "incumbent", "start"},
+    {"outcome", "modelled", "queues", "without_pandas", "bounds.formulas"},
+    {"memory_cap", "windows", "start"},
+    {"engine"},
     {"orders", "prefixes", "block"},
     {"bounds.searches"},
-    {"run_search"},
-    {"two_sides"},
-    {"cpsat", "milp", "prefix_turns", "beam_turns"},
+    {"cpsat", "milp"},
     {"improve"},
     {"periods", "robust"},
-    {"best"},
+    {"best", "bound"},
 ]
 """The rooms of solver/ from the ground up."""
 

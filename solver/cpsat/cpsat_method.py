@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 from typing import Literal
@@ -14,18 +14,22 @@ from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Proof, Result
 from tightpipe.core.schedule import Schedule
 
-from ..incumbent import Incumbent
+from ..bounds.searches.energetic import energetic_bound
+from ..engine.incumbent import Incumbent
+from ..engine.portfolio import alone
+from ..engine.run import run
+from ..engine.sequence import Sequence
+from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
+from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
 from ..queues import queues_of
-from ..run_search import TOO_LARGE, run_search
 from ..start import in_queue_order
-from ..two_sides import Side, Turns, alone
 from ..windows import shaved_windows
 from .lattice.model import LatticeModel
 from .plain.model import PlainModel
 from .race import SECONDS_OF_EFFORT, SearchModel, search
 from .size import lattice_refusal, plain_bytes
-from .targets import ask_targets
+from .targets import Targets
 
 Formulation = Literal["lattice", "plain"]
 
@@ -83,57 +87,52 @@ def solve_cpsat(
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    in_sequence = fifo_is_valid(instance) if fifo is None else fifo
+    in_queues = fifo_is_valid(instance) if fifo is None else fifo
 
-    def search(incumbent: Incumbent) -> str:
+    def work(incumbent: Incumbent) -> Ended:
         if formulation == "lattice":
-            return alone(budget, incumbent, partial(cpsat_turns, instance, incumbent))
-        return alone(budget, incumbent, partial(_minimise, instance, incumbent, _plain(in_sequence), inf))
+            return alone(budget, incumbent, exact_search(instance, incumbent))
+        return alone(budget, incumbent, lambda _: Minimise(instance, incumbent, _plain(in_queues), inf))
 
-    return run_search(
-        *("cpsat", instance, budget, warm_start, lower_bound, progress, search),
-        energetic=formulation == "lattice",
-    )
+    opening = energetic_bound if formulation == "lattice" else None
+    return run("cpsat", instance, budget, warm_start, lower_bound, progress, work, opening=opening)
 
 
-def cpsat_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Minimise the cost with the lattice model for a while, then decide targets until the gap is closed.
+def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:
+    """Return what begins to minimise the cost for a while, and then to decide targets."""
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    incumbent
-        The schedule and the bound to improve.
-    side
-        The limits of each turn.
-    """
-    reason = yield from minimise_turns(instance, incumbent, side)
-    return reason or (yield from target_turns(instance, incumbent, side))
+    def members(worker: Worker) -> Iterator[Begin]:
+        first = minimise(instance, incumbent, worker)
+        yield lambda _: first
+        if not first.ended.early:
+            yield partial(targets, instance, incumbent)
+
+    return lambda worker: Sequence(members(worker))
 
 
-def minimise_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Minimise the cost with the lattice model for a while; the parameters are those of `cpsat_turns`."""
-    params = side.whole.params.cpsat
-    effort = min(params.effort_to_minimise, params.minimise_per_second * side.rest)
-    return _minimise(instance, incumbent, _lattice, effort, side)
+def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimise:
+    """Return the member that minimises the cost with the lattice model for a while."""
+    params = worker.whole.params.cpsat
+    effort = min(params.effort_to_minimise, params.minimise_per_second * worker.rest)
+    return Minimise(instance, incumbent, _lattice, effort)
 
 
-def target_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Decide targets until the gap is closed; the parameters are those of `cpsat_turns`."""
-    return ask_targets(instance, incumbent, side.whole.params.cpsat.effort_per_target, side)
+def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets:
+    """Return the member that decides targets until the gap is closed."""
+    params = worker.whole.params
+    return Targets(instance, incumbent, params.targets, params.cpsat.effort_per_target)
 
 
-Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]
+Build = Callable[[Instance, Budget, Incumbent], SearchModel | Ended]
 """A function that builds a model of the problem, within limits, for schedules up to the incumbent's cost.
 
-The function returns the model, or the reason why none was built. The reason is empty if the incumbent is
-proven optimal.
+The function returns the model, or the end of the search if none was built. The search is `FINISHED` if the
+incumbent is proven optimal.
 """
 
 
-def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: float, side: Side) -> Turns:
-    """Minimise the cost with one model after another, each with a shorter horizon.
+class Minimise:
+    """Minimises the cost with one model after another, one a step, each with a shorter horizon.
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
     schedule has been found that closes a good part of the gap (the parameter `gap_left`).
@@ -146,49 +145,58 @@ def _minimise(instance: Instance, incumbent: Incumbent, build: Build, effort: fl
         Builds a model from the incumbent.
     effort
         The limit of each search in CP-SAT's deterministic time.
-    side
-        The limits of each model.
 
-    Returns
-    -------
-    Turns
-        One turn for each model. There is no yield after a model that leaves too much of the gap.
+    Attributes
+    ----------
+    ended
+        How this member has ended; `FINISHED` as long as it has not.
     """
 
-    def report(found: int | None, bound: int | None) -> None:
-        incumbent.hear(found)
-        incumbent.prove(bound, Proof.CP_SAT)
+    def __init__(self, instance: Instance, incumbent: Incumbent, build: Build, effort: float) -> None:
+        self._instance, self._incumbent, self._build, self._effort = instance, incumbent, build, effort
+        self.ended = FINISHED
 
-    params = side.whole.params.cpsat
-    while not incumbent.closed and side.budget.left > 0:
-        model = build(instance, side.budget, incumbent)
-        if isinstance(model, str):
+    def step(self, worker: Worker) -> Outcome:
+        """Build a model and search it. After a model that leaves too much of the gap, there is no other."""
+        outcome = self._step(worker)
+        if isinstance(outcome, Ended):
+            self.ended = outcome
+        return outcome
+
+    def _step(self, worker: Worker) -> Outcome:
+        known, params = self._incumbent, worker.whole.params.cpsat
+        if known.closed or worker.budget.left <= 0:
+            return FINISHED
+        model = self._build(self._instance, worker.budget, known)
+        if isinstance(model, Ended):
             return model
-        horizon = cost(incumbent.schedule)
-        enough = incumbent.bound + int(params.gap_left * (horizon - incumbent.bound))
+        enough = known.bound + int(params.gap_left * (known.cost - known.bound))
         found = search(
-            *(model, side.budget, report),
+            *(model, worker.budget, self._report),
             enough=enough,
-            effort=effort,
-            moot=lambda: cost(incumbent.schedule) <= enough,  # noqa: B023  # it is called before the next turn
+            effort=self._effort,
+            moot=lambda: known.cost <= enough,
         )
-        incumbent.offer(found.schedule)
-        incumbent.prove(found.bound, Proof.CP_SAT)
-        if found.reason or cost(incumbent.schedule) > enough:
-            return found.reason
-        yield min(effort, params.effort_to_minimise) * SECONDS_OF_EFFORT
-    return ""
+        known.offer(found.schedule)
+        known.prove(found.bound, Proof.CP_SAT)
+        if found.ended.early or known.cost > enough:
+            return found.ended
+        return Worked(min(self._effort, params.effort_to_minimise) * SECONDS_OF_EFFORT)
+
+    def _report(self, found: int | None, bound: int | None) -> None:
+        self._incumbent.report_cost(found)
+        self._incumbent.prove(bound, Proof.CP_SAT)
 
 
-def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
+def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | Ended:
     queues, params = queues_of(instance), budget.params.cpsat
     hint = in_queue_order(incumbent.schedule)
     incumbent.offer(hint)
-    better = cost(incumbent.schedule) - 1
+    better = incumbent.cost - 1
     windows = shaved_windows(queues, better, budget.part(params.windows))
     if not windows.feasible:
         incumbent.prove(better + 1, Proof.SHAVING)
-        return ""
+        return FINISHED
     if refusal := lattice_refusal(windows, budget.left * params.build, MemoryCap(budget.max_memory), params):
         return refusal
     model = LatticeModel(queues, windows, incumbent.bound, much_idle=params.much_idle)
@@ -197,7 +205,7 @@ def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> Search
 
 
 def _plain(fifo: bool) -> Build:
-    def build(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
+    def build(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | Ended:
         operations, params = 3 * instance.stages * instance.microbatches, budget.params.cpsat
         if operations * params.seconds_per_operation > budget.left * params.build:
             return TOO_LARGE
@@ -205,7 +213,7 @@ def _plain(fifo: bool) -> Build:
             return refusal
         hint = in_queue_order(incumbent.schedule)
         incumbent.offer(hint)
-        model = PlainModel(instance, cost(incumbent.schedule), incumbent.bound, fifo=fifo)
+        model = PlainModel(instance, incumbent.cost, incumbent.bound, fifo=fifo)
         model.add_hint(hint, cost(hint))
         return model
 

@@ -12,6 +12,7 @@ from tightpipe.core.result import Proof
 from tightpipe.core.schedule import Schedule
 
 from ..memory_cap import MemoryCap
+from ..outcome import FINISHED, Ended
 from ..queues import queues_of
 from ..windows import Windows, shaved_windows
 from .lattice.model import LatticeModel
@@ -29,9 +30,9 @@ class Decision:
         True if a schedule was found, False if the target was refuted, None if the question is open.
     schedule
         A valid schedule of cost at most the target, or None.
-    reason
-        Why the question is open, empty if time was up. If a signal ended the search, the reason names the
-        signal, whatever the answer is.
+    ended
+        Why the question is open, `FINISHED` if time was up. If a signal ended the search, this says so,
+        whatever the answer is.
     windows
         Windows from which the next question about this target or a lower one can start. None if the question
         is settled, or if time was up before the search began.
@@ -41,7 +42,7 @@ class Decision:
 
     possible: bool | None
     schedule: Schedule | None = None
-    reason: str = ""
+    ended: Ended = FINISHED
     windows: Windows | None = None
     proof: Proof | None = None
 
@@ -83,16 +84,16 @@ def decide(
     if not windows.feasible:
         return Decision(False, proof=Proof.SHAVING)
     if refusal := lattice_refusal(windows, budget.left, MemoryCap(budget.max_memory), params):
-        return Decision(None, reason=refusal, windows=windows)
+        return Decision(None, ended=refusal, windows=windows)
     model = LatticeModel(queues, windows, 0, minimise=False, much_idle=params.much_idle)
     if budget.left <= 0:
         return Decision(None)
     found = search(model, budget, lambda *_: None, effort=effort, moot=moot)
     if found.schedule is not None:
-        return Decision(True, found.schedule, found.reason)
+        return Decision(True, found.schedule, found.ended)
     if found.exhausted:
-        return Decision(False, reason=found.reason, proof=Proof.CP_SAT)
-    return Decision(None, reason=found.reason, windows=windows)
+        return Decision(False, ended=found.ended, proof=Proof.CP_SAT)
+    return Decision(None, ended=found.ended, windows=windows)
 
 
 def refute(instance: Instance, target: int, budget: Budget) -> bool | None:

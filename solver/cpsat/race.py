@@ -19,13 +19,13 @@ from ortools.sat.python import cp_model
 
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.interruption import reason_of, was_stopped
 from tightpipe.core.metrics import cost
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order, Schedule
 from tightpipe.core.validate import validate
 
 from ..memory_cap import MemoryCap
+from ..outcome import FINISHED, End, Ended, stopped_by
 
 Report = Callable[[int | None, int | None], None]
 SECONDS_OF_EFFORT = 30.0
@@ -63,14 +63,14 @@ class Found:
     exhausted
         Whether the model is solved: the schedule is an optimum, or any solution if the model does not
         minimise, or it is proven that the model has no solution.
-    reason
-        Why the search ended early; empty if it did not, or if time was up.
+    ended
+        How the search ended; `FINISHED` also if time was up.
     """
 
     schedule: Schedule | None
     bound: int | None
     exhausted: bool
-    reason: str = ""
+    ended: Ended = FINISHED
 
 
 class _Watch(cp_model.CpSolverSolutionCallback):
@@ -147,12 +147,12 @@ class _Racer:
         status = self._solver.solve(self._model.model, self._watch)
         if status == cp_model.MODEL_INVALID:
             why = self._model.model.validate()[:200]
-            return Found(None, None, False, f"CP-SAT calls the model invalid: {why}")
-        found, problem = None, ""
+            return Found(None, None, False, Ended(End.FAILED, f"CP-SAT calls the model invalid: {why}"))
+        found, ended = None, FINISHED
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            found, problem = _checked(self._model, [self._solver.value(var) for var in self._model.start])
-        exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not problem
-        return Found(found, self._bound(status), exhausted, problem)
+            found, ended = _checked(self._model, [self._solver.value(var) for var in self._model.start])
+        exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not ended.early
+        return Found(found, self._bound(status), exhausted, ended)
 
     def _bound(self, status: Any) -> int | None:
         if status == cp_model.INFEASIBLE:
@@ -166,7 +166,7 @@ class _Racer:
         failed.
         """
         enough = self._watch is not None and self._watch.stopped
-        return found.exhausted or enough or bool(found.reason)
+        return found.exhausted or enough or found.ended.early
 
     def stop(self) -> None:
         """Ask the run to end; a run that has only just begun misses the call.
@@ -218,7 +218,7 @@ def search(
     return _together(answers, stopped)
 
 
-def _together(answers: list[Found], stopped: str) -> Found:
+def _together(answers: list[Found], stopped: Ended) -> Found:
     """Return the outcomes of all racers combined into one.
 
     Parameters
@@ -226,32 +226,32 @@ def _together(answers: list[Found], stopped: str) -> Found:
     answers
         The outcome of each racer.
     stopped
-        Why the race was stopped, or the empty string. A signal becomes the reason of the result even if a
-        racer exhausted the search space, because a signal ends all work and not this search alone.
+        How the race was ended. A signal becomes the end of the search even if a racer exhausted the search
+        space, because a signal ends all work and not this search alone.
     """
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]
-    reason = next((answer.reason for answer in answers if answer.reason), "")
+    ended = next((answer.ended for answer in answers if answer.ended.early), FINISHED)
     exhausted = any(answer.exhausted for answer in answers)
     return Found(
         min(schedules, key=cost, default=None),
         max(bounds, default=None),
         exhausted,
-        stopped if was_stopped(stopped) or (stopped and not exhausted) else reason,
+        stopped if stopped.stopped or (stopped.early and not exhausted) else ended,
     )
 
 
-def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, str]:
-    """Return the schedule of a solution with the best times for its order, or None and why it is invalid."""
+def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, Ended]:
+    """Return the schedule of a solution with the best times for its order, or None if it is invalid."""
     schedule = retime(model.instance, model.order(start))
     violations = validate(model.instance, schedule)
     if violations:
-        return None, f"CP-SAT returned an invalid schedule: {violations[0]}"
-    return schedule, ""
+        return None, Ended(End.FAILED, f"CP-SAT returned an invalid schedule: {violations[0]}")
+    return schedule, FINISHED
 
 
-def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tuple[list[Found], str]:
-    """Return the outcomes of all racers, and the reason if a signal or the memory cap stopped the race.
+def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tuple[list[Found], Ended]:
+    """Return the outcomes of all racers, and the end of the race: early after a signal or at the memory cap.
 
     The race also ends when `over` returns True. The racers run in threads of their own, while this thread
     waits and can be interrupted.
@@ -261,7 +261,7 @@ def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tup
         try:
             stopped = _wait(runs, cap, over)
         except KeyboardInterrupt as stop:
-            stopped = reason_of(stop)
+            stopped = stopped_by(stop)
         finally:
             _stop(runs)
         return [run.result() for run in runs], stopped
@@ -275,18 +275,18 @@ def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
         wait(unfinished, timeout=0.05)
 
 
-def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap, over: Callable[[], bool]) -> str:
+def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap, over: Callable[[], bool]) -> Ended:
     """Wait until a racer has won, all runs have ended, `over` returns True, or the memory cap is hit.
 
-    Return the reason of the cap if the cap is hit, and the empty string otherwise.
+    Return how the wait ended: early at the memory cap, `FINISHED` otherwise.
     """
     running = set(runs)
     while running:
         done, running = wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED)
         if any(runs[run].has_won(run.result()) for run in done):
-            return ""
+            return FINISHED
         if cap.hit():
-            return cap.reason
+            return cap.end
         if over():
-            return ""
-    return ""
+            return FINISHED
+    return FINISHED

@@ -39,7 +39,7 @@ def refutation_bound(
 
     def refute(target: int, part: Budget) -> Proof | None:
         decision = decide(instance, target, part)
-        raise_again(decision.reason)
+        raise_again(decision.ended.text)
         return decision.proof
 
     params = budget.params.bounds

@@ -9,7 +9,7 @@ from tightpipe.core.params.proof import CpsatParams
 from tightpipe.core.params.solve_params import DEFAULTS
 
 from ..memory_cap import MemoryCap
-from ..run_search import TOO_LARGE
+from ..outcome import TOO_LARGE, Ended
 from ..windows import Windows
 
 # The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches, and with
@@ -26,8 +26,8 @@ def lattice_bytes(windows: Windows) -> int:
 
 def lattice_refusal(
     windows: Windows, seconds: float, cap: MemoryCap, params: CpsatParams = DEFAULTS.cpsat
-) -> str:
-    """Return why the lattice model of these windows is not built; the empty string if it fits the limits.
+) -> Ended | None:
+    """Return the end of a search whose lattice model exceeds the limits; None if it fits them.
 
     Parameters
     ----------

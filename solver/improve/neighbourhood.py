@@ -22,18 +22,19 @@ from tightpipe.kernels.arrays import Ints
 
 from ..cpsat.lattice.model import LatticeModel
 from ..cpsat.race import SECONDS_OF_EFFORT, search
-from ..incumbent import Incumbent
+from ..engine.incumbent import Incumbent
+from ..engine.worker import Worker
+from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, queues_of, starts_of
 from ..start import in_queue_order
-from ..two_sides import Side, Turns
 from ..windows.horizon_arrays import under_horizon
 from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import positions_of
 
 
-def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    """Improve the incumbent until the deadline, in turns (`Turns`) that search one neighbourhood each.
+class Neighbourhoods:
+    """Improves the incumbent until the deadline; each step searches one neighbourhood.
 
     A neighbourhood consists of the operations that start in one interval of time on some adjacent devices.
     After a neighbourhood that CP-SAT could search in full, the next neighbourhood is larger; otherwise it is
@@ -45,28 +46,35 @@ def search_neighbourhoods(instance: Instance, incumbent: Incumbent, side: Side) 
         The problem.
     incumbent
         Has the schedule to improve, and receives each cheaper one.
-    side
-        The side of the solve that takes these turns, with the limits of each turn.
+    worker
+        The worker that runs this member.
     """
-    random = np.random.default_rng(side.budget.seed)
-    queues = queues_of(instance)
-    params = side.whole.params.neighbourhoods
-    much_idle = side.whole.params.cpsat.much_idle
-    share, step = params.first, 0
-    while side.budget.left > 0:
-        schedule = in_queue_order(incumbent.schedule)
-        free = _choose(queues, schedule, share, params.narrow, random)
-        windows = _windows(queues, schedule, free, side.budget)
+
+    def __init__(self, instance: Instance, incumbent: Incumbent, worker: Worker) -> None:
+        self._queues, self._incumbent = queues_of(instance), incumbent
+        self._random = np.random.default_rng(worker.budget.seed)
+        self._params = worker.whole.params.neighbourhoods
+        self._share, self._searched = self._params.first, 0
+
+    def step(self, worker: Worker) -> Outcome:
+        """Search a neighbourhood of the incumbent."""
+        if worker.budget.left <= 0:
+            return FINISHED
+        params, known = self._params, self._incumbent
+        schedule = in_queue_order(known.schedule)
+        free = _choose(self._queues, schedule, self._share, params.narrow, self._random)
+        windows = _windows(self._queues, schedule, free, worker.budget)
         if windows.feasible:
-            step += 1
-            model = LatticeModel(queues, windows, incumbent.bound, much_idle=much_idle)
-            found = search(model, side.budget.reseeded(step), lambda *_: None, effort=params.effort)
-            incumbent.offer(found.schedule)
-            share = min(1.0, share * (params.grow if found.exhausted else params.shrink))
-            if found.reason:
-                return found.reason
-        yield params.effort * SECONDS_OF_EFFORT
-    return ""
+            self._searched += 1
+            much_idle = worker.whole.params.cpsat.much_idle
+            model = LatticeModel(self._queues, windows, known.bound, much_idle=much_idle)
+            budget = worker.budget.reseeded(self._searched)
+            found = search(model, budget, lambda *_: None, effort=params.effort)
+            known.offer(found.schedule)
+            self._share = min(1.0, self._share * (params.grow if found.exhausted else params.shrink))
+            if found.ended.early:
+                return found.ended
+        return Worked(params.effort * SECONDS_OF_EFFORT)
 
 
 def _choose(

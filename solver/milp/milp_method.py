@@ -7,6 +7,7 @@ import pulp
 from tightpipe.core.budget import Budget
 from tightpipe.core.errors import DeadlockError, InputError
 from tightpipe.core.instance import Instance
+from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Proof, Result
@@ -14,10 +15,11 @@ from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Schedule
 from tightpipe.core.validate import validate
 
-from ..incumbent import Incumbent
+from ..engine.incumbent import Incumbent
+from ..engine.run import run
 from ..memory_cap import MemoryCap
+from ..outcome import FINISHED, TOO_LARGE, End, Ended
 from ..queues import Queues, queues_of
-from ..run_search import TOO_LARGE, run_search
 from ..start import in_queue_order
 from ..windows import Windows, shaved_windows
 from .backend import Backend, proven_cost
@@ -66,12 +68,16 @@ def solve_milp(
     if backend not in BACKENDS:
         raise InputError(f"must be one of {', '.join(BACKENDS)}", key="backend", value=backend)
     refuse_if_not_modelled(instance)
-    return run_search(
+    return run(
         *("milp", instance, budget, warm_start, lower_bound, progress),
-        lambda incumbent: _run(instance, budget, incumbent, BACKENDS[backend]),
+        lambda incumbent: _ended(_run(instance, budget, incumbent, BACKENDS[backend])),
         program=backend,
         failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
     )
+
+
+def _ended(reason: str) -> Ended:
+    return Ended(End.STOPPED if was_stopped(reason) else End.FAILED, reason) if reason else FINISHED
 
 
 def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Backend) -> str:
@@ -79,10 +85,10 @@ def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Back
     queues, params = queues_of(instance), budget.params.milp
     windows = _windows(queues, budget, incumbent)
     if windows.undecided * params.seconds_per_binary > budget.left * params.share:
-        return TOO_LARGE
+        return TOO_LARGE.text
     size = size_of(queues, windows.undecided)
     if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
-        return refusal
+        return refusal.text
     model = MilpModel(queues, windows, incumbent.bound)
     model.set_start(in_queue_order(incumbent.schedule), cost(incumbent.schedule))
     if budget.left <= 0:

@@ -115,5 +115,5 @@ def _watch(supervisor: Supervisor, process: int, budget: Budget, look: Callable[
             return ""
         look()
         if cap.hit(process):
-            return cap.reason
+            return cap.end.text
     return "" if supervisor.ended(_LATE) else OUT_OF_TIME

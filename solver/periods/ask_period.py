@@ -9,6 +9,7 @@ from tightpipe.core.budget import Budget
 from ..block import Block, Shape, compressed, period_bound
 from ..cpsat.periodic.model import PeriodicModel
 from ..cpsat.race import search
+from ..outcome import Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,13 @@ class Answer:
         A valid block whose period is at most the given one, None if CP-SAT has found none.
     refuted
         Whether CP-SAT has proven that there is no such block.
-    reason
-        Why the search ended early; empty if it did not, or if time or effort was up.
+    ended
+        How the search ended; `FINISHED` also if time or effort was up.
     """
 
     block: Block | None
     refuted: bool
-    reason: str
+    ended: Ended
 
 
 def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
@@ -47,5 +48,5 @@ def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
     model = PeriodicModel(shape, period)
     found = search(model, budget, lambda *_: None, effort=effort)
     if found.schedule is None or model.block is None:
-        return Answer(None, found.exhausted, found.reason)
-    return Answer(compressed(model.block, period_bound(shape)), False, found.reason)
+        return Answer(None, found.exhausted, found.ended)
+    return Answer(compressed(model.block, period_bound(shape)), False, found.ended)

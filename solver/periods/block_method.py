@@ -10,11 +10,14 @@ from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Result
 from tightpipe.core.schedule import Schedule
 
-from ..improve.improve_method import improve_turns
-from ..incumbent import Incumbent
-from ..run_search import run_search
-from ..two_sides import Side, Turns, alone
-from .block_search import block_turns
+from ..bounds.searches.energetic import energetic_bound
+from ..engine.incumbent import Incumbent
+from ..engine.portfolio import alone
+from ..engine.run import run
+from ..engine.sequence import in_sequence
+from ..improve.local_search import local_search
+from ..outcome import End, Ended
+from .block_search import BlockSearch, out_of_reach
 
 
 def solve_block(
@@ -44,13 +47,15 @@ def solve_block(
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    return run_search(
-        *("block", instance, budget, warm_start, None, progress),
-        lambda incumbent: alone(budget, incumbent, partial(_turns, instance, incumbent)),
-        energetic=True,
-    )
 
+    def work(incumbent: Incumbent) -> Ended:
+        params = budget.params.blocks
+        reason = out_of_reach(instance, params)
+        if reason:
+            return Ended(End.UNSUITED, reason)
+        members = in_sequence(
+            partial(BlockSearch, instance, incumbent, params.share), local_search(instance, incumbent)
+        )
+        return alone(budget, incumbent, members)
 
-def _turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
-    reason = yield from block_turns(instance, incumbent, side.whole.params.blocks.share, side)
-    return reason or (yield from improve_turns(instance, incumbent, side))
+    return run("block", instance, budget, warm_start, None, progress, work, opening=energetic_bound)

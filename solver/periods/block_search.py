@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import inf
 
@@ -14,65 +15,75 @@ from tightpipe.core.validate import validate
 
 from ..block import Block, Shape, unrolled
 from ..cpsat.race import SECONDS_OF_EFFORT
-from ..incumbent import Incumbent
+from ..engine.incumbent import Incumbent
+from ..engine.worker import Worker
 from ..modelled import is_modelled
-from ..two_sides import Side, Turns
+from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from .period_search import PeriodSearch
 from .steady import steady_block
 
 
-def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
-    """Search for blocks of small period, and offer the schedule that each of them unrolls to.
+class BlockSearch:
+    """Searches for blocks of small period, and offers the schedule that each of them unrolls to.
 
     Parameters
     ----------
     instance
-        The problem.
+        The problem. There is no search if `out_of_reach` gives a reason against blocks.
     incumbent
         Receives the schedules as they are unrolled; their warm-up and cool-down can mostly be improved.
     share
         The share of the time left that the search for blocks may take, 0 to 1.
-    side
-        The limits. Without a deadline the effort is counted, and with one thread every run gives the same
-        result.
-
-    Returns
-    -------
-    Turns
-        Each question to CP-SAT is a turn. In the end the generator returns why blocks are not searched for,
-        or why a question ended early; the empty string if neither happened.
+    worker
+        The worker that runs this member. Without a deadline the effort is counted, and with one thread every
+        run gives the same result.
     """
-    params = side.whole.params.blocks
-    reason = out_of_reach(instance, params)
-    if reason:
-        return reason
-    end = side.seconds + share * side.left if side.whole.limited else inf
-    searches = [
-        PeriodSearch(
-            Shape(instance, copies), steady_block(incumbent.schedule, copies, params.least_equal), params
-        )
-        for copies in _fitting(instance, params)
-    ]
 
-    def best_pace() -> Fraction:
-        return min(search.block.pace for search in searches)
+    def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
+        self._instance, self._incumbent, self._worker = instance, incumbent, worker
+        self._params = worker.whole.params.blocks
+        self._end = worker.seconds + share * worker.left if worker.whole.limited else inf
+        self._reason = out_of_reach(instance, self._params)
+        self._answers = self._ask()
 
-    def limits() -> Budget:
-        left = max(0.0, end - side.seconds)
-        return side.budget if side.whole.endless and left > 0 else side.budget.within(left)
+    def step(self, worker: Worker) -> Outcome:
+        """Ask CP-SAT the next question, and offer the schedule of a better block."""
+        if self._reason:
+            return Ended(End.UNSUITED, self._reason)
+        answer = next(self._answers, None)
+        if answer is None:
+            return FINISHED
+        search, block, effort = answer
+        if block is not None:
+            self._incumbent.offer(_validated(block, self._instance))
+        return search.ended if search.ended.early else Worked(effort * SECONDS_OF_EFFORT)
 
-    for doubled in range(params.rounds):
-        effort = params.first_effort * 2**doubled * searches[0].least_effort
-        for search in searches:
-            if effort < search.least_effort:
-                continue
-            for block in search.ask_round(limits, effort, best_pace):
-                if block is not None:
-                    incumbent.offer(_validated(block, instance))
-                yield effort * SECONDS_OF_EFFORT
-            if search.reason or limits().left <= 0:
-                return search.reason
-    return ""
+    def _ask(self) -> Iterator[tuple[PeriodSearch, Block | None, float]]:
+        """Ask in rounds, each with twice the effort; yield each search with its better block and effort."""
+        params, start = self._params, self._incumbent.schedule
+        searches = [
+            PeriodSearch(
+                Shape(self._instance, copies), steady_block(start, copies, params.least_equal), params
+            )
+            for copies in _fitting(self._instance, params)
+        ]
+
+        def best_pace() -> Fraction:
+            return min(search.block.pace for search in searches)
+
+        for doubled in range(params.rounds):
+            effort = params.first_effort * 2**doubled * searches[0].least_effort
+            for search in searches:
+                if effort < search.least_effort:
+                    continue
+                for block in search.ask_round(self._limits, effort, best_pace):
+                    yield search, block, effort
+                if self._limits().left <= 0:
+                    return
+
+    def _limits(self) -> Budget:
+        left, worker = max(0.0, self._end - self._worker.seconds), self._worker
+        return worker.budget if worker.whole.endless and left > 0 else worker.budget.within(left)
 
 
 def out_of_reach(instance: Instance, params: BlockParams) -> str:

@@ -20,6 +20,7 @@ from tightpipe.core.params.solve_params import DEFAULTS
 
 from ..block import Block, Shape, compressed, period_bound, serial_block
 from ..cpsat.periodic.settle_period import settle
+from ..outcome import FINISHED
 from .ask_period import ask
 
 
@@ -43,8 +44,8 @@ class PeriodSearch:
         A proven lower bound of the period of every block of the shape, in ticks.
     least_effort
         The effort, in CP-SAT's deterministic time, below which questions are rarely answered.
-    reason
-        Why a question ended early; empty if none did.
+    ended
+        How the last question ended.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class PeriodSearch:
         self.shape, self.params = shape, params
         self.bound = period_bound(shape)
         self.block = compressed(start or serial_block(shape), self.bound)
-        self.reason = ""
+        self.ended = FINISHED
         self._questions = self._sweeps = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
         self.least_effort = params.effort_per_pair * pairs
@@ -91,7 +92,7 @@ class PeriodSearch:
         while found:
             found = False
             for period in self._sweep(low, below):
-                if self.reason or limits().left <= 0:
+                if self.ended.early or limits().left <= 0:
                     break
                 block = self._ask(period, limits(), effort)
                 found = block is not None
@@ -119,7 +120,7 @@ class PeriodSearch:
             return None
         answer = ask(self.shape, period, budget.reseeded(self._questions), effort)
         self._questions += 1
-        self.reason = answer.reason
+        self.ended = answer.ended
         if answer.block is not None:
             self.block = answer.block
         if answer.refuted:
@@ -161,7 +162,7 @@ def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> P
     """
     found = PeriodSearch(shape, start, budget.params.blocks)
     for doubled in count():
-        if found.closed or found.reason or budget.left <= 0:
+        if found.closed or found.ended.early or budget.left <= 0:
             return found
         for _ in found.ask_round(lambda: budget, found.least_effort * 2**doubled):
             pass

@@ -7,17 +7,21 @@ number of microbatches.
 """
 
 from .answer import answer_to
-from .beam import beam_search
+from .beam import BeamSearch
+from .beams import Beams
 from .few_devices import is_whole
+from .prefix_proofs import PrefixProofs
 from .questions import Question, Questions
 from .search import PrefixSearch, search_prefixes
 
 __all__ = [
+    "BeamSearch",
+    "Beams",
+    "PrefixProofs",
     "PrefixSearch",
     "Question",
     "Questions",
     "answer_to",
-    "beam_search",
     "is_whole",
     "search_prefixes",
 ]

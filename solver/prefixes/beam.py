@@ -5,8 +5,6 @@ The prefixes that are extended are the *beam*. The number of prefixes in a beam 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import numpy as np
 
 from tightpipe.core.budget import Budget
@@ -26,10 +24,8 @@ _TURN = 100_000  # least number of prefixes that are made between two yields
 _PACE = 500_000  # about so many prefixes are made per second on a usual machine
 
 
-def beam_search(
-    queues: Queues, windows: Windows, width: int, budget: Budget
-) -> Generator[float, None, Schedule | None]:
-    """Search for a schedule inside windows, extending only the best of the prefixes with equal lengths.
+class BeamSearch:
+    """A search for a schedule inside windows that extends only the best of the prefixes with equal lengths.
 
     Parameters
     ----------
@@ -43,17 +39,13 @@ def beam_search(
     budget
         The deadline ends the search, and the cap on memory limits its tables.
 
-    Yields
-    ------
-    float
-        The nominal seconds since the last yield, as in `Turns`, estimated from the number of prefixes. The
-        search yields several times a second, so that it takes short turns.
-
-    Returns
-    -------
-    Schedule or None
-        A valid schedule; None if the search was ended early, or if no prefix of the beam has led to a
-        schedule inside the windows.
+    Attributes
+    ----------
+    ended
+        Whether the search has ended.
+    schedule
+        A valid schedule; None as long as there is none. There is none at the end either if the search was
+        ended early, or if no prefix of the beam has led to a schedule inside the windows.
 
     Notes
     -----
@@ -66,25 +58,37 @@ def beam_search(
     before tick 0, which is where the anchor's frame begins. Then the first term would favour those that start
     earliest, although a device that runs early by itself gains nothing. So nothing starts before tick 0 here.
     """
-    devices = range(queues.instance.devices)
-    problem = _from_zero(few_devices(windows, devices))
-    table = first_table(problem)
-    trail, made = Trail(queues, problem), 0
-    operations = operations_of(problem)
-    width = min(width, most_bytes(budget) // (trail.bytes_of_row * operations))
-    for _ in range(operations):
-        following = next_table(problem, table, _MANY, budget)
-        if following is None:
-            return None
-        table = best_rows(problem, following, width)
-        if rows_of(table) == 0:
-            return None
-        trail.follow(table)
-        made += rows_of(following)
-        if made >= _TURN:
-            yield made / _PACE
-            made = 0
-    return trail.schedule(table)
+
+    def __init__(self, queues: Queues, windows: Windows, width: int, budget: Budget) -> None:
+        self._problem = _from_zero(few_devices(windows, range(queues.instance.devices)))
+        self._table = first_table(self._problem)
+        self._trail, self._budget = Trail(queues, self._problem), budget
+        self._left = operations_of(self._problem)
+        self._width = min(width, most_bytes(budget) // (self._trail.bytes_of_row * self._left))
+        self.ended = False
+        self.schedule: Schedule | None = None
+
+    def step(self) -> float:
+        """Go on for a fraction of a second; return the seconds that it takes on a usual machine.
+
+        They are estimated from the number of prefixes.
+        """
+        made = 0
+        while self._left and made < _TURN:
+            following = next_table(self._problem, self._table, _MANY, self._budget)
+            if following is None:
+                self.ended = True
+                return made / _PACE
+            self._table = best_rows(self._problem, following, self._width)
+            made += rows_of(following)
+            if rows_of(self._table) == 0:
+                self.ended = True
+                return made / _PACE
+            self._trail.keep(self._table)
+            self._left -= 1
+        if not self._left:
+            self.ended, self.schedule = True, self._trail.schedule(self._table)
+        return made / _PACE
 
 
 def _from_zero(problem: FewDevices) -> FewDevices:

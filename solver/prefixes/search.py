@@ -107,6 +107,6 @@ def search_prefixes(
         if rows_of(table) == 0:
             return PrefixSearch(problem.horizon + 1, extended)
         if trail is not None:
-            trail.follow(table)
+            trail.keep(table)
     bound = min(problem.horizon + 1, int(table.counter[COMPLETE]))
     return PrefixSearch(bound, extended, None if trail is None else trail.schedule(table))

@@ -35,7 +35,7 @@ class Trail:
         """About how many bytes the trail keeps of each row of a table."""
         return 6 + 2 * len(self._problem.devices)
 
-    def follow(self, table: Table) -> None:
+    def keep(self, table: Table) -> None:
         """Keep the parent, the queue and the numbers of pending W's of each row of the next table."""
         rows, devices = rows_of(table), len(self._problem.devices)
         pending = table.times[:rows, FREE + devices : FREE + 2 * devices]

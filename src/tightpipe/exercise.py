@@ -24,7 +24,6 @@ from .planning.incomplete_cuts import incomplete_bound
 from .planning.partitions import least_excess, partitions_of
 from .planning.relaxed_candidates import relaxed_candidate
 from .planning.search_space import configurations_of
-from .solving.bound_searches import bound_searches
 from .solving.methods import find_method
 from .solving.starts import warm_starts
 
@@ -47,6 +46,8 @@ def exercise() -> None:
     for method, budget in (("cpsat", UNLIMITED.within(60.0)), ("improve", UNLIMITED)):
         raise_again(find_method(method).load()(tiny, budget, "best", ignore).reason)
     start = warm_starts(tiny)[0][1]
+    from tightpipe.solver.bound import bound_searches
+
     for search, _ in bound_searches():
         search(tiny, cost(start), UNLIMITED.within(60.0), 0, ignore)
     certify(tiny, _LEAST)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,20 @@ from tightpipe.core.interruption import (
     reason_of,
 )
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.progress import ignore
 from tightpipe.experiments.compare import FILES_FORM
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
 from tightpipe.solver.cpsat.race import Found, _together
-from tightpipe.solver.incumbent import Incumbent
-from tightpipe.solver.two_sides import alone
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.outcome import FINISHED, End
+from tightpipe.solver.outcome import Ended as MemberEnded
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
+STOPPED = MemberEnded(End.STOPPED, TERMINATED)
 HARD = Instance.uniform(
     devices=6, microbatches=20, forward=10, backward=17, weight=9, comm=1, memory=Memory(2, -1, -1, 24)
 )
@@ -65,7 +68,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tes
 print("ready", file=sys.stderr, flush=True)
 main()
 """
-SEARCHES = "tightpipe.solver.incumbent.Incumbent.__init__"
+SEARCHES = "tightpipe.solver.engine.incumbent.Incumbent.__init__"
 WRITES = "tightpipe.cli.solving.save_schedule"
 HAS_FORMULAS = "tightpipe.solving.bounds.warm_starts"
 
@@ -329,8 +332,8 @@ def test_a_solve_ended_before_its_search_keeps_the_start(monkeypatch: pytest.Mon
 
 def test_a_signal_is_told_whatever_cp_sat_has_found_meanwhile() -> None:
     whole = Found(None, None, exhausted=True)
-    assert _together([whole], TERMINATED).reason == TERMINATED
-    assert _together([whole], "the memory cap was hit").reason == ""
+    assert _together([whole], STOPPED).ended == STOPPED
+    assert _together([whole], MemberEnded(End.CAPPED, "the memory cap was hit")).ended == FINISHED
 
 
 def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,17 +342,17 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
 
     def decide(_: Instance, target: int, *__: Any) -> Decision:
         asked.append(target)
-        return Decision(True, schedule, TERMINATED)
+        return Decision(True, schedule, STOPPED)
 
     monkeypatch.setattr(targets, "decide", decide)
     incumbent = Incumbent(schedule, 1, None, time.perf_counter(), ignore)
-    start = partial(targets.ask_targets, HARD, incumbent, 1.0)
-    assert alone(UNLIMITED.within(60), incumbent, start) == TERMINATED
+    member = targets.Targets(HARD, incumbent, DEFAULTS.targets, 1.0)
+    assert alone(UNLIMITED.within(60), incumbent, lambda _: member) == STOPPED
     assert len(asked) == 1
 
 
 def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refutation, "decide", lambda *_: Decision(None, reason=TERMINATED))
+    monkeypatch.setattr(refutation, "decide", lambda *_: Decision(None, ended=STOPPED))
     with pytest.raises(Terminated):
         refutation.refutation_bound(HARD, 2000, UNLIMITED.within(60))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -15,11 +16,13 @@ from tightpipe.core.graph_arrays import NO_LIMIT, arrays_of
 from tightpipe.core.instance import Objective
 from tightpipe.core.metrics import cost
 from tightpipe.settings.realistic import load_realistic
-from tightpipe.solver.beam_turns import beam_turns
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.incumbent import Incumbent
-from tightpipe.solver.prefixes import beam_search, is_whole
-from tightpipe.solver.prefixes.beam import best_rows
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.outcome import End, Ended
+from tightpipe.solver.prefixes import is_whole
+from tightpipe.solver.prefixes.beam import BeamSearch, best_rows
+from tightpipe.solver.prefixes.beams import Beams
 from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices
 from tightpipe.solver.prefixes.next_table import first_table, next_table
 from tightpipe.solver.prefixes.table_kernel import (
@@ -33,7 +36,6 @@ from tightpipe.solver.prefixes.table_kernel import (
 )
 from tightpipe.solver.prefixes.trail import Trail
 from tightpipe.solver.queues import Queues, queues_of
-from tightpipe.solver.two_sides import Side, Turns
 from tightpipe.solver.windows import Windows, windows_of
 
 
@@ -45,14 +47,10 @@ def is_exact(line: Known) -> bool:
 
 
 def searched(queues: Queues, windows: Windows, width: int, budget: Budget) -> Schedule | None:
-    found: list[Schedule | None] = []
-
-    def turns() -> Turns:
-        found.append((yield from beam_search(queues, windows, width, budget)))
-        return ""
-
-    assert all(seconds > 0 for seconds in turns())
-    return found[0]
+    search = BeamSearch(queues, windows, width, budget)
+    while not search.ended:
+        assert search.step() >= 0
+    return search.schedule
 
 
 EXACT = [line for line in known_optima() if is_exact(line)]
@@ -140,7 +138,7 @@ def test_a_trail_leads_from_the_last_table_to_the_first() -> None:
         table = next_table(problem, table, 10**6, UNLIMITED)
         assert table is not None
         table = best_rows(problem, table, 1)
-        trail.follow(table)
+        trail.keep(table)
     schedule = trail.schedule(table)
     assert schedule is not None
     assert validate(instance, schedule) == []
@@ -169,46 +167,48 @@ def test_a_device_that_could_run_its_weights_in_time_dominates() -> None:
     assert add(table, 30, 3) == [(30, 2), (39, 1)]
 
 
-def turns_of(instance: Instance, budget: Budget, share: float = 0.5, start: str = "greedy-v") -> Incumbent:
+def searched_for(
+    instance: Instance, budget: Budget, share: float = 0.5, start: str = "greedy-v"
+) -> Incumbent:
     bound = best_bound(instance)
     incumbent = Incumbent(
         solve(instance, start).schedule, bound.value, bound.proof, perf_counter(), lambda entry: None
     )
-    side = Side(budget, lambda side: beam_turns(instance, incumbent, share, side))
-    while not side.ended:
-        side.turn()
+    worker = Worker(budget, partial(Beams, instance, incumbent, share))
+    while not worker.ended:
+        worker.step()
     return incumbent
 
 
-def test_turns_offer_schedules_within_their_share_of_the_time() -> None:
+def test_beams_offer_schedules_within_their_share_of_the_time() -> None:
     begun = perf_counter()
-    incumbent = turns_of(scarce(), UNLIMITED.within(4))
+    incumbent = searched_for(scarce(), UNLIMITED.within(4))
     assert cost(incumbent.schedule) < 127_110
     assert perf_counter() - begun < 4
 
 
-def test_turns_with_an_effort_limit_are_the_same_in_every_run() -> None:
+def test_beams_with_an_effort_limit_are_the_same_in_every_run() -> None:
     budget = Budget(threads=1, effort=5.0)
-    first, second = (turns_of(scarce(), budget) for _ in range(2))
+    first, second = (searched_for(scarce(), budget) for _ in range(2))
     assert first.schedule == second.schedule
     assert cost(first.schedule) < 163_100
     assert len(first.log) == len(second.log)
 
 
-def test_turns_find_schedules_of_two_directions() -> None:
+def test_beams_find_schedules_of_two_directions() -> None:
     instance = uniform(4, 12, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(8))
-    found = turns_of(instance, UNLIMITED.within(20), start="modulo").schedule
+    found = searched_for(instance, UNLIMITED.within(20), start="modulo").schedule
     assert validate(instance, found) == []
     assert cost(found) < min(
         solve(instance, name).cost or NO_LIMIT for name in ("modulo", "list", "due-date")
     )
 
 
-def test_there_are_no_turns_where_the_weights_of_a_device_differ() -> None:
+def test_there_are_no_beams_where_the_weights_of_a_device_differ() -> None:
     instance = load_realistic()["head-8x24-tight"].instance()
     start = solve(instance, "improve", time_limit=0).schedule
     incumbent = Incumbent(start, 1, None, perf_counter(), lambda entry: None)
-    side = Side(UNLIMITED, lambda side: beam_turns(instance, incumbent, 1.0, side))
-    side.turn()
-    assert side.ended
+    worker = Worker(UNLIMITED, partial(Beams, instance, incumbent, 1.0))
+    worker.step()
+    assert worker.ended == Ended(End.UNSUITED)
     assert incumbent.schedule is start

@@ -13,11 +13,13 @@ from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
 from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome
 from tightpipe.solver.periods import block_method
 from tightpipe.solver.periods.block_method import solve_block
-from tightpipe.solver.periods.block_search import block_turns
-from tightpipe.solver.two_sides import Turns, alone
+from tightpipe.solver.periods.block_search import BlockSearch
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
 
@@ -27,14 +29,14 @@ def incumbent_of(instance: Instance) -> Incumbent:
     return Incumbent(retime(instance, serial_order(instance)), bound.value, bound.proof, 0.0, lambda _: None)
 
 
-def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
-    return alone(budget, incumbent, partial(block_turns, instance, incumbent, 1.0))
+def search_blocks(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
+    return alone(budget, incumbent, partial(BlockSearch, instance, incumbent, 1.0))
 
 
 def found_in_one_round() -> Incumbent:
     """What one thread finds where memory is scarce, without a deadline."""
     found = incumbent_of(SCARCE)
-    assert search_blocks(SCARCE, Budget(params=params_from_dict({"blocks.rounds": 1})), found) == ""
+    assert search_blocks(SCARCE, Budget(params=params_from_dict({"blocks.rounds": 1})), found) == FINISHED
     return found
 
 
@@ -58,10 +60,10 @@ def test_without_a_deadline_one_thread_always_finds_the_same(incumbent: Incumben
 def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instance) -> None:
     incumbent = incumbent_of(instance)
     first = incumbent.schedule
-    reason = search_blocks(instance, Budget().within(2), incumbent)
+    ended = search_blocks(instance, Budget().within(2), incumbent)
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) <= cost(first)
-    assert not reason or incumbent.schedule is first
+    assert not ended.early or incumbent.schedule is first
 
 
 @pytest.mark.parametrize(
@@ -78,9 +80,10 @@ def test_what_is_out_of_reach_is_said_in_one_line_and_the_start_is_kept(
 ) -> None:
     incumbent = incumbent_of(instance)
     first = incumbent.schedule
-    said = search_blocks(instance, UNLIMITED, incumbent)
-    assert reason in said
-    assert "\n" not in said
+    ended = search_blocks(instance, UNLIMITED, incumbent)
+    assert ended.end is End.UNSUITED
+    assert reason in ended.text
+    assert "\n" not in ended.text
     assert incumbent.schedule is first
 
 
@@ -108,17 +111,17 @@ def test_the_method_is_no_worse_than_its_start_and_improves_its_blocks() -> None
     assert result.bound <= result.cost
 
 
-def told(reason: str, *_: object) -> Turns:
-    return reason
-    yield
+class _Improved:
+    def step(self, _: Worker) -> Outcome:
+        return Ended(End.FAILED, "improved")
 
 
 @pytest.mark.parametrize(("of_blocks", "reason"), [("links", "links"), ("", "improved")])
 def test_the_schedule_of_the_best_block_is_improved_where_blocks_could_be_searched(
     monkeypatch: pytest.MonkeyPatch, of_blocks: str, reason: str
 ) -> None:
-    monkeypatch.setattr(block_method, "block_turns", partial(told, of_blocks))
-    monkeypatch.setattr(block_method, "improve_turns", partial(told, "improved"))
+    monkeypatch.setattr(block_method, "out_of_reach", lambda *_: of_blocks)
+    monkeypatch.setattr(block_method, "local_search", lambda *_: lambda _: _Improved())
     assert solve_block(SCARCE, Budget().within(5)).reason == reason
 
 

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from tightpipe import (
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.progress import ignore
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
@@ -40,11 +40,12 @@ from tightpipe.solver.cpsat import race as search_module
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.plain.model import PlainModel
 from tightpipe.solver.cpsat.race import Found, search
-from tightpipe.solver.cpsat.targets import ask_targets
-from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.cpsat.targets import Targets
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.outcome import FINISHED
 from tightpipe.solver.queues import order_of, queues_of, words_of
 from tightpipe.solver.start import in_queue_order
-from tightpipe.solver.two_sides import alone
 from tightpipe.solver.windows import windows_of
 from tightpipe.solving.starts import warm_starts
 
@@ -146,7 +147,8 @@ def test_targets_close_the_gap_without_minimising(effort: float) -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
     start = retime(instance, HEURISTICS["greedy-v"].make(instance))
     incumbent = Incumbent(start, best_bound(instance).value, Proof.FORMULA, time.perf_counter(), ignore)
-    assert alone(UNLIMITED, incumbent, partial(ask_targets, instance, incumbent, effort)) == ""
+    member = Targets(instance, incumbent, DEFAULTS.targets, effort)
+    assert alone(UNLIMITED, incumbent, lambda _: member) == FINISHED
     assert incumbent.closed
     assert cost(incumbent.schedule) - largest_work(instance) == 18
     assert validate(instance, incumbent.schedule) == []

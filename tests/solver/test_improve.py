@@ -18,19 +18,22 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.params.parameters import numbers
 from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.core.progress import ignore
-from tightpipe.solver.improve import improve
-from tightpipe.solver.improve import improve_method as solve_module
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.begins import central_begins
 from tightpipe.solver.improve.dispatch_kernel import dispatch, first_weights
 from tightpipe.solver.improve.dispatch_state import dispatch_state_for
 from tightpipe.solver.improve.event_graph import event_graph_of, mirrored
+from tightpipe.solver.improve.improve_method import improve
+from tightpipe.solver.improve.local_search import local_search
+from tightpipe.solver.improve.meter import Meter
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
+from tightpipe.solver.improve.task import whole_task
 from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
 from tightpipe.solver.improve.words import Positions, order_of_positions, positions_of, words_for
-from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.two_sides import Side
 
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
 
@@ -120,11 +123,11 @@ def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
     instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
     queues = queues_of(instance)
     known = queues, event_graph_of(queues.instance), 10.0
-    tuners = [solve_module._Tuner(*known, seed, DEFAULTS.rules) for seed in range(8)]
+    tuners = [rule_search._Tuner(*known, seed, DEFAULTS.rules) for seed in range(8)]
     for cost_now, tuner in zip((5.0, 3.0, 9.0, 7.0, 8.0, 6.0, 4.0, 2.0), tuners, strict=True):
         tuner.cost = cost_now
         tuner.weights[0] = cost_now
-    solve_module._replace_worst(tuners, DEFAULTS.rules.replaced)
+    rule_search._replace_worst(tuners, DEFAULTS.rules.replaced)
     assert [tuner.cost for tuner in tuners] == [5.0, 3.0, 2.0, 7.0, 3.0, 6.0, 4.0, 2.0]
     assert all((tuner.weights[0] == tuner.cost).all() for tuner in tuners)
     tuners[7].weights[0] = 11.0
@@ -133,9 +136,10 @@ def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
 
 def test_rules_are_annealed_at_once_only_where_each_gets_many_runs() -> None:
     def rules(instance: Instance, budget: Budget) -> int:
-        side = Side(budget, lambda side: iter(()))  # type: ignore[arg-type, return-value]
         incumbent = Incumbent(serial(instance), 1, None, 0.0, ignore)
-        return len(solve_module._Search(instance, incumbent, side)._seeds_of_rules())
+        worker = Worker(budget, local_search(instance, incumbent))
+        search = rule_search.RuleSearch(whole_task(instance), incumbent, Meter(worker, 1.0), worker)
+        return len(search._tuners)
 
     small = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
     large = v_instance(16, 64, (10, 20, 5, 1), plain_memory(64))
@@ -210,7 +214,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch: Any) -> None:
             raise KeyboardInterrupt
         return anneal(*arguments)
 
-    monkeypatch.setattr(solve_module, "anneal", walk)
+    monkeypatch.setattr(annealing, "anneal", walk)
     start = serial(B_IS_SLOW)
     result = improve(B_IS_SLOW, UNLIMITED, start)
     assert result.reason == "interrupted"

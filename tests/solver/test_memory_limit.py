@@ -24,8 +24,10 @@ from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.decide import decide
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.memory_cap import GIGABYTE, MemoryCap
 from tightpipe.solver.milp import solve_milp
+from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 LARGE = v_instance(5, 10, (10, 17, 9, 1), plain_memory(20))
@@ -60,7 +62,7 @@ def test_a_cap_is_a_positive_number(value: Any) -> None:
 
 def test_no_cap_leaves_everything() -> None:
     assert not MemoryCap(None).hit()
-    assert MemoryCap(None).refusal(1e15) == ""
+    assert MemoryCap(None).refusal(1e15) is None
 
 
 def test_a_backend_counts() -> None:
@@ -76,10 +78,12 @@ def test_a_backend_counts() -> None:
 
 def test_a_refusal_names_the_cap_and_the_size() -> None:
     cap = MemoryCap(round(_resident() + 1, 3))
-    assert cap.refusal(5e8) == ""
-    assert cap.refusal(3e9).startswith(cap.reason.removesuffix(" was hit"))
-    assert cap.refusal(3e9).endswith("the model takes about 3 GB")
-    assert MemoryCap(0.001).refusal(1) == "the memory cap of 0.001 GB was hit"
+    assert cap.refusal(5e8) is None
+    refusal = cap.refusal(3e9)
+    assert refusal is not None
+    assert refusal.text.startswith(cap.end.text.removesuffix(" was hit"))
+    assert refusal.text.endswith("the model takes about 3 GB")
+    assert MemoryCap(0.001).refusal(1) == Ended(End.CAPPED, "the memory cap of 0.001 GB was hit")
 
 
 @pytest.mark.parametrize("formulation", ["lattice", "plain"])
@@ -92,7 +96,7 @@ def test_cpsat_builds_no_model_that_does_not_fit(formulation: Any) -> None:
 
 @pytest.mark.parametrize("formulation", ["lattice", "plain"])
 def test_cpsat_ends_in_mid_search(monkeypatch: Any, formulation: Any) -> None:
-    monkeypatch.setattr(MemoryCap, "refusal", lambda *_: "")
+    monkeypatch.setattr(MemoryCap, "refusal", lambda *_: None)
     result = solve_cpsat(LARGE, _capped(0.02), formulation=formulation)
     _keeps_its_schedule(result)
     assert result.reason.startswith("the memory cap of ")
@@ -102,7 +106,7 @@ def test_cpsat_ends_in_mid_search(monkeypatch: Any, formulation: Any) -> None:
 def test_a_question_that_hits_the_cap_stays_open() -> None:
     decision = decide(HARD, 530, _below())
     assert (decision.possible, decision.schedule) == (None, None)
-    assert "memory cap" in decision.reason
+    assert "memory cap" in decision.ended.text
 
 
 @pytest.mark.parametrize("backend", ["highs", "cbc"])
@@ -115,17 +119,21 @@ def test_milp_builds_no_model_that_does_not_fit(backend: Any) -> None:
 @pytest.mark.parametrize(("backend", "above"), [("highs", 0.03), ("cbc", 0.01)])
 def test_a_backend_is_stopped_in_mid_solve(monkeypatch: Any, backend: Any, above: float) -> None:
     solve_milp(v_instance(2, 2, (8, 14, 8, 2), plain_memory(8)), UNLIMITED.within(30))  # compile first
-    monkeypatch.setattr(MemoryCap, "refusal", lambda *_: "")
+    monkeypatch.setattr(MemoryCap, "refusal", lambda *_: None)
     result = solve_milp(HARD, _capped(above), backend=backend)
     _keeps_its_schedule(result)
     assert result.reason.endswith(" GB was hit")
     assert not psutil.Process().children()
 
 
+class _Done:
+    def step(self, _: Worker) -> Outcome:
+        return FINISHED
+
+
 def test_best_goes_on_without_the_solver_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        best, "prefix_turns", lambda *_: ()
-    )  # which may prove the optimum before CP-SAT begins
+    # proofs by prefixes may close the gap before CP-SAT begins
+    monkeypatch.setattr(best, "PrefixProofs", lambda *_: _Done())
     result = solve_best(HARD, _below(5))
     _keeps_its_schedule(result)
     assert result.reason.endswith(" GB was hit")

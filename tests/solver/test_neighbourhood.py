@@ -19,12 +19,13 @@ from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.core.progress import ignore
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.race import Found, search
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.improve import improve, neighbourhood
-from tightpipe.solver.improve.neighbourhood import _choose, _windows, search_neighbourhoods
-from tightpipe.solver.incumbent import Incumbent
+from tightpipe.solver.improve.neighbourhood import Neighbourhoods, _choose, _windows
+from tightpipe.solver.outcome import FINISHED, End, Ended
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
-from tightpipe.solver.two_sides import alone
 
 
 def serial(instance: Instance) -> Schedule:
@@ -76,7 +77,7 @@ def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
 
 def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: pytest.MonkeyPatch) -> None:
     always = params_from_dict({"anneal.converged": 0})
-    stopped = Found(None, None, exhausted=False, reason=INTERRUPTED)
+    stopped = Found(None, None, exhausted=False, ended=Ended(End.STOPPED, INTERRUPTED))
     monkeypatch.setattr(neighbourhood, "search", lambda *_, **__: stopped)
     instance = v_instance(4, 8, (10, 20, 5, 1), table_memory(4))
     result = improve(instance, Budget(params=always).within(2), serial(instance))
@@ -88,7 +89,7 @@ def test_neighbourhoods_go_on_from_the_incumbent_until_the_gap_is_closed() -> No
     instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
     start, least = retime(instance, serial_order(instance)), instance.work(0) + 6  # proven by a prototype
     incumbent = Incumbent(start, least, None, perf_counter(), ignore)
-    alone(UNLIMITED.within(60), incumbent, partial(search_neighbourhoods, instance, incumbent))
+    alone(UNLIMITED.within(60), incumbent, partial(Neighbourhoods, instance, incumbent))
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) == least
 
@@ -98,5 +99,5 @@ def test_after_the_largest_seed_comes_another_neighbourhood() -> None:
     start = retime(instance, serial_order(instance))
     incumbent = Incumbent(start, instance.work(0) + 18, None, perf_counter(), ignore)
     last = Budget(seed=2**31 - 1, effort=1)
-    assert alone(last, incumbent, partial(search_neighbourhoods, instance, incumbent)) == ""
+    assert alone(last, incumbent, partial(Neighbourhoods, instance, incumbent)) == FINISHED
     assert cost(incumbent.schedule) < cost(start)

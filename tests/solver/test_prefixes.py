@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations, product
 from time import perf_counter
 
@@ -19,17 +20,17 @@ from tightpipe.core.result import LogEntry, Proof
 from tightpipe.settings.realistic import load_realistic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.searches.prefixes import prefix_bound
-from tightpipe.solver.incumbent import Incumbent
-from tightpipe.solver.prefix_turns import prefix_turns
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.prefixes.answer import answer_to
 from tightpipe.solver.prefixes.extend_kernel import extend
 from tightpipe.solver.prefixes.few_devices import few_devices, is_whole
 from tightpipe.solver.prefixes.next_table import first_table
+from tightpipe.solver.prefixes.prefix_proofs import PrefixProofs
 from tightpipe.solver.prefixes.questions import Question, Questions
 from tightpipe.solver.prefixes.search import PrefixSearch, search_prefixes
 from tightpipe.solver.prefixes.table_kernel import FULL, ROWS, empty_table
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.two_sides import Side
 from tightpipe.solver.windows import windows_of
 from tightpipe.solving.starts import warm_starts
 
@@ -214,12 +215,10 @@ def test_scarce_memory_for_two_directions_is_closed() -> None:
     assert best_bound(instance).value < 320
 
 
-def test_the_proofs_of_best_have_turns_of_prefixes_for_two_directions() -> None:
+def test_proofs_by_prefixes_close_the_gap_of_two_directions() -> None:
     instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
     incumbent = Incumbent(warm_starts(instance)[0][1], 300, None, perf_counter(), ignore)
-    side = Side(UNLIMITED.within(20), lambda side: prefix_turns(instance, incumbent, 1.0, 1.0, side))
-    while not side.ended:
-        side.turn()
+    alone(UNLIMITED.within(20), incumbent, partial(PrefixProofs, instance, incumbent, 1.0, 1.0))
     assert incumbent.bound == cost(incumbent.schedule) == 600
 
 

@@ -11,7 +11,7 @@ from cases import uniform
 
 from tightpipe.solver.cpsat.size import lattice_bytes, lattice_refusal, plain_bytes
 from tightpipe.solver.memory_cap import MemoryCap
-from tightpipe.solver.run_search import TOO_LARGE
+from tightpipe.solver.outcome import TOO_LARGE, Ended
 
 NO_CAP = MemoryCap(None)
 
@@ -19,15 +19,15 @@ NO_CAP = MemoryCap(None)
 @pytest.mark.parametrize(
     ("orders", "seconds", "refusal"),
     [
-        (300_000, inf, ""),
+        (300_000, inf, None),
         (300_001, inf, TOO_LARGE),
-        (1000, 0.11, ""),
+        (1000, 0.11, None),
         (1000, 0.1, TOO_LARGE),
         (0, 0.0, TOO_LARGE),
     ],
 )
 def test_a_lattice_is_built_while_its_orders_and_the_time_allow(
-    orders: int, seconds: float, refusal: str
+    orders: int, seconds: float, refusal: Ended | None
 ) -> None:
     assert lattice_refusal(SimpleNamespace(undecided=orders), seconds, NO_CAP) == refusal
 
@@ -36,8 +36,10 @@ def test_a_lattice_that_does_not_fit_into_memory_is_refused() -> None:
     windows = SimpleNamespace(undecided=200_000)
     roomy, small = (MemoryCap(gigabytes) for gigabytes in (1000.0, 0.9))
     assert lattice_bytes(windows) == 900_000_000
-    assert lattice_refusal(windows, inf, roomy) == ""
-    assert "memory cap" in lattice_refusal(windows, inf, small)
+    assert lattice_refusal(windows, inf, roomy) is None
+    refusal = lattice_refusal(windows, inf, small)
+    assert refusal is not None
+    assert "memory cap" in refusal.text
 
 
 def test_the_plain_model_grows_with_the_pairs_of_operations_of_a_device() -> None:

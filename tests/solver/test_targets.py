@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,33 +13,41 @@ from exact_cases import plain_memory, v_instance
 
 from tightpipe import retime, solve
 from tightpipe.core.budget import UNLIMITED
+from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.progress import ignore
 from tightpipe.core.result import Proof
 from tightpipe.solver.cpsat import targets
 from tightpipe.solver.cpsat.decide import Decision
-from tightpipe.solver.incumbent import Incumbent
-from tightpipe.solver.run_search import TOO_LARGE
-from tightpipe.solver.two_sides import alone
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.worker import Begin
+from tightpipe.solver.outcome import FINISHED, TOO_LARGE, End, Ended
 
 INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
 SERIAL = retime(INSTANCE, serial_order(INSTANCE))
 WINDOWS: Any = SimpleNamespace(name="windows")
 Answer = Callable[[int, float], Decision]
+ENOUGH = Ended(End.FAILED, "enough")
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[list[int], str, Incumbent]:
-    """Ask targets from a bound, at most 40; return them, the reason of the end, and the incumbent."""
+def member(instance: Instance, incumbent: Incumbent) -> Begin:
+    return lambda _: targets.Targets(instance, incumbent, DEFAULTS.targets, 1.0)
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[list[int], Ended, Incumbent]:
+    """Ask targets from a bound, at most 40; return them, the end, and the incumbent."""
     asked: list[int] = []
     incumbent = Incumbent(SERIAL, bound, Proof.FORMULA, time.perf_counter(), ignore)
 
     def decide(_: Any, target: int, __: Any, effort: float, *___: Any) -> Decision:
         asked.append(target)
-        return answer(target, effort) if len(asked) < 40 else Decision(None, reason="enough")
+        return answer(target, effort) if len(asked) < 40 else Decision(None, ended=ENOUGH)
 
     monkeypatch.setattr(targets, "decide", decide)
-    reason = alone(UNLIMITED, incumbent, partial(targets.ask_targets, INSTANCE, incumbent, 1.0))
-    return asked, reason, incumbent
+    ended = alone(UNLIMITED, incumbent, member(INSTANCE, incumbent))
+    return asked, ended, incumbent
 
 
 def test_the_first_target_is_near_the_cost_of_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +58,8 @@ def test_the_first_target_is_near_the_cost_of_the_incumbent(monkeypatch: pytest.
 
 
 def test_refuted_targets_raise_the_bound_until_it_meets_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, reason, incumbent = ask(monkeypatch, lambda *_: Decision(False, proof=Proof.CP_SAT), 200)
-    assert reason == ""
+    asked, ended, incumbent = ask(monkeypatch, lambda *_: Decision(False, proof=Proof.CP_SAT), 200)
+    assert ended == FINISHED
     assert asked == sorted(asked)
     assert asked[-1] == cost(SERIAL) - 1
     assert (incumbent.closed, incumbent.proof) == (True, Proof.CP_SAT)
@@ -95,17 +102,17 @@ def test_a_target_whose_model_is_too_large_makes_room_for_a_lower_one(
 
     def answer(target: int, _: float) -> Decision:
         if target > least:
-            return Decision(None, reason=TOO_LARGE, windows=WINDOWS)
+            return Decision(None, ended=TOO_LARGE, windows=WINDOWS)
         return Decision(False, proof=Proof.CP_SAT)
 
-    asked, reason, incumbent = ask(monkeypatch, answer, 200)
-    assert reason == TOO_LARGE
+    asked, ended, incumbent = ask(monkeypatch, answer, 200)
+    assert ended == TOO_LARGE
     assert incumbent.bound - 1 == max(target for target in asked if target <= least)
     assert asked[0] > least
 
 
 def test_an_answer_that_came_too_late_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another side has found a schedule within the target meanwhile: the next target lies below that."""
+    """Another member has found a schedule within the target meanwhile: the next target lies below that."""
     best = solve(INSTANCE, "cpsat", time_limit=60, workers=1)
     incumbent = Incumbent(SERIAL, best.cost - 20, Proof.FORMULA, time.perf_counter(), ignore)
     asked: list[int] = []
@@ -116,8 +123,8 @@ def test_an_answer_that_came_too_late_leaves_nothing_open(monkeypatch: pytest.Mo
         assert not moot()
         incumbent.offer(best.schedule)
         assert moot() == (best.cost <= target)
-        return Decision(None, windows=WINDOWS) if len(asked) < 3 else Decision(None, reason="enough")
+        return Decision(None, windows=WINDOWS) if len(asked) < 3 else Decision(None, ended=ENOUGH)
 
     monkeypatch.setattr(targets, "decide", decide)
-    assert alone(UNLIMITED, incumbent, partial(targets.ask_targets, INSTANCE, incumbent, 1.0)) == "enough"
+    assert alone(UNLIMITED, incumbent, member(INSTANCE, incumbent)) == ENOUGH
     assert asked[0] > best.cost > asked[1] >= best.cost - 4

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from exact_cases import plain_memory, v_instance
+from scripted import Script, scripted
 
 from tightpipe import solve
 from tightpipe.core import budget as budget_module
@@ -19,7 +20,9 @@ from tightpipe.core.metrics import cost, largest_work
 from tightpipe.core.progress import Progress
 from tightpipe.core.result import Bound, Proof
 from tightpipe.solver import best
-from tightpipe.solver.two_sides import Side, Turns
+from tightpipe.solver import bound as bound_module
+from tightpipe.solver.engine.worker import Begin, Worker
+from tightpipe.solver.outcome import FINISHED, Ended
 from tightpipe.solving import bounds
 from tightpipe.solving.starts import warm_starts
 
@@ -100,27 +103,31 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
         return Bound(lower, "none", "", 0.0, Proof.FLUID)
 
     searches = (search, 0.2), (search, 0.5), (search, 1.0)
-    monkeypatch.setattr(bounds, "bound_searches", lambda _: searches)
-    list(bounds.bounds_within(HARD, Allowance(100, workers=1)))
+    monkeypatch.setattr(bound_module, "bound_searches", lambda _: searches)
+    bounds.bounds_within(HARD, Allowance(100, workers=1))
     assert deadlines == [1020.0, 1060.0, 1100.0]
 
 
-def test_the_sides_of_best_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first improvement ends early, and both sides may go on until the deadline of the whole."""
+def test_the_members_of_best_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first improvement ends early, and both members may go on until the deadline of the whole."""
     deadlines = []
 
-    def first(instance: Instance, budget: Budget, *_: Any) -> Any:
+    def first(budget: Budget, *_: Any) -> Ended:
         deadlines.append(budget.deadline)
-        return solve(instance, "list")
+        return FINISHED
 
-    def turns(_: Instance, __: Any, side: Side) -> Turns:
-        deadlines.append(side.budget.deadline)
-        yield 0.0
-        return ""
+    def member(*_: Any) -> Begin:
+        @scripted
+        def start(worker: Worker) -> Script:
+            deadlines.append(worker.budget.deadline)
+            yield 0.0
+            return None
 
-    monkeypatch.setattr(best, "improve", first)
-    for name in ("improve_turns", "proof_turns"):
-        monkeypatch.setattr(best, name, turns)
+        return start
+
+    monkeypatch.setattr(best, "alone", first)
+    for name in ("searches", "proofs"):
+        monkeypatch.setattr(best, name, member)
     begun = perf_counter()
     best.solve_best(HARD, UNLIMITED.within(100), warm_starts(HARD)[-1][1])
     assert begun < deadlines[0] < begun + 11

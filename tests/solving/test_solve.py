@@ -18,8 +18,9 @@ from tightpipe.core.metrics import bubble_over_ideal, cost, total_time
 from tightpipe.core.progress import ignore
 from tightpipe.core.result import Proof, Result
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.incumbent import Incumbent
-from tightpipe.solver.run_search import run_search
+from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.run import run
+from tightpipe.solver.outcome import Ended
 from tightpipe.solving import methods as methods_module
 from tightpipe.solving.methods import METHODS
 from tightpipe.solving.starts import warm_starts
@@ -156,11 +157,11 @@ def test_public_names() -> None:
 
 
 def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
-    def search(incumbent: Incumbent) -> str:
+    def search(incumbent: Incumbent) -> Ended:
         incumbent.prove(cost(incumbent.schedule), Proof.FORMULA)
         raise KeyboardInterrupt
 
-    result = run_search("any", v_instance(2, 4, 6), UNLIMITED, None, None, ignore, search)
+    result = run("any", v_instance(2, 4, 6), UNLIMITED, None, None, ignore, search)
     assert (result.status, result.reason) == (Status.OPTIMAL, INTERRUPTED)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from exact_cases import plain_memory, v_instance
+from scripted import Script, scripted
 
 from tightpipe import Instance, Memory, Order, solve, validate
 from tightpipe.core import budget as budget_module
@@ -16,9 +17,9 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.heuristics import list_problem as list_module
-from tightpipe.solver import two_sides
+from tightpipe.solver.engine import worker as worker_module
+from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.start import one_by_one
-from tightpipe.solver.two_sides import Side, Turns
 from tightpipe.solving import starts as starts_module
 from tightpipe.solving.starts import requested_starts, warm_starts
 
@@ -193,27 +194,28 @@ def test_where_no_heuristic_has_time_the_schedule_runs_one_microbatch_after_anot
     assert result.schedule.order == one_by_one(SMALL)
 
 
-def test_a_turn_that_took_longer_than_the_time_left_is_not_followed_by_another(
+def test_a_step_that_took_longer_than_the_time_left_is_not_followed_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine = Clock()
-    for module in (budget_module, two_sides):
+    for module in (budget_module, worker_module):
         monkeypatch.setattr(module, "perf_counter", mine)
 
-    def turns(_: Side) -> Turns:
+    @scripted
+    def long_steps(_: Worker) -> Script:
         mine.now += 3.0
-        yield 0.0
+        yield 1.0
         mine.now += 3.0
-        yield 0.0
-        return ""
+        yield 1.0
+        return None
 
-    side = Side(UNLIMITED.within(8.0), turns)
-    side.turn()
-    assert not side.over
-    side.turn()
-    assert side.over  # 2 s are left, and a turn takes 3 s
-    endless = Side(UNLIMITED, turns)
-    endless.turn()
+    worker = Worker(UNLIMITED.within(8.0), long_steps)
+    worker.step()
+    assert not worker.over
+    worker.step()
+    assert worker.over  # 2 s are left, and a step takes 3 s
+    endless = Worker(UNLIMITED, long_steps)
+    endless.step()
     assert not endless.over
 
 

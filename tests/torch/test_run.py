@@ -60,7 +60,7 @@ def test_an_improved_v_schedule_runs(p: int) -> None:
 
 
 def test_a_transformer_runs_with_merged_backwards() -> None:
-    schedule = solved(2, "v", "v-min")
+    schedule = solved(2, "v", "v-beat")
     report = run_schedule(
         schedule, RunModel("transformer", width=16, heads=2, sequence=4, batch=2), merge=True
     )

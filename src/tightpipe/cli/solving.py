@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import InputError
 from ..core.files import STANDARD, check_writable
 from ..core.instance_file import load_instance
-from ..core.interruption import exit_status, held_back, reason_of, was_stopped
+from ..core.interruption import exit_status, held_back, was_stopped
 from ..core.params.solve_params import SolveParams
 from ..core.result import Bound, Result
 from ..core.result_text import summary
@@ -177,25 +177,12 @@ def _bound(
         check_writable(certificate)
     with progress_bar(1, time_limit) as bar:
         allowance = Allowance(time_limit, workers, max_memory=max_memory, params=params)
-        bounds, reason = _until_stopped(bounds_within(problem, allowance, bar.begin("bound")))
+        bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
             write_certificate(certificate, problem, best.value, best.proof, time_limit)
     _show_bounds(bounds, reason, params, as_json)
     context.exit(exit_status(reason) if reason else 0)
-
-
-def _until_stopped(bounds: Iterator[Bound]) -> tuple[list[Bound], str]:
-    """Return the bounds found until the searches end, and the reason if a signal ended them ("" if not)."""
-    found: list[Bound] = []
-    try:
-        for bound in bounds:
-            found.append(bound)
-    except KeyboardInterrupt as stop:
-        if not found:
-            raise
-        return found, reason_of(stop)
-    return found, ""
 
 
 def _show_bounds(bounds: Sequence[Bound], reason: str, params: SolveParams, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.outcome import FINISHED, End, Ended
 
 from ..core.budget import UNLIMITED, Budget, TimeUpError
 from ..core.contradiction import refuse_contradiction
@@ -55,8 +56,8 @@ class CandidatePool:
         When the bound was raised last, in seconds of `perf_counter`.
     log
         One entry for each new cost or bound.
-    reason
-        Why the last solver ended, if a signal stopped it; '' otherwise.
+    ended
+        How the last solver ended if a signal stopped it; `FINISHED` otherwise.
     heuristics
         Names of the heuristics that the search space allows.
     """
@@ -69,7 +70,7 @@ class CandidatePool:
         self.open: list[OpenCandidate] = []
         self.best: OpenCandidate | None = None
         self.climber: OpenCandidate | None = None
-        self.considered, self.bound, self.reason = 0, 0, ""
+        self.considered, self.bound, self.ended = 0, 0, FINISHED
         self.log: list[LogEntry] = []
         self._proofs = {Proof.FORMULA}
         self._begun = self.raised = perf_counter()
@@ -82,7 +83,7 @@ class CandidatePool:
         return max(self._proofs, key=list(Proof).index)
 
     @property
-    def cheapest(self) -> int:
+    def cost(self) -> int:
         """The cost of the best plan in ticks; `NEVER` if there is none."""
         return NEVER if self.best is None or self.best.cost is None else self.best.cost
 
@@ -90,11 +91,11 @@ class CandidatePool:
     def closed(self) -> bool:
         """Whether no plan can be cheaper than the best one, or no candidate is left and there is no plan."""
         self._note()
-        return self.bound >= self.cheapest
+        return self.bound >= self.cost
 
     def is_beaten(self, bound: int) -> bool:
         """Return whether a candidate with this bound, in ticks, cannot be cheaper than the best plan."""
-        return self.best is not None and bound >= self.cheapest
+        return self.best is not None and bound >= self.cost
 
     def take(self, source: Partitions, until: Budget = UNLIMITED) -> OpenCandidate | None:
         """Take the next candidate of a source and schedule it by heuristics.
@@ -156,7 +157,7 @@ class CandidatePool:
             self._proofs.add(found.proof)
         if result.cost is not None and result.cost < (found.cost or NEVER):
             found.schedule, found.method = result.schedule, SOLVER
-        self.reason = result.reason if was_stopped(result.reason) else ""
+        self.ended = Ended(End.STOPPED, result.reason) if was_stopped(result.reason) else FINISHED
         self._offer(found)
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
@@ -190,7 +191,7 @@ class CandidatePool:
         """Let a candidate replace the climber and the best plan if it is cheaper, and update the bound."""
         if found.heuristic_cost < (NEVER if self.climber is None else self.climber.heuristic_cost):
             self.climber = found
-        if found.cost is not None and found.cost < self.cheapest:
+        if found.cost is not None and found.cost < self.cost:
             self.best = found
         self._drop_beaten()
         self._note()
@@ -202,7 +203,7 @@ class CandidatePool:
         """Update the bound of all plans, and log cost and bound if one of them has changed."""
         bounds = [source.bound for source in (*self.sources, *self._ended)]
         bounds += [found.bound for found in self.open]
-        bound = min([*bounds, self.cheapest])
+        bound = min([*bounds, self.cost])
         if bound > self.bound:
             self.raised = perf_counter()
         self.bound = bound

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.modelled import is_modelled
 
 from ..core.allowance import Allowance
-from ..core.contradiction import refuse_contradiction
 from ..core.errors import InfeasibleError
 from ..core.instance import Instance
-from ..core.metrics import cost
+from ..core.interruption import raise_again, reason_of
 from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import Bound
-from .bound_searches import bound_searches
 from .ensure_compiled import ensure_compiled
 from .starts import warm_starts
 
@@ -55,11 +51,15 @@ def bound(
     InputError
         If an option is out of range.
     """
-    return max(bounds_within(instance, Allowance(time_limit, workers, params=params)), key=_value)
+    found, reason = bounds_within(instance, Allowance(time_limit, workers, params=params))
+    raise_again(reason)
+    return max(found, key=lambda bound: bound.value)
 
 
-def bounds_within(instance: Instance, allowance: Allowance, progress: Progress = ignore) -> Iterator[Bound]:
-    """Yield the bounds of an instance: first those by formula, then each better one that a search finds.
+def bounds_within(
+    instance: Instance, allowance: Allowance, progress: Progress = ignore
+) -> tuple[list[Bound], str]:
+    """Return the bounds of an instance: first those by formula, then each better one that a search finds.
 
     The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
     that the exact models cover, and only where a heuristic finds a schedule.
@@ -73,6 +73,13 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     progress
         Function that the searches call with a log entry for each better bound.
 
+    Returns
+    -------
+    bounds
+        The bounds.
+    reason
+        `interrupted` or `terminated` if a signal ended the searches, and else empty.
+
     Raises
     ------
     InfeasibleError
@@ -83,25 +90,15 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-    searches = bound_searches(allowance.params.bounds)
     ensure_compiled()
     budget = allowance.begin()
-    formulas = all_bounds(instance)
-    yield from formulas
-    starts = warm_starts(instance, budget) if budget.left > 0 and is_modelled(instance) else []
-    if not starts:
-        return
-    _, start = starts[0]
-    upper, best = cost(start), max(formulas, key=_value)
-    for search, share in searches:
-        refuse_contradiction(start, best.value, best.proof, best.name)
-        if best.value == upper or budget.left <= 0:
-            break
-        bound = search(instance, upper, budget.part(share), best.value, progress)
-        if bound.value > best.value:
-            best = bound
-            yield bound
+    found = all_bounds(instance)
+    try:
+        starts = warm_starts(instance, budget) if budget.left > 0 and is_modelled(instance) else []
+        if starts:
+            from tightpipe.solver.bound import raise_bounds  # imported late because OR-Tools loads slowly
 
-
-def _value(bound: Bound) -> int:
-    return bound.value
+            raise_bounds(starts[0][1], budget, found, progress)
+    except KeyboardInterrupt as stop:
+        return found, reason_of(stop)
+    return found, ""

@@ -16,7 +16,6 @@ from ..core.budget import Budget
 from ..core.contradiction import refuse_contradiction
 from ..core.errors import InfeasibleError, InputError, NoScheduleError
 from ..core.instance import Instance
-from ..core.interruption import reason_of
 from ..core.metrics import cost
 from ..core.placement import PLACEMENTS
 from ..core.progress import Progress
@@ -126,7 +125,8 @@ def _run_solver(
     If Ctrl-C comes before the solver returns a result, the result has the cheapest start found until then,
     and its reason names the signal.
     """
-    from tightpipe.solver.run_search import unsearched
+    from tightpipe.solver.engine.run import unsearched
+    from tightpipe.solver.outcome import stopped_by
 
     begin = time.perf_counter()
     reason = instance.infeasibility()
@@ -138,7 +138,7 @@ def _run_solver(
             starts.append(start)
         result = solver(instance, budget, cheapest(starts), progress=progress)
     except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
-        result = unsearched(name, instance, cheapest(starts), reason_of(stop), progress)
+        result = unsearched(name, instance, cheapest(starts), stopped_by(stop), progress)
     return replace(result, seconds=time.perf_counter() - begin)
 
 
@@ -161,7 +161,7 @@ def _load_milp(backend: str = "highs") -> Run:
 
 def _load_improve() -> Run:
     from tightpipe.solver.improve import improve
-    from tightpipe.solver.improve.improve_method import KNOWS
+    from tightpipe.solver.improve.local_search import KNOWS
 
     def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
         refuse_unmodelled("improve", instance, *KNOWS)

@@ -1,4 +1,4 @@
-"""The part of a solve that all solvers share: a start, a first bound, and a result even after a failure."""
+"""What all methods that search have in common: a start, a first bound, and a result even after a failure."""
 
 from __future__ import annotations
 
@@ -7,46 +7,36 @@ from time import perf_counter
 
 from tightpipe.core.budget import Budget
 from tightpipe.core.instance import Instance
-from tightpipe.core.interruption import reason_of
-from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress
 from tightpipe.core.result import Result, Status
 from tightpipe.core.schedule import Schedule
 
-from .bounds.formulas import best_bound
-from .bounds.searches.energetic import energetic_bound
+from ..bounds.formulas import best_bound
+from ..modelled import is_modelled
+from ..outcome import FINISHED, Ended, failed, stopped_by
+from ..start import checked_start
+from .bound_search import BoundSearch, Search
 from .incumbent import Incumbent
-from .modelled import is_modelled
-from .start import checked_start
-
-Search = Callable[[Incumbent], str]
-
-FAILURES = (MemoryError, RuntimeError)
-"""Errors with which CP-SAT may fail."""
-TOO_LARGE = "the model is too large to be built and searched within the time limit"
+from .portfolio import alone
+from .worker import FAILURES
 
 
-def failure(error: Exception, program: str = "CP-SAT") -> str:
-    """Return the reason that a result gives if a solver program has failed with this error."""
-    return f"{program} failed: {str(error) or type(error).__name__}"
-
-
-def run_search(
+def run(
     method: str,
     instance: Instance,
     budget: Budget,
     start: Schedule | None,
     lower_bound: int | None,
     progress: Progress,
-    search: Search,
+    work: Callable[[Incumbent], Ended],
     *,
-    energetic: bool = False,
+    opening: Search | None = None,
     program: str = "CP-SAT",
     failures: tuple[type[Exception], ...] = FAILURES,
 ) -> Result:
-    """Search from a start until the gap is closed, time is up, or a signal ends the search.
+    """Work on an incumbent from a start until the gap is closed, time is up, or a signal ends the work.
 
-    If the instance has no schedule at all, the result says so, and nothing is searched.
+    If the instance has no schedule at all, the result says so, and no work is done.
 
     Parameters
     ----------
@@ -62,16 +52,15 @@ def run_search(
         A proven bound of the cost in ticks, used if it is better than the bounds of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
-    search
-        A function that improves the incumbent, and returns why the search ended early. The empty string says
-        that nothing ended the search early.
-    energetic
-        Whether the energetic bound is computed before the search. It is left out all the same if
-        `lower_bound` is given, or if the instance has a rule that the energetic bound does not model.
+    work
+        Runs the members of the method on the incumbent, and returns how they ended.
+    opening
+        A search for a bound that runs before that, for a share of the time. It is left out if `lower_bound`
+        is given, or if the instance has a rule that it does not model.
     program
         Name of the program behind the solver, for the message when it fails.
     failures
-        Errors with which that program may fail. They end the search, and the incumbent is kept.
+        Errors with which that program may fail. They end the work, and the incumbent is kept.
 
     Raises
     ------
@@ -83,24 +72,22 @@ def run_search(
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
     incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
-    reason = ""
+    ended = FINISHED
     try:
-        if energetic and lower_bound is None and is_modelled(instance) and budget.left > 0:
-            part = budget.part(budget.params.best.energetic)
-            bound = energetic_bound(instance, cost(incumbent.schedule), part, incumbent.bound, progress)
-            incumbent.prove(bound.value, bound.proof)
-        if not incumbent.closed and budget.left > 0:
-            reason = search(incumbent)
-        return incumbent.result(method, reason)
+        if opening is not None and lower_bound is None and is_modelled(instance):
+            first = BoundSearch(opening, incumbent, budget.params.best.energetic)
+            ended = alone(budget, incumbent, lambda _: first)
+        if not (ended.early or incumbent.closed) and budget.left > 0:
+            ended = work(incumbent)
     except KeyboardInterrupt as stop:
-        reason = reason_of(stop)
+        ended = stopped_by(stop)
     except failures as error:
-        reason = failure(error, program)
-    return incumbent.result(method, reason)
+        ended = failed(error, program)
+    return incumbent.result(method, ended)
 
 
 def unsearched(
-    method: str, instance: Instance, start: Schedule | None, reason: str, progress: Progress
+    method: str, instance: Instance, start: Schedule | None, ended: Ended, progress: Progress
 ) -> Result:
     """Return the result of a solve that ended before its search began, without any work that takes long.
 
@@ -112,13 +99,13 @@ def unsearched(
         A problem that has a schedule.
     start
         A schedule that the validator has accepted; None for one microbatch after another.
-    reason
-        Why the solve ended.
+    ended
+        How the solve ended.
     progress
         Called with the cost of the start and the bound by formula.
     """
     first = checked_start(instance, None) if start is None else start
-    return _first_incumbent(first, None, perf_counter(), progress).result(method, reason)
+    return _first_incumbent(first, None, perf_counter(), progress).result(method, ended)
 
 
 def _first_incumbent(first: Schedule, lower_bound: int | None, begun: float, progress: Progress) -> Incumbent:

@@ -6,11 +6,12 @@ from threading import RLock
 from time import perf_counter
 
 from tightpipe.core.contradiction import refuse_contradiction
-from tightpipe.core.interruption import was_stopped
 from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress
 from tightpipe.core.result import LogEntry, Proof, Result, Status
 from tightpipe.core.schedule import Schedule
+
+from ..outcome import Ended
 
 
 class Incumbent:
@@ -56,6 +57,11 @@ class Incumbent:
         return perf_counter() - self._begun
 
     @property
+    def cost(self) -> int:
+        """The cost of the schedule in ticks."""
+        return cost(self.schedule)
+
+    @property
     def closed(self) -> bool:
         """Whether the bound equals the cost of the schedule, so that the schedule is proven optimal.
 
@@ -65,18 +71,18 @@ class Incumbent:
             If the bound is above the cost of the schedule.
         """
         refuse_contradiction(self.schedule, self.bound, self.proof, self._name)
-        return self.bound == cost(self.schedule)
+        return self.bound == self.cost
 
-    def result(self, method: str, reason: str) -> Result:
+    def result(self, method: str, ended: Ended) -> Result:
         """Return the result of a method.
 
         Parameters
         ----------
         method
             Name of the method.
-        reason
-            Why the method ended early, empty if it did not. The result leaves the reason out if the schedule
-            is proven optimal, unless the reason is a signal, which asks the caller to stop as well.
+        ended
+            How the method ended. The result leaves the reason out if the schedule is proven optimal, unless
+            the reason is a signal, which asks the caller to stop as well.
         """
         return Result(
             self.schedule.instance,
@@ -86,18 +92,18 @@ class Incumbent:
             self.bound,
             self.elapsed,
             tuple(self.log),
-            "" if self.closed and not was_stopped(reason) else reason,
+            "" if self.closed and not ended.stopped else ended.text,
             self.proof,
         )
 
     def offer(self, schedule: Schedule | None) -> None:
         """Keep the schedule if there is one and it is cheaper than the incumbent's."""
         with self._lock:
-            if schedule is not None and cost(schedule) < cost(self.schedule):
+            if schedule is not None and cost(schedule) < self.cost:
                 self.schedule = schedule
-                self.hear(cost(schedule))
+                self.report_cost(cost(schedule))
 
-    def hear(self, new_cost: int | None) -> None:
+    def report_cost(self, new_cost: int | None) -> None:
         """Log a cost in ticks if it is lower than every cost so far.
 
         The search that has found the cost will offer its schedule later. None is ignored.
@@ -120,13 +126,13 @@ class Incumbent:
                 self.bound, self.proof, self._name = bound, proof, ""
                 self._write()
 
-    def follow(self, entry: LogEntry) -> None:
+    def update(self, entry: LogEntry) -> None:
         """Log the cost, and keep and log the bound, in the log entry of another solver.
 
         Each of the two is ignored unless it is better than the best so far. The other solver has
         started from this incumbent. Its schedule is offered when it ends.
         """
-        self.hear(entry.cost)
+        self.report_cost(entry.cost)
         self.prove(entry.bound, entry.proof)
 
     def _write(self) -> None:

@@ -1,0 +1,72 @@
+"""The searches for lower bounds, in the sequence in which ``bound`` runs them."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+
+from tightpipe.core.budget import Budget
+from tightpipe.core.params.proof import BoundParams
+from tightpipe.core.params.solve_params import DEFAULTS
+from tightpipe.core.progress import Progress
+from tightpipe.core.result import Bound
+from tightpipe.core.schedule import Schedule
+
+from .bounds.searches.energetic import energetic_bound
+from .bounds.searches.fluid import fluid_bound
+from .bounds.searches.prefixes import prefix_bound
+from .bounds.searches.shaving import shaving_bound
+from .cpsat.refutation import refutation_bound
+from .engine.bound_search import BoundSearch, Search
+from .engine.incumbent import Incumbent
+from .engine.portfolio import alone
+from .engine.sequence import in_sequence
+from .engine.worker import Begin, Worker
+
+
+def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search, float], ...]:
+    """Return the searches in sequence, each with its share, 0 to 1, of the time left when it begins."""
+    return (
+        (energetic_bound, params.energetic),
+        (shaving_bound, params.shaving),
+        (prefix_bound, params.prefixes),
+        (fluid_bound, params.fluid),
+        (refutation_bound, params.refutation),
+    )
+
+
+def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: Progress) -> None:
+    """Search for better and better bounds, and append each to those that were found.
+
+    Parameters
+    ----------
+    start
+        A valid schedule of an instance that all solvers model. No bound is above its cost.
+    budget
+        The limits of all searches together.
+    found
+        The bounds that are known, at least one.
+    progress
+        Called with each better bound.
+
+    Raises
+    ------
+    ContradictionError
+        If a bound is found to be above the cost of the schedule.
+    """
+    best = max(found, key=_value)
+    incumbent = Incumbent(start, best.value, best.proof, perf_counter(), progress, best.name)
+
+    def keep(bound: Bound) -> None:
+        if bound.value > max(map(_value, found)):
+            found.append(bound)
+
+    def begin(search: Search, share: float, _: Worker) -> BoundSearch:
+        return BoundSearch(search, incumbent, share, tell=keep)
+
+    members: list[Begin] = [partial(begin, *each) for each in bound_searches(budget.params.bounds)]
+    alone(budget, incumbent, in_sequence(*members))
+
+
+def _value(bound: Bound) -> int:
+    return bound.value

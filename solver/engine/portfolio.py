@@ -1,0 +1,200 @@
+"""A *portfolio* runs members until the goal is reached, the limits are used up, or no member can do more.
+
+One member searches for cheaper schedules or plans, the other proves bounds. Both work on the same goal: a
+cheaper schedule shortens the horizons of the proofs, and a better bound ends the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from threading import Event
+from typing import Protocol
+
+from tightpipe.core.budget import Budget
+
+from ..outcome import FINISHED, Ended
+from .worker import Begin, Worker
+
+
+class Goal(Protocol):
+    """What the members of a portfolio work on: a best answer and a bound, which are to meet."""
+
+    @property
+    def cost(self) -> int:
+        """The cost of the best answer in ticks."""
+
+    @property
+    def bound(self) -> int:
+        """The best lower bound of the cost in ticks."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the best answer is proven to be optimal."""
+
+
+def alone(budget: Budget, goal: Goal, begin: Begin) -> Ended:
+    """Run one member with all threads, until the goal is reached or the limits are used up.
+
+    Return how the member ended; `FINISHED` if it could have gone on.
+    """
+    with closing(Worker(budget, begin)) as worker:
+        while not (goal.closed or worker.ended or worker.rest <= 0):
+            worker.step()
+            worker.effort = (budget.effort - worker.used) / budget.threads
+        return worker.ended or FINISHED
+
+
+def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Callable[[], float]) -> Ended:
+    """Run two members by turns, each with all threads, until neither has anything to do.
+
+    Parameters
+    ----------
+    budget
+        The limits of both members together.
+    goal
+        What both members work on.
+    search, proof
+        Make the member that searches for cheaper answers, and the one that proves bounds.
+    share
+        Returns the share of the time, 0 to 1, that the proofs should have from now on.
+
+    Returns
+    -------
+    Ended
+        How the member ended that ended first; `FINISHED` if none did.
+    """
+    with closing(Worker(budget, search)) as searcher, closing(Worker(budget, proof)) as prover:
+        while not goal.closed and budget.left > 0:
+            due = prover.used <= share() * (prover.used + searcher.used)
+            for worker in (prover, searcher) if due else (searcher, prover):
+                worker.step()
+                if not worker.idle:
+                    break
+            if worker.ended or worker.idle:
+                return worker.ended or FINISHED
+    return FINISHED
+
+
+class Portfolio:
+    """Runs two members side by side: with several threads at the same time, with one thread by turns.
+
+    Parameters
+    ----------
+    budget
+        The limits of both members together.
+    goal
+        What both members work on.
+    search, proof
+        Make the member that searches for schedules, and the one that proves bounds.
+    hope
+        The share of the threads' time, 0 to 1, that the proofs get while neither closes any of the gap.
+    """
+
+    def __init__(self, budget: Budget, goal: Goal, search: Begin, proof: Begin, hope: float = 0.5) -> None:
+        self._goal, self._hope, self._halt = goal, hope, Event()
+        self.budget = budget.halted_by(self._halt)
+        self._search, self._proof = Worker(self.budget, search), Worker(self.budget, proof)
+        self._running: Future[None] | None = None
+
+    def run(self) -> Ended:
+        """Run both members, and return how one of them ended early; `FINISHED` if none did.
+
+        The steps of the proofs run in a thread of their own. The search runs in the calling thread, where
+        signals arrive.
+        """
+        search, proof = self._search, self._proof
+        with closing(proof), closing(search), ThreadPoolExecutor(1) as pool:
+            # If a signal interrupts the pool while it starts its thread, the pool does not wait for this
+            # thread in the end, and a step could go on there. So the thread starts now, before any step.
+            pool.submit(int).result()
+            try:
+                while not (self._both_ended or self._goal.closed or search.rest <= 0):
+                    self._step(pool)
+            finally:
+                self._halt.set()
+        if self._running is not None:
+            self._running.result()
+        return next((w.ended for w in (search, proof) if w.ended and w.ended.early), FINISHED)
+
+    @property
+    def _both_ended(self) -> bool:
+        return bool(self._search.ended and self._proof.ended) and self._running is None
+
+    def _step(self, pool: Executor) -> None:
+        """Begin a step of the proofs where one is due, and take a step of the search or wait."""
+        share = self._share_of_proof()
+        if self._running is None and self._is_due(share):
+            self._proof.threads = self._threads_of_proof(share)
+            self._proof.share = self._share_of_steps(share)
+            self._running = pool.submit(self._prove)
+        self._step_of_search()
+        if self._running is not None and self._running.done():
+            self._running.result()
+            self._running = None
+        effort = self.budget.effort - self._search.used - self._proof.used
+        self._search.effort = self._proof.effort = effort / self.budget.threads
+
+    def _share_of_proof(self) -> float:
+        """Return the share of all threads' time, 0 to 1, that the proofs should have.
+
+        The share is 1 once the search has ended, and 0 once the proofs have ended. Until then it follows from
+        how much of the gap each member has closed. With one thread the share is at most half, because a
+        schedule that is a little better may need most of the time. With several threads the share is usually
+        at least `hope`, because many proofs raise the bound only at the end of a long step.
+        """
+        if self._search.ended or self._proof.ended:
+            return float(self._search.ended is not None)
+        params, moved = self.budget.params.sides, self._proof.moved + self._search.moved
+        share = (self._proof.moved + self._hope * params.nothing_moves) / (moved + params.nothing_moves)
+        if self.budget.threads == 1:
+            return min(params.half, max(params.least, share))
+        return min(1 - params.least, max(params.least, self._hope, share))
+
+    @property
+    def _usual_share(self) -> float:
+        """The proofs' share of one thread's time while neither member closes any of the gap.
+
+        The search plans its annealing with this share. The present share rises and falls with every success
+        of a member. If the plan rose and fell with it, the annealing would cool early, and could not warm up
+        again.
+        """
+        params = self.budget.params.sides
+        return 0.0 if self._proof.ended else min(params.half, max(params.least, self._hope))
+
+    def _share_of_steps(self, share: float) -> float:
+        """Return in which share of the remaining time the proofs are expected to take steps.
+
+        `share` is the proofs' share of all threads' time. If they run on some of the threads only, they take
+        steps for a larger share of the time, up to all of it.
+        """
+        return min(1.0, share * self.budget.threads / self._proof.threads)
+
+    def _is_due(self, share: float) -> bool:
+        return not self._proof.ended and self._proof.used <= share * (self._proof.used + self._search.used)
+
+    def _threads_of_proof(self, share: float) -> int:
+        threads = self.budget.threads
+        most = threads if self._search.ended else max(1, threads - 1)
+        return min(most, max(1, round(share * threads)))
+
+    def _prove(self) -> None:
+        bound = self._goal.bound
+        gap = self._goal.cost - bound
+        self._proof.step()
+        self._proof.moved += (self._goal.bound - bound) / max(1, gap)
+
+    def _step_of_search(self) -> None:
+        """Take a step of the search with the free threads, or wait for the proofs if it cannot take one."""
+        free = self.budget.threads - (self._proof.threads if self._running is not None else 0)
+        if self._search.ended or not free:
+            if self._running is not None:
+                wait([self._running])
+            return
+        self._search.threads = free
+        self._search.share = 1.0 if self.budget.threads > 1 else 1.0 - self._usual_share
+        before = self._goal.cost
+        gap = before - self._goal.bound
+        self._search.step()
+        self._search.moved += (before - self._goal.cost) / max(1, gap)

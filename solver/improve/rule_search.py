@@ -1,0 +1,127 @@
+"""The search for a dispatching rule: a few weights from which a whole schedule follows."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tightpipe.core.params.parameters import numbers
+from tightpipe.core.params.search import RuleParams
+
+from ..engine.incumbent import Incumbent
+from ..engine.worker import Worker
+from ..outcome import FINISHED, Outcome, Worked
+from ..queues import Queues
+from .dispatch_kernel import dispatch, first_weights
+from .dispatch_state import dispatch_state_for
+from .event_graph import EventGraph
+from .generator import generator, seeds_of
+from .meter import Meter, batch_of
+from .task import Task
+from .tune_kernel import TuneNumbers, tune
+from .words import Positions
+
+
+class _Tuner:
+    """The annealing of one dispatching rule, with random numbers and a best rule of its own.
+
+    `dispatch_kernel` says what a dispatching rule is. A tuner keeps the weights of its present rule and
+    of its best rule, and the costs of both in ticks.
+    """
+
+    def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int, params: RuleParams) -> None:
+        self.graph, self.numbers = graph, numbers(TuneNumbers, params)
+        self.state = dispatch_state_for(queues, graph)
+        self.random = generator(seed)
+        self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
+        self.cost = self.best = np.inf
+
+    def tune(self, runs: int, warmth: float) -> None:
+        """Try `runs` changes of the present rule at the temperature `warmth`, in ticks."""
+        self.cost, self.best = tune(
+            *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights),
+            self.numbers,
+        )
+
+    def copy(self, other: _Tuner) -> None:
+        """Take over the present rule of another tuner; the best rule stays as it is."""
+        self.weights[0], self.cost = other.weights[0], other.cost
+
+    def words(self) -> Positions:
+        """Return the words that the best rule gives."""
+        dispatch(self.graph, self.state, self.weights[1], np.inf)
+        return Positions(self.state.item.copy(), np.zeros_like(self.state.item))
+
+
+class RuleSearch:
+    """Anneals several dispatching rules at once, and offers the schedules of the best ones to the incumbent.
+
+    Parameters
+    ----------
+    task
+        The words of the instance.
+    incumbent
+        Receives the schedules.
+    meter
+        Says how much of the local search is done; the search for a rule takes a first share of it.
+    worker
+        The worker that runs this member.
+    """
+
+    def __init__(self, task: Task, incumbent: Incumbent, meter: Meter, worker: Worker) -> None:
+        self._task, self._incumbent, self._meter = task, incumbent, meter
+        params = self._params = worker.whole.params.rules
+        self._items, self._unit = len(task.graph.arrays.queue), task.unit
+        known = task.queues, task.graph, self._unit
+        self._tuners = [_Tuner(*known, seed, params) for seed in self._seeds(worker)]
+        self._runs = max(1, batch_of(self._items, worker.whole.params.anneal) // params.run_per_move)
+        self._best, self._generation, self._waiting = np.inf, 0, self._tuners
+
+    def step(self, worker: Worker) -> Outcome:
+        """Anneal the next rules for a batch of runs, one on each thread."""
+        params, spent = self._params, self._meter.spent
+        if spent >= params.share or worker.over:
+            return FINISHED
+        if not self._waiting:
+            self._waiting = self._tuners
+            if spent * params.generations >= params.share * (self._generation + 1):
+                self._generation = int(spent * params.generations / params.share)
+                _replace_worst(self._tuners, params.replaced)
+        now, self._waiting = self._waiting[: worker.threads], self._waiting[worker.threads :]
+        cooled = params.warm * self._unit * params.cooling ** -(spent / params.share)
+        worker.on_each(partial(_Tuner.tune, runs=self._runs, warmth=cooled), now)
+        leader = min(now, key=lambda tuner: tuner.best)
+        if leader.best < self._best and not self._is_late_for(leader.best, worker):
+            self._best = leader.best
+            self._task.offer(self._task.schedule(leader.words()), self._incumbent)
+        return Worked(self._meter.batch())
+
+    def _is_late_for(self, found: float, worker: Worker) -> bool:
+        """Return whether time is up, and a rule's cost in ticks is no lower than that of the best schedule.
+
+        The start times that a rule gives are not the best ones, so a rule can be worth a look all the same.
+        """
+        return worker.rest <= 0 and found >= self._incumbent.cost
+
+    def _seeds(self, worker: Worker) -> list[int]:
+        """Return one seed for each rule to anneal.
+
+        There is at least one rule for each thread. With fewer than `population` threads there are up to
+        `population` rules, if each of them still gets about `runs` runs. Whether one annealing of a rule
+        ends well is a matter of luck. So several rules are annealed at once, and now and then the worst of
+        them are replaced by copies of the best (population annealing).
+        """
+        params, threads = self._params, worker.whole.threads
+        moves = params.pace * threads * worker.left / self._items * params.run_per_move
+        if not self._meter.timed:
+            moves = worker.whole.params.anneal.moves_per_item * self._items
+        many = int(params.share * moves / params.run_per_move / params.runs)
+        return seeds_of(worker.whole.seed, max(threads, min(params.population, many)))
+
+
+def _replace_worst(tuners: list[_Tuner], share: float) -> None:
+    """Replace the dearest present rules, a share of all, by copies of the cheapest ones."""
+    ranked = sorted(tuners, key=lambda tuner: tuner.cost)
+    for best, worst in zip(ranked[: int(share * len(ranked))], reversed(ranked), strict=False):
+        worst.copy(best)

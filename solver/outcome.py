@@ -1,0 +1,81 @@
+"""What comes of a step, as data: the member has worked, has nothing to do now, or has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tightpipe.core.interruption import reason_of
+
+
+class End(Enum):
+    """Why a member works no more."""
+
+    FINISHED = auto()  #: it has done all that it can do, or its limits are used up
+    UNSUITED = auto()  #: it does not apply to the instance
+    TOO_LARGE = auto()  #: its model is too large to be built and searched within the time limit
+    CAPPED = auto()  #: its model does not fit under the cap on memory
+    FAILED = auto()  #: the solver program behind it failed, or returned something invalid
+    STOPPED = auto()  #: a signal ended the work, so that no more work may follow
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """The member can go on.
+
+    Parameters
+    ----------
+    effort
+        The seconds that such a step takes on one thread of a usual machine, the same in every run. Without a
+        deadline they replace the measured time, so that a solve with one thread is reproducible, and the
+        effort limit counts them.
+    """
+
+    effort: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The member has nothing to do until another member has changed the goal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The member works no more.
+
+    Parameters
+    ----------
+    end
+        The kind of end.
+    text
+        The reason that a result gives for it, in a sentence for people; empty for `FINISHED`.
+    """
+
+    end: End = End.FINISHED
+    text: str = ""
+
+    @property
+    def early(self) -> bool:
+        """Whether the member has left work undone for another reason than that its limits are used up."""
+        return self.end is not End.FINISHED
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal ended the work."""
+        return self.end is End.STOPPED
+
+
+Outcome = Worked | Idle | Ended
+
+FINISHED = Ended()
+TOO_LARGE = Ended(End.TOO_LARGE, "the model is too large to be built and searched within the time limit")
+
+
+def stopped_by(stop: BaseException) -> Ended:
+    """Return the end of a member whose work this exception of a signal has ended."""
+    return Ended(End.STOPPED, reason_of(stop))
+
+
+def failed(error: Exception, program: str = "CP-SAT") -> Ended:
+    """Return the end of a member whose solver program has failed with this error."""
+    return Ended(End.FAILED, f"{program} failed: {str(error) or type(error).__name__}")
