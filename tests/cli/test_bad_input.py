@@ -142,7 +142,6 @@ BAD: list[tuple[str, str]] = [
     ("solve p.json", "p.json: is a program file, must be an instance file"),
     ("solve i.json --warm-start i.json", "i.json: is an instance file, must be a schedule file"),
     ("solve i.json --warm-start folder", "folder: cannot be read: Is a directory"),
-    ("solve i.json --method milp --backend magic", "backend = 'magic': must be one of highs, cbc"),
     ("solve i.json --workers 99999", "workers = 99999: must be at most 1024\n"),
     ("solve i.json --seed 99999999999", "seed = 99999999999: must be at most 2147483647\n"),
     ("solve i.json --time-limit nan", "time_limit = nan: must be a number of seconds"),

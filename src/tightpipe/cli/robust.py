@@ -47,7 +47,7 @@ def refuse_contradictions(context: click.Context, robust: bool) -> None:
     given = {
         name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    others = ("backend", "effort", "certificate", "max_memory") if robust else ("noise", "samples")
+    others = ("effort", "certificate", "max_memory") if robust else ("noise", "samples")
     for name in others:
         if name in given:
             key = f"--{name.replace('_', '-')}"

@@ -48,7 +48,6 @@ from .robust import RobustOptions, refuse_contradictions, solve_robustly
 @click.option(
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
-@click.option("--backend", help="Solver behind milp: highs or cbc. [default: highs]")
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
 @click.option(
@@ -72,7 +71,6 @@ def _solve(
     instance: str,
     method: str,
     warm_start: str,
-    backend: str | None,
     output: str | None,
     time_limit: float,
     workers: int | None,
@@ -106,7 +104,6 @@ def _solve(
             workers=workers,
             seed=seed,
             warm_start=_warm_start(warm_start),
-            backend=backend,
             max_memory=max_memory,
             effort=effort,
             progress=bar.begin(method),
