@@ -55,13 +55,12 @@ test: install
 
 # what users install: a wheel, built from the source distribution, in an environment of its own. The tests lie in
 # a temporary folder, where nothing but the wheel can be imported; those that read the checkout are skipped and counted.
-SOURCE ?= .
 test-wheel:
 	rm -rf dist
 	set -e; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
 	$(PYTHON) -m venv "$$copy/.venv"; bin="$$copy/.venv/bin"; \
 	"$$bin/python" -m pip install --quiet --disable-pip-version-check build; \
-	"$$bin/python" -m build --outdir dist $(SOURCE) > "$$copy/build.log" || { cat "$$copy/build.log"; exit 1; }; \
+	"$$bin/python" -m build --outdir dist . > "$$copy/build.log" || { cat "$$copy/build.log"; exit 1; }; \
 	"$$bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[test]"; \
 	cp -r tests pyproject.toml "$$copy"; cd "$$copy"; \
 	.venv/bin/tightpipe compile; \

@@ -41,8 +41,7 @@ from small_instances import random_instance
 SOLVERS = {
     "CP-SAT lattice": "cpsat",
     "CP-SAT plain": "cpsat:plain",
-    "MILP HiGHS": "milp",
-    "MILP CBC": "milp:cbc",
+    "MILP": "milp",
     "best": "best",
 }
 """The method behind each name in the tables."""
@@ -298,8 +297,8 @@ def _conditions(rows: Sequence[Cells]) -> str:
     )
     days = sorted({row["finished_at"][:10] for row in rows if row["finished_at"]})
     return (
-        f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers "
-        f"(CBC: 1), seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}."
+        f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers, "
+        f"seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}."
     )
 
 

@@ -1,10 +1,10 @@
-"""Measure how noise changes the costs of schedules, and what robust schedules cost without noise.
+"""Measure how noise changes the costs of schedules.
 
 ``python benchmarks/noise.py`` writes results/noise.csv and results/noise.png, which docs/pictures has too.
 For each setting and each coefficient of variation of jitter there is one line per schedule: 1F1B on a linear
-placement, and on a V placement ZB-V, V-Half, the method `best`, and robust schedules for the mean and for the
-95th percentile. Both placements have the same model, with the same work for each device. The memory limit of
-all schedules is the peak of 1F1B; the column `memory` has the peak of a schedule divided by that limit.
+placement, and on a V placement ZB-V, V-Half and the method `best`. Both placements have the same model, with
+the same work for each device. The memory limit of all schedules is the peak of 1F1B; the column `memory` has
+the peak of a schedule divided by that limit.
 
 The script writes all lines of a setting at once, and the same command continues a run that was interrupted;
 ``--extend`` keeps the settings of a finished one, too. ``--speed`` prints how long 1,000 samples take.
@@ -32,13 +32,11 @@ from tightpipe.drawing.panels import panels
 from tightpipe.noise import Jitter, Noisy, run_noisy
 from tightpipe.settings.paper_settings import load_settings
 from tightpipe.solving.ensure_compiled import ensure_compiled
-from tightpipe.solving.robust import solve_robust
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results/noise.csv", ROOT / "docs/pictures/noise.png"
 SETTINGS = ("1.5B-8x32", "6.2B-16x48", "14.6B-24x72")
 JITTER = (0.05, 0.1, 0.2)
-ROBUST = ("mean", "p95")
 COLUMNS = (
     *("setting", "jitter", "schedule", "memory", "planned", "mean", "deviation", "p95", "worst", "busy"),
     "engine",
@@ -69,12 +67,7 @@ def measure(name: str, seconds: float, samples: int) -> Iterator[dict[str, objec
     one = scheduled(linear, "1f1b")
     for variation in JITTER:
         models = (Jitter(variation),)
-        robust = {
-            f"robust {measure}": solve_robust(wide, measure, models, time_limit=seconds).schedule
-            for measure in ROBUST
-        }
-        named = {**plain, **robust}
-        runs = dict(zip(named, run_noisy(list(named.values()), models, samples=samples, seed=9), strict=True))
+        runs = dict(zip(plain, run_noisy(list(plain.values()), models, samples=samples, seed=9), strict=True))
         runs = {"1f1b": run_noisy([one], models, samples=samples, seed=9)[0], **runs}
         for schedule, noisy in runs.items():
             yield {"setting": name, "jitter": variation, "schedule": schedule, **_figures(noisy, one)}

@@ -36,25 +36,25 @@ class MemoryCap:
         """The end of a search that the cap has ended early."""
         return Ended(End.CAPPED, f"the memory cap of {self._gigabytes:g} GB was hit")
 
-    def left(self, *backends: int) -> float:
+    def left(self, *programs: int) -> float:
         """Return the bytes that are left under the cap, infinity without a cap.
 
         Parameters
         ----------
-        *backends
+        *programs
             Ids of other processes whose memory counts too.
         """
         if self._gigabytes is None:
             return inf
         left = self._gigabytes * GIGABYTE - psutil.Process().memory_info().rss
-        for process in backends:
+        for process in programs:
             with suppress(psutil.Error):  # the process may just have ended
                 left -= psutil.Process(process).memory_info().rss
         return left
 
-    def hit(self, *backends: int) -> bool:
+    def hit(self, *programs: int) -> bool:
         """Return whether no memory is left under the cap; the parameters are those of `left`."""
-        return self.left(*backends) <= 0
+        return self.left(*programs) <= 0
 
     def refusal(self, size: float) -> Ended | None:
         """Return the end of a search whose model takes `size` bytes; None if the model fits under the cap."""

@@ -17,12 +17,11 @@ from tightpipe.core.progress import ignore
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS
-from tightpipe.noise import Jitter, Stall, run_noisy
+from tightpipe.noise import Jitter, run_noisy
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.program import lower, replay
 from tightpipe.solver.bound import bound_searches
 from tightpipe.solving.methods import METHODS
-from tightpipe.solving.robust import solve_robust
 from tightpipe.solving.starts import warm_starts
 
 TICKS: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 10, "backward": 12, "weight": 8}
@@ -55,11 +54,6 @@ def searched(instance: Instance, workers: int) -> None:
         except InputError:
             assert instance.costs.overlapped or instance.iterations > 1
     bound(instance, time_limit=SECONDS, workers=workers)
-
-
-def noisy(instance: Instance) -> None:
-    models = Jitter(0.1), Stall(None, 5.0)
-    solve_robust(instance, "p95", models, samples=40, time_limit=SECONDS, workers=2)
 
 
 def used(schedule: Schedule) -> None:
@@ -97,8 +91,6 @@ def main() -> None:
             used(schedule)
     for variant in VARIANTS:
         searched(Instance.uniform(placement="v", **{**TICKS, **variant}), 1)
-        if "overlapped" not in variant:
-            noisy(Instance.uniform(placement="v", **{**TICKS, **variant}))
     for limit, workers in ((16, 1), (None, 2), (16, 3)):
         hard = Instance.uniform(memory=Memory(2, -1, -1, limit), **HARD)
         searched(hard, workers)

@@ -1,8 +1,8 @@
 """Exact solving with CP-SAT: to minimise the cost, or to decide whether any schedule meets a target."""
 
-from ..without_pandas import import_cp_model
+from ..or_tools import import_cp_model
 
-import_cp_model()  # without pandas, before the modules below import CP-SAT and would load pandas with it
+import_cp_model()  # before the modules below, which would raise a bare ImportError after highspy
 
 from .cpsat_method import fifo_is_valid, solve_cpsat  # noqa: E402
 from .decide import Decision, decide, refute  # noqa: E402

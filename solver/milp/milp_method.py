@@ -5,10 +5,8 @@ from __future__ import annotations
 import pulp
 
 from tightpipe.core.budget import Budget
-from tightpipe.core.errors import DeadlockError, InputError
+from tightpipe.core.errors import DeadlockError
 from tightpipe.core.instance import Instance
-from tightpipe.core.interruption import was_stopped
-from tightpipe.core.metrics import cost
 from tightpipe.core.progress import Progress, ignore
 from tightpipe.core.result import Proof, Result
 from tightpipe.core.retime import retime
@@ -22,13 +20,9 @@ from ..outcome import FINISHED, TOO_LARGE, End, Ended
 from ..queues import Queues, queues_of
 from ..start import in_queue_order
 from ..windows import Windows, shaved_windows
-from .backend import Backend, proven_cost
-from .cbc import run_cbc
 from .estimate import refuse_if_not_modelled, refuse_if_too_large, size_of
-from .highs import run_highs
+from .highs import proven_cost, run_highs
 from .model import MilpModel, Value
-
-BACKENDS: dict[str, Backend] = {"highs": run_highs, "cbc": run_cbc}
 
 
 def solve_milp(
@@ -37,10 +31,8 @@ def solve_milp(
     warm_start: Schedule | None = None,
     lower_bound: int | None = None,
     progress: Progress = ignore,
-    *,
-    backend: str = "highs",
 ) -> Result:
-    """Search for the cheapest schedule with a mixed-integer solver, and prove a bound of the cost.
+    """Search for the cheapest schedule with HiGHS, and prove a bound of the cost.
 
     Parameters
     ----------
@@ -55,46 +47,38 @@ def solve_milp(
         A proven lower bound of the cost in ticks, used if it is larger than the bounds of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
-    backend
-        The solver: `highs`, or `cbc`, which comes with PuLP.
 
     Raises
     ------
     InputError
-        If the backend is unknown, the instance is too large or has a rule that the model leaves out, or the
-        warm start is not a valid schedule of the instance. For a large instance the message has an estimate
-        of the model's size.
+        If the instance is too large or has a rule that the model leaves out, or the warm start is not a
+        valid schedule of the instance. For a large instance the message has an estimate of the model's size.
     """
-    if backend not in BACKENDS:
-        raise InputError(f"must be one of {', '.join(BACKENDS)}", key="backend", value=backend)
     refuse_if_not_modelled(instance)
     return run(
         *("milp", instance, budget, warm_start, lower_bound, progress),
-        lambda incumbent: _ended(_run(instance, budget, incumbent, BACKENDS[backend])),
-        program=backend,
+        lambda incumbent: _run(instance, budget, incumbent),
+        program="HiGHS",
         failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
     )
 
 
-def _ended(reason: str) -> Ended:
-    return Ended(End.STOPPED if was_stopped(reason) else End.FAILED, reason) if reason else FINISHED
-
-
-def _run(instance: Instance, budget: Budget, incumbent: Incumbent, backend: Backend) -> str:
-    """Build and solve the model, and return why this ended early, or the empty string if it did not."""
+def _run(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
+    """Build and solve the model, and return how this ended."""
     queues, params = queues_of(instance), budget.params.milp
     windows = _windows(queues, budget, incumbent)
     if windows.undecided * params.seconds_per_binary > budget.left * params.share:
-        return TOO_LARGE.text
+        return TOO_LARGE
     size = size_of(queues, windows.undecided)
     if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
-        return refusal.text
+        return refusal
     model = MilpModel(queues, windows, incumbent.bound)
-    model.set_start(in_queue_order(incumbent.schedule), cost(incumbent.schedule))
+    model.set_start(in_queue_order(incumbent.schedule), incumbent.cost)
     if budget.left <= 0:
-        return ""
+        return FINISHED
     watch = _Watch(model, incumbent)
-    return backend(model, budget, watch) or watch.problem
+    ended = run_highs(model, budget, watch)
+    return ended if ended.early else watch.ended
 
 
 def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
@@ -108,17 +92,17 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
     incumbent.offer(in_queue_order(incumbent.schedule))
     params = budget.params.milp
     part = budget.part(params.share).within(params.windows_seconds)
-    windows = shaved_windows(queues, cost(incumbent.schedule), part)
+    windows = shaved_windows(queues, incumbent.cost, part)
     refuse_if_too_large(size_of(queues, windows.undecided))
     return windows
 
 
 class _Watch:
-    """Validates the schedules of a backend's solutions, and offers them and its bounds to the incumbent."""
+    """Validates the schedules of the solutions of HiGHS, and offers them and its bounds to the incumbent."""
 
     def __init__(self, model: MilpModel, incumbent: Incumbent) -> None:
         self._model, self._incumbent = model, incumbent
-        self.problem = ""
+        self.ended = FINISHED
 
     def solution(self, value: Value) -> None:
         """Offer the schedule of a solution to the incumbent."""
@@ -126,11 +110,11 @@ class _Watch:
         try:
             schedule = retime(instance, self._model.order(value))
         except (DeadlockError, LookupError) as error:  # a LookupError means that a W comes before its B
-            self.problem = f"the backend returned an order that deadlocks: {error}"
+            self.ended = Ended(End.FAILED, f"HiGHS returned an order that deadlocks: {error}")
             return
         violations = validate(instance, schedule)
         if violations:
-            self.problem = f"the backend returned an invalid schedule: {violations[0]}"
+            self.ended = Ended(End.FAILED, f"HiGHS returned an invalid schedule: {violations[0]}")
         else:
             self._incumbent.offer(schedule)
 

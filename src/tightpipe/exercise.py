@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tightpipe.solver.robust import Measure, robust_search
-
 from .certificates import certify
 from .core.budget import UNLIMITED
 from .core.instance import Instance, Memory
@@ -17,7 +15,7 @@ from .core.metrics import cost
 from .core.placement import PLACEMENTS
 from .core.progress import ignore
 from .explain import explain
-from .noise.noisy import draw_times, run_noisy
+from .noise.noisy import run_noisy
 from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from .planning.device_bound_kernel import NEVER
 from .planning.incomplete_cuts import incomplete_bound
@@ -53,7 +51,6 @@ def exercise() -> None:
     certify(tiny, _LEAST)
     explain(start, relax=False)
     run_noisy([start], ())
-    robust_search(start, [draw_times(tiny, (), 0, 0)], 1, Measure.MEAN, UNLIMITED)
     _cut_a_model()
 
 

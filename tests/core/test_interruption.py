@@ -125,7 +125,7 @@ def hard(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("number", "reason", "status"), SIGNALS)
 @pytest.mark.parametrize(
     "method",
-    [["best"], ["cpsat"], ["improve"], ["block"], ["milp"], ["milp", "--backend", "cbc"]],
+    [["best"], ["cpsat"], ["improve"], ["block"], ["milp"]],
     ids=" ".join,
 )
 def test_a_solve_that_is_ended_at_any_time_writes_its_schedule_and_says_why(

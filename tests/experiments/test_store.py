@@ -148,30 +148,26 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_done(store: Store) -> Non
     assert store.schedule(first.row.key) == b"schedule"
 
 
-@pytest.mark.parametrize("version", [0, schema.VERSION + 1])
+@pytest.mark.parametrize("version", [0, 1, schema.VERSION - 1, schema.VERSION + 1])
 def test_a_store_of_another_version_is_refused_with_what_to_do(
     store: Store, version: int, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(InputError, match="--migrate" if version == 0 else "update tightpipe"):
-        Store(store.path)
-    done = call("sweep", tmp_path / "experiment.toml", "-o", tmp_path, "--migrate")
-    assert done.returncode == 2
-    assert f"version {version} cannot be brought to version {schema.VERSION}" in done.stderr
-
-
-def test_migration_steps_run_in_sequence_and_keep_the_old_store(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = schema.VERSION - 1
+    rule = f"is a store of version {version}, and this tightpipe reads version {schema.VERSION} only"
+    line = f"tightpipe: {store.path}: {rule}: move it away, and run the sweep anew\n"
+    for command in (("sweep", tmp_path / "experiment.toml", "-o", tmp_path), ("report", tmp_path)):
+        done = call(*command)
+        assert (done.returncode, done.stderr) == (2, line)
     with closing(sqlite3.connect(store.path)) as connection:
-        connection.execute(f"PRAGMA user_version = {before}")
-    monkeypatch.setitem(schema._MIGRATIONS, before, "UPDATE solve SET host = 'migrated'")
-    assert call("sweep", tmp_path / "experiment.toml", "-o", tmp_path, "--migrate").returncode == 0
-    assert {row.host for row in store.rows()} == {"migrated"}
-    with closing(sqlite3.connect(tmp_path / "store.sqlite.bak")) as old:
-        assert old.execute("SELECT DISTINCT host FROM solve").fetchall() == [(None,)]
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+
+
+def test_the_rows_of_another_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("problem,tightpipe_version\ni,0.1.0\n")
+    done = call("report", tmp_path)
+    rule = "has other columns than this version reads; run the sweep anew"
+    assert (done.returncode, done.stderr) == (2, f"tightpipe: {tmp_path / 'rows.csv'}: {rule}\n")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

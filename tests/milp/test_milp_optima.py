@@ -1,6 +1,4 @@
-"""The mixed-integer model against known optima and against CP-SAT, with both backends."""
-
-from typing import Any
+"""The mixed-integer model against known optima and against CP-SAT."""
 
 import pytest
 from cases import instances, serial_order
@@ -15,25 +13,22 @@ from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp
 
-BACKENDS: tuple[Any, ...] = ("highs", "cbc")
 SECONDS = 60
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ONE_STAGE_COSTS)
-def test_common_set(name: str, backend: Any) -> None:
+def test_common_set(name: str) -> None:
     instance, best = ONE_STAGE_COSTS[name]
     warm_start = retime(instance, HEURISTICS["zb-auto"].make(instance))
-    result = solve_milp(instance, Budget(threads=2).within(SECONDS), warm_start, backend=backend)
+    result = solve_milp(instance, Budget(threads=2).within(SECONDS), warm_start)
     assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
     assert validate(instance, result.schedule) == []
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["2x4 (10,10,10,0)", "2x4 (10,12,8,1)", "4x4 (10,12,8,1)"])
-def test_common_set_without_a_warm_start(name: str, backend: Any) -> None:
+def test_common_set_without_a_warm_start(name: str) -> None:
     instance, best = ONE_STAGE_COSTS[name]
-    result = solve_milp(instance, Budget(threads=2).within(SECONDS), backend=backend)
+    result = solve_milp(instance, Budget(threads=2).within(SECONDS))
     assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
 
 
@@ -51,9 +46,8 @@ def test_optimum_above_every_analytic_bound() -> None:
 def test_agrees_with_cpsat(shape: tuple[str, int, int], objective: str) -> None:
     instance = tiny_instance(shape, 3, objective, limited=True)
     best = solve_cpsat(instance, Budget(threads=2).within(SECONDS)).cost
-    for backend in BACKENDS:
-        result = solve_milp(instance, Budget(threads=2).within(SECONDS), backend=backend)
-        assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL), backend
+    result = solve_milp(instance, Budget(threads=2).within(SECONDS))
+    assert (result.cost, result.bound, result.status) == (best, best, Status.OPTIMAL)
 
 
 @settings(max_examples=12, deadline=None)

@@ -1,5 +1,6 @@
 """What solve_milp promises besides optima: limits, refusals, interruption, honesty."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -23,17 +23,16 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.result import LogEntry
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.milp import cbc, solve_milp
+from tightpipe.solver.memory_cap import MemoryCap
+from tightpipe.solver.milp import highs, solve_milp
 from tightpipe.solver.milp import milp_method as solve_module
-from tightpipe.solver.milp.backend import proven_cost
 from tightpipe.solver.milp.estimate import size_of
+from tightpipe.solver.milp.highs import proven_cost
 from tightpipe.solver.milp.model import MilpModel
-from tightpipe.solver.milp.supervisor import Supervisor
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
 
-BACKENDS: tuple[Any, ...] = ("highs", "cbc")
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
 
@@ -71,23 +70,20 @@ def test_a_schedule_over_the_memory_limit_is_none() -> None:
     assert not model.problem.valid(1e-9)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_no_time_returns_the_warm_start_with_its_bound(backend: Any) -> None:
+def test_no_time_returns_the_warm_start_with_its_bound() -> None:
     warm_start = simulate(HARD, serial_order(HARD))
-    result = solve_milp(HARD, UNLIMITED.within(0), warm_start, backend=backend)
+    result = solve_milp(HARD, UNLIMITED.within(0), warm_start)
     assert result.schedule.order == warm_start.order
     assert result.cost <= cost(warm_start)
     assert result.bound == best_bound(HARD).value
     assert (result.status, result.method) == (Status.FEASIBLE, "milp")
 
 
-@pytest.mark.parametrize(
-    ("backend", "seconds"), [("highs", 3), ("cbc", 6)]
-)  # with 3 CBC crashes now and then
-def test_the_time_limit_holds_and_the_warm_start_is_kept(backend: Any, seconds: float) -> None:
+def test_the_time_limit_holds_and_the_warm_start_is_kept() -> None:
+    seconds = 3
     warm_start = _serial(HARD)
     begun = time.perf_counter()
-    result = solve_milp(HARD, Budget(threads=2).within(seconds), warm_start, backend=backend)
+    result = solve_milp(HARD, Budget(threads=2).within(seconds), warm_start)
     assert time.perf_counter() - begun < seconds + 6
     assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(HARD, result.schedule) == []
@@ -150,7 +146,7 @@ def test_a_failure_leaves_the_warm_start(monkeypatch: Any, failure: BaseExceptio
     def die(*_: Any) -> str:
         raise failure
 
-    monkeypatch.setitem(solve_module.BACKENDS, "highs", die)
+    monkeypatch.setattr(solve_module, "run_highs", die)
     warm_start = _serial(HARD)
     result = solve_milp(HARD, Budget(threads=2).within(20), warm_start)
     assert result.status is Status.FEASIBLE
@@ -158,47 +154,32 @@ def test_a_failure_leaves_the_warm_start(monkeypatch: Any, failure: BaseExceptio
     assert result.reason
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_process_that_dies_leaves_the_warm_start(monkeypatch: Any, backend: Any) -> None:
-    module = sys.modules[f"tightpipe.solver.milp.{backend}"]
-    real = module.run_process  # type: ignore[attr-defined]
-    killed = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
-    monkeypatch.setattr(module, "run_process", lambda _, *rest: real(killed, *rest))
-    result = solve_milp(HARD, Budget(threads=2).within(20), _serial(HARD), backend=backend)
+@pytest.mark.parametrize("when", ["before it has a folder", "after it has a folder"])
+def test_a_process_that_dies_leaves_the_warm_start(monkeypatch: Any, when: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    (tmp_path / "folder").mkdir()
+    told = "" if when.startswith("before") else f"print({json.dumps(str(tmp_path / 'folder'))!r}, flush=True)"
+    program.write_text(f"import os, signal\n{told}\nos.kill(os.getpid(), signal.SIGKILL)")
+    monkeypatch.setattr(highs, "_PROGRAM", program)
+    result = solve_milp(HARD, Budget(threads=2).within(20), _serial(HARD))
     assert result.status is Status.FEASIBLE
     assert "exit status -9" in result.reason
 
 
-def _solvers() -> list[psutil.Process]:
-    return [solver for supervisor in psutil.Process().children() for solver in supervisor.children()]
-
-
-def _kill_solver(*_: Any) -> None:
-    for process in _solvers():
+def _kill_solver() -> list[psutil.Process]:
+    solvers = psutil.Process().children()
+    for process in solvers:
         process.kill()
+    return solvers
 
 
-def _kill_supervisor(*_: Any) -> None:
-    for process in psutil.Process().children():
-        process.kill()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kill", [_kill_solver, _kill_supervisor])
 def test_a_process_that_is_killed_in_mid_solve_leaves_the_warm_start(
-    monkeypatch: Any, backend: Any, kill: Any, tmp_path: Path
+    monkeypatch: Any, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     running: list[psutil.Process] = []
-
-    def see_and_kill() -> None:
-        running.extend(_solvers())
-        kill()
-
-    module = sys.modules[f"tightpipe.solver.milp.{backend}"]
-    real = module.run_process  # type: ignore[attr-defined]
-    monkeypatch.setattr(module, "run_process", lambda *rest: real(*rest[:-1], see_and_kill))
-    result = solve_milp(HARD, Budget(threads=2).within(60), _serial(HARD), backend=backend)
+    monkeypatch.setattr(MemoryCap, "hit", lambda *_: bool(running.extend(_kill_solver())))
+    result = solve_milp(HARD, Budget(threads=2).within(60), _serial(HARD))
     assert result.status is Status.FEASIBLE
     assert validate(HARD, result.schedule) == []
     assert "exit status -9" in result.reason
@@ -222,37 +203,15 @@ def test_what_highs_found_before_it_was_killed_is_kept() -> None:
     assert "exit status -9" in result.reason
 
 
-@pytest.mark.parametrize(
-    ("head", "last_line", "offered"),
-    [
-        ("Stopped on time", "1 X0000001 1 0\n", 1),
-        ("Stopped on time (no integer solution - continuous used)", "1 X0000001 0.5 0\n", 0),
-        ("Integer infeasible", "1 X0000001 0.5 0\n", 0),  # said when time is up among the cuts, too
-        ("Stopped on time", "1 X000", 0),  # torn
-    ],
-)
-def test_of_what_cbc_writes_whole_solutions_are_taken(
-    tmp_path: Path, head: str, last_line: str, offered: int
-) -> None:
-    told: list[Any] = []
-    watch = SimpleNamespace(solution=told.append, bound=told.append)
-    supervisor: Any = SimpleNamespace(folder=tmp_path)
-    run = cbc._Run(_model(EASY, _serial(EASY)), UNLIMITED, watch, supervisor)
-    lines = f"{head} - objective value 510.00000000\n0 X0000000 1 0\n{last_line}"
-    run.files.solution.write_text(lines)
-    run._take_solution()
-    assert len(told) == offered
-
-
-def test_wrong_claims_of_a_backend_are_not_believed(monkeypatch: Any) -> None:
+def test_wrong_claims_of_highs_are_not_believed(monkeypatch: Any) -> None:
     def lie(model: Any, budget: Any, watch: Any) -> str:
         watch.solution(lambda variable: 0.0)
         return ""
 
-    monkeypatch.setitem(solve_module.BACKENDS, "highs", lie)
+    monkeypatch.setattr(solve_module, "run_highs", lie)
     result = solve_milp(HARD, Budget(threads=2).within(20), _serial(HARD))
     assert result.status is Status.FEASIBLE
-    assert result.reason.startswith("the backend returned an")
+    assert result.reason.startswith("HiGHS returned an")
 
 
 @pytest.mark.parametrize(
@@ -263,43 +222,48 @@ def test_dual_bounds_are_rounded_with_a_tolerance(dual: float, cost: int | None)
 
 
 def _wait_for_solver(parent: int) -> list[psutil.Process]:
-    """Return the processes that a process has started once a supervisor and its solver are among them."""
-    wait_until(lambda: len(psutil.Process(parent).children(recursive=True)) >= 2)
+    """Return the processes that a process has started once one is among them."""
+    wait_until(lambda: psutil.Process(parent).children(recursive=True) != [])
     return psutil.Process(parent).children(recursive=True)
 
 
 ENDED = """
-import sys
 from tightpipe import Instance, Memory
 from tightpipe.core.budget import Budget
+from tightpipe.solver.memory_cap import MemoryCap
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
-solve_milp(hard, Budget(threads=2).within(300), backend=sys.argv[1])
+MemoryCap.hit = lambda *_: print("searching", flush=True)
+solve_milp(hard, Budget(threads=2).within(300))
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])  # names: not every system has the first
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_solver_ends_with_its_parent_and_leaves_no_files(backend: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0, 1.5], ids=["in its first look", "while it solves"])
+def test_a_solver_ends_with_its_parent_and_leaves_no_files(name: str, seconds: float, tmp_path: Path) -> None:
     number = signal.Signals[name]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", ENDED, backend], env=environment) as parent:
+    command, environment = [sys.executable, "-c", ENDED], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
         try:
-            running = _wait_for_solver(parent.pid)
-            assert list(tmp_path.iterdir()) != []
+            assert parent.stdout.readline() == b"searching\n"
+            running = psutil.Process(parent.pid).children()
+            time.sleep(seconds)
+            assert running != []
+            assert all(process.is_running() for process in running)
         finally:
             parent.send_signal(number)
     assert parent.returncode == -number
-    assert psutil.wait_procs(running, timeout=10)[1] == []  # the supervisor ends last, without its folder
+    assert psutil.wait_procs(running, timeout=10)[1] == []  # without its folder
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
-def test_a_folder_goes_with_its_parent_before_there_is_a_solver(tmp_path: Path) -> None:
-    program = "import time; from tightpipe.solver.milp.supervisor import Supervisor\n"
-    program += "with Supervisor() as s: print(s.folder, flush=True); time.sleep(600)"
+def test_a_folder_goes_with_its_parent_before_there_is_a_model(tmp_path: Path) -> None:
+    program = "import time; from tightpipe.solver.milp.highs import _Process\n"
+    program += "with _Process() as p: print(p.folder, flush=True); time.sleep(600)"
     with subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
@@ -309,20 +273,13 @@ def test_a_folder_goes_with_its_parent_before_there_is_a_solver(tmp_path: Path) 
         assert parent.stdout is not None
         folder = Path(parent.stdout.readline().strip())
         assert folder.parent == tmp_path
-        (running,) = psutil.Process(parent.pid).children(recursive=True)
+        (running,) = psutil.Process(parent.pid).children()
         parent.kill()
     assert psutil.wait_procs([running], timeout=10)[1] == []
     assert not folder.exists()
 
 
-def test_a_supervisor_that_cannot_start_its_solver_says_why(tmp_path: Path) -> None:
-    with Supervisor() as supervisor, pytest.raises(OSError, match="No such file or directory: '/none'"):
-        supervisor.start(["/none"], tmp_path / "out", tmp_path / "errors")
-    assert not supervisor.folder.exists()
-
-
 INTERRUPTED = """
-import sys
 from tightpipe import Instance, Memory
 from tightpipe.core.budget import Budget
 from tightpipe.solver.milp import solve_milp
@@ -331,15 +288,14 @@ hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weigh
                         memory=Memory(2, -1, -1, 16))
 ensure_compiled()
 print("searching", flush=True)
-result = solve_milp(hard, Budget(threads=2).within(120), backend=sys.argv[1])
+result = solve_milp(hard, Budget(threads=2).within(120))
 print(result.status, result.cost, result.reason, flush=True)
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_an_interrupt_returns_the_best_schedule_so_far(backend: str) -> None:
-    program = [sys.executable, "-c", INTERRUPTED, backend]
+def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
+    program = [sys.executable, "-c", INTERRUPTED]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "searching\n"

@@ -1,4 +1,4 @@
-"""``replay --noise`` and ``solve --robust``: tables, files, JSON, and both kinds of files."""
+"""``replay --noise``: tables, files, JSON, and both kinds of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import SMALL, call, write
 
-from tightpipe import load_schedule, validate
+from tightpipe import load_schedule
 from tightpipe.noise import Jitter, run_noisy
 
 
@@ -77,29 +77,3 @@ def test_the_text_has_the_table_and_what_is_critical(folder: Path) -> None:
     assert row[0] == "greedy-v"
     assert "where delays enter" in done.stdout
     assert done.stdout.count("100.0%") == 3
-
-
-def test_a_robust_schedule_is_written_with_its_figures(folder: Path) -> None:
-    path = folder / "robust.json"
-    asked = (
-        "--method",
-        "improve",
-        "--robust",
-        "mean",
-        "--noise",
-        "jitter:0.2",
-        "--time-limit",
-        "1",
-        "--workers",
-        "1",
-    )
-    done = call("solve", folder / "i.json", *asked, "-o", path, "--json")
-    assert done.returncode == 0, done.stderr
-    data, content = json.loads(done.stdout), load_schedule(path)
-    assert validate(content.schedule.instance, content.schedule) == []
-    assert content.cost == data["robust"]["cost"]
-    assert content.bound == data["bound"]
-    assert data["robust"]["fresh"]["mean"] > data["bound"]
-    shown = call("solve", folder / "i.json", *asked).stdout
-    assert "256 searched" in shown
-    assert "1000 fresh" in shown

@@ -65,7 +65,7 @@ def test_no_cap_leaves_everything() -> None:
     assert MemoryCap(None).refusal(1e15) is None
 
 
-def test_a_backend_counts() -> None:
+def test_another_program_counts() -> None:
     cap = MemoryCap(1000)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         while psutil.Process(process.pid).memory_info().rss < 5e6:
@@ -109,18 +109,16 @@ def test_a_question_that_hits_the_cap_stays_open() -> None:
     assert "memory cap" in decision.ended.text
 
 
-@pytest.mark.parametrize("backend", ["highs", "cbc"])
-def test_milp_builds_no_model_that_does_not_fit(backend: Any) -> None:
-    result = solve_milp(HARD, _capped(0.002), backend=backend)
+def test_milp_builds_no_model_that_does_not_fit() -> None:
+    result = solve_milp(HARD, _capped(0.002))
     _keeps_its_schedule(result)
     assert result.reason.startswith("the memory cap of ")
 
 
-@pytest.mark.parametrize(("backend", "above"), [("highs", 0.03), ("cbc", 0.01)])
-def test_a_backend_is_stopped_in_mid_solve(monkeypatch: Any, backend: Any, above: float) -> None:
+def test_milp_is_stopped_in_mid_solve(monkeypatch: Any) -> None:
     solve_milp(v_instance(2, 2, (8, 14, 8, 2), plain_memory(8)), UNLIMITED.within(30))  # compile first
     monkeypatch.setattr(MemoryCap, "refusal", lambda *_: None)
-    result = solve_milp(HARD, _capped(above), backend=backend)
+    result = solve_milp(HARD, _capped(0.03))
     _keeps_its_schedule(result)
     assert result.reason.endswith(" GB was hit")
     assert not psutil.Process().children()
@@ -171,7 +169,6 @@ def test_the_command_keeps_the_schedule_and_names_the_cap(instance_file: Path) -
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--method", "cpsat", "--backend", "cbc"], "backend = 'cbc': goes with method milp, not with cpsat"),
         (["--method", "greedy-v", "--warm-start", "v-half"], "warm_start = 'v-half': goes with methods"),
         (["--max-memory", "0"], "max_memory = 0.0: must be a number of GB, above 0"),
     ],

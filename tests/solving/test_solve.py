@@ -106,13 +106,6 @@ def test_what_an_exact_method_does_not_model_is_refused(change: dict[str, Any]) 
         solve(v_instance(2, 4, 4, **change), "cpsat")
 
 
-def test_a_backend_goes_with_milp_alone() -> None:
-    with pytest.raises(InputError, match="goes with method milp, not with cpsat"):
-        solve(v_instance(2, 4, 4), "cpsat", backend="highs")
-    with pytest.raises(InputError, match="backend = 'magic': must be one of highs, cbc"):
-        solve(v_instance(2, 4, 4), "milp", backend="magic")
-
-
 def test_a_busy_link_costs_what_it_must() -> None:
     instance = v_instance(2, 3, 4, link_occupancy=30)
     result = solve(instance, "cpsat", time_limit=30)

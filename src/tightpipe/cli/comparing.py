@@ -19,18 +19,15 @@ from ..experiments.compare import (
     FILES_FORM,
     SETTINGS_FORM,
     Comparison,
-    lacking,
     tasks_of_files,
     tasks_of_settings,
 )
 from ..experiments.compare_report import latest, markdown, memory_label
 from ..experiments.compare_report import latex_table as compare_latex
 from ..experiments.latex_table import LatexTable, write_latex
-from ..experiments.migrate_table import migrate_table
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
 from ..experiments.published_tables import latex_table as published_latex
 from ..experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
-from ..experiments.realistic import lacking as lacking_realistic
 from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
 from ..experiments.results_table import Cells, Table
 from ..experiments.sweep.axes import OWN
@@ -38,14 +35,10 @@ from ..experiments.sweep.experiment import usual_hard_limit
 from ..experiments.sweep.problems import choose_settings
 from ..experiments.sweep.task import Task
 from ..terminal.console import show_json, show_table
-from .common import check_latex, cli, json_option, latex_options, search_options, show, summary_beside
+from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
 from .comparing_plans import show_alternatives
 from .filling import fill_table, refuse_failures, table_run
 from .group import finished_work_kept
-
-_migrate_option = click.option(
-    "--migrate", is_flag=True, help="Bring the CSV of an earlier version to this one's columns, and stop."
-)
 
 _extend_option = click.option(
     "--extend", is_flag=True, help="Leave in the rows that the CSV has, and compute only those that it lacks."
@@ -93,7 +86,6 @@ _at_once_option = click.option(
     is_flag=True,
     help="Compare placements and schedule families for one model file, each with its own best partition.",
 )
-@_migrate_option
 @_extend_option
 @latex_options
 @_at_once_option
@@ -110,7 +102,6 @@ def _compare(
     output: str | None,
     link_occupancy: int,
     placements: bool,
-    migrate: bool,
     extend: bool,
     latex: str | None,
     caption: str | None,
@@ -145,12 +136,11 @@ def _compare(
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
     if own:
-        _refuse_beside_files(settings, migrate)
+        if settings is not None:
+            raise InputError("give instance files or settings, not both", key="settings", value=settings)
         tasks = tasks_of_files(instances, comparison)
     else:
         tasks = tasks_of_settings(choose_settings(settings or "active"), comparison)
-    if migrate:
-        return show({"csv": str(path), "migrated": migrate_table(path, SETTINGS_FORM, lacking)}, as_json)
     table = Table(path, FILES_FORM if own else SETTINGS_FORM)
     report = _Report(
         latest,
@@ -181,13 +171,6 @@ def _refuse_beside_placements(context: click.Context) -> None:
         if key not in allowed and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
             rule = "does not go with --placements: the model file says what is compared"
             raise InputError(rule, key=key.replace("_", "-"), value=value)
-
-
-def _refuse_beside_files(settings: str | None, migrate: bool) -> None:
-    if settings is not None:
-        raise InputError("give instance files or settings, not both", key="settings", value=settings)
-    if migrate:
-        raise InputError("goes with tables of published settings, not with instance files", key="migrate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +286,6 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 @cli.command("realistic")
 @click.option("--settings", default="all", show_default=True, help="all, or names of the suite's instances.")
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to write.")
-@_migrate_option
 @_extend_option
 @_at_once_option
 @search_options(60.0)
@@ -311,7 +293,6 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 def _realistic(
     settings: str,
     output: str,
-    migrate: bool,
     extend: bool,
     at_once: int,
     time_limit: float,
@@ -326,9 +307,6 @@ def _realistic(
     keeps the rows of an earlier run as .bak; with --extend, they stay and are not computed again.
     """
     path = _csv(output)
-    if migrate:
-        rows = migrate_table(path, REALISTIC_FORM, lacking_realistic)
-        return show({"csv": output, "migrated": rows}, as_json)
     tasks = plan_realistic(
         choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory)
     )

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from ..core.errors import DeadlockError, InputError
 from ..core.files import check_writable
 from ..core.instance_file import read_json
+from ..noise.grammar import FORMS
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
 from ..program.passes import (
     DEFAULT_PASSES,
@@ -26,7 +27,6 @@ from ..program.passes import (
 )
 from ..terminal.console import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
-from .noise_options import noise_option
 from .noisy_replay import NoiseOptions, replay_with_noise
 
 Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]
@@ -86,7 +86,12 @@ def _lower(
 @click.option(
     "--link-occupancy", type=int, help="Ticks that a message keeps its link. [default: the instance's]"
 )
-@noise_option
+@click.option(
+    "--noise",
+    multiple=True,
+    metavar="MODEL",
+    help=f"A model of noise, several times for several: {'; '.join(FORMS.values())}.",
+)
 @click.option("--samples", type=int, default=1000, show_default=True, help="With --noise: runs of each file.")
 @click.option("--seed", type=int, default=0, show_default=True, help="With --noise: seed of the samples.")
 @click.option("--workers", type=int, help="With --noise: threads. [default: all cores]")

@@ -33,8 +33,6 @@ from .common import (
     search_options,
     summary_beside,
 )
-from .noise_options import noise_option
-from .robust import RobustOptions, refuse_contradictions, solve_robustly
 
 
 @cli.command("solve")
@@ -48,7 +46,6 @@ from .robust import RobustOptions, refuse_contradictions, solve_robustly
 @click.option(
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
-@click.option("--backend", help="Solver behind milp: highs or cbc. [default: highs]")
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
 @click.option(
@@ -57,13 +54,6 @@ from .robust import RobustOptions, refuse_contradictions, solve_robustly
     help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
 )
 @params_option
-@click.option(
-    "--robust",
-    type=click.Choice(["mean", "p95"]),
-    help="With --method improve: least mean or 95th percentile under --noise.",
-)
-@noise_option
-@click.option("--samples", type=int, default=256, show_default=True, help="With --robust: samples searched.")
 @certificate_option
 @json_option
 @click.pass_context
@@ -72,7 +62,6 @@ def _solve(
     instance: str,
     method: str,
     warm_start: str,
-    backend: str | None,
     output: str | None,
     time_limit: float,
     workers: int | None,
@@ -80,9 +69,6 @@ def _solve(
     max_memory: float | None,
     effort: float | None,
     params: SolveParams,
-    robust: str | None,
-    noise: tuple[str, ...],
-    samples: int,
     certificate: str | None,
     as_json: bool,
 ) -> None:
@@ -90,12 +76,6 @@ def _solve(
     problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
-    refuse_contradictions(context, robust is not None)
-    if robust is not None:
-        asked = RobustOptions(
-            robust, noise, samples, time_limit, workers, seed, _warm_start(warm_start), params
-        )
-        context.exit(solve_robustly(problem, asked, output, as_json))
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
     with progress_bar(1, time_limit if effort is None else None) as bar:
@@ -106,7 +86,6 @@ def _solve(
             workers=workers,
             seed=seed,
             warm_start=_warm_start(warm_start),
-            backend=backend,
             max_memory=max_memory,
             effort=effort,
             progress=bar.begin(method),

@@ -16,7 +16,6 @@ from ..experiments.run_mark import mark_of
 from ..experiments.study.figure import check_figure, write_figure
 from ..experiments.study.folder import write_conditions, write_parquet, write_rows
 from ..experiments.study.load import ROWS, STORE
-from ..experiments.study.migrate import migrated_rows
 from ..experiments.study.summary import write_summary
 from ..experiments.sweep.executor import (
     ExecutorContext,
@@ -60,12 +59,6 @@ _folder_option = click.option(
 @click.option("--extend", is_flag=True, help="Keep all solves that are done, also those of a finished sweep.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again, and keep the others.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
-@click.option(
-    "--migrate",
-    "migrate_only",
-    is_flag=True,
-    help="Bring store, tables and figure to this version, and stop.",
-)
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
@@ -79,7 +72,6 @@ def _sweep(
     extend: bool,
     retry_failed: bool,
     dry_run: bool,
-    migrate_only: bool,
     parquet: bool,
     quiet: bool,
     as_json: bool,
@@ -95,11 +87,6 @@ def _sweep(
     folder = _folder(experiment, output)
     declared = load_experiment(experiment)
     tasks = _plan(declared, experiment)
-    if migrate_only:
-        rows = migrated_rows(folder, tasks)
-        write_rows(rows, folder)
-        _write_study(rows, declared, Path(experiment).stem, folder)
-        return _say({"rows": str(folder / ROWS), "migrated": len(rows)}, as_json)
     where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)

@@ -14,14 +14,14 @@ from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
 from ..core.integers import check_int
 from ..settings import Setting, load_settings
-from .results_table import Cells, Form, Solve
+from .results_table import Form, Solve
 from .sweep.axes import OWN, UNCHANGED, Change, memory_of_activations, parse_objective
 from .sweep.experiment import Experiment, Problem, conditions
 from .sweep.grid import combine
-from .sweep.problems import choose_settings, file_problem, setting_problem
+from .sweep.problems import file_problem, setting_problem
 from .sweep.row import Row
 from .sweep.task import Task
-from .table_cells import Cell, added_cells, cells
+from .table_cells import Cell, cells
 
 COLUMNS = (
     *("setting", "p", "n", "f", "b", "w", "c", "hidden", "heads", "seq", "m_offset", "max_mem"),
@@ -214,23 +214,3 @@ FILES_FORM = Form(
 
 The key contains the hash of the instance, so that an edited file is solved again.
 """
-
-
-def lacking(row: Cells) -> dict[str, object]:
-    """Return, by column, the cells that a row of an earlier version lacks and that follow from its instance.
-
-    Raises
-    ------
-    InputError
-        If the row's memory limit, converted anew from its number of activations, is not the limit that the
-        row states. Earlier versions did not always count activations of a stage in the row's placement.
-    """
-    (setting,) = choose_settings(_setting_name(row["setting"]))
-    limit = f"{2 + Fraction(int(row['m_offset']), setting.devices)}p"
-    comparison = Comparison((limit,), (row["method"],), row["objective"], Allowance(0))
-    (task,) = tasks_of_settings([setting], comparison)
-    if str(task.row.memory_limit) != row["max_mem"]:
-        said = f"2p{int(row['m_offset']):+d} activations of {setting.name} in {task.row.placement}"
-        rule = f"{said} are {task.row.memory_limit} now; remove such rows"
-        raise InputError(rule, key="max_mem", value=row["max_mem"])
-    return added_cells(task.instance)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..settings import load_realistic
-from .results_table import Cells, Form, Solve
+from .results_table import Form, Solve
 from .sweep.experiment import Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.task import Task
-from .table_cells import added_cells, cells
+from .table_cells import cells
 
 MEDIAN = "greedy-v, median costs"
 METHODS = (MEDIAN, "greedy-v", "cpsat", "improve", "best")
@@ -69,9 +69,3 @@ def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
             keep_equal_costs=True,
             **conditions(allowance),
         )
-
-
-def lacking(row: Cells) -> dict[str, object]:
-    """Return, by column, the cells that a row of an earlier version lacks, computed from its instance."""
-    (name,) = choose_realistic(row["setting"])
-    return added_cells(load_realistic()[name].instance())

@@ -192,10 +192,8 @@ class Table:
         if not header:
             _write(file, list(self.form.columns))
         elif header.split(",") != list(self.form.columns):
-            rule = (
-                "has other columns than this version writes; --migrate brings a table of an earlier version"
-            )
-            raise InputError(f"{rule} to them, else move it away to start anew", source=str(self.path))
+            rule = "has other columns than this version writes; move it away to start anew"
+            raise InputError(rule, source=str(self.path))
 
 
 def cell_text(value: object) -> str:

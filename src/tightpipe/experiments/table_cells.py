@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..core.activations import memory_of_1f1b
-from ..core.instance import Instance
-from ..core.metrics import imbalance, works
 from .results_table import Solve
 from .sweep.row import Row
 
@@ -64,16 +61,3 @@ def bound_rate(bound: int, work: int) -> str:
         The largest work of a device in ticks.
     """
     return f"{(bound - work) / bound:.4f}"
-
-
-def added_cells(instance: Instance) -> dict[str, object]:
-    """Return, by column, the cells that a row of an earlier version lacks.
-
-    A value is None if it is not known. `instance` is the instance of the row's solve.
-    """
-    share = memory_of_1f1b(instance)
-    return {
-        "memory_of_1f1b": None if share is None else f"{share:.6f}",
-        "imbalance": f"{imbalance(works(instance)):.6f}",
-        "proof": None,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -87,8 +86,3 @@ class Cluster:
     def static_bytes(self, parameters: int) -> int:
         """Return the bytes of static state of a number of parameters, rounded up."""
         return -(-parameters * self.bytes_per_parameter // 1)
-
-
-def uniform_comm(comm: int | Sequence[Sequence[int]]) -> int | Matrix:
-    """Return `comm` unchanged if it is a number, else the matrix as tuples."""
-    return comm if isinstance(comm, int) else tuple(tuple(row) for row in comm)

@@ -43,7 +43,7 @@ class Method:
     placements: tuple[str, ...]
     memory: str
     source: str
-    load: Callable[..., Run]  #: its arguments are options of this method alone, such as the backend of `milp`
+    load: Callable[[], Run]
     code: str = ""  #: hash of the code of an installed heuristic; empty for tightpipe's own methods
 
 
@@ -153,10 +153,10 @@ def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
     return run
 
 
-def _load_milp(backend: str = "highs") -> Run:
+def _load_milp() -> Run:
     from tightpipe.solver.milp import solve_milp
 
-    return partial(_run_solver, "milp", partial(solve_milp, backend=backend))
+    return partial(_run_solver, "milp", solve_milp)
 
 
 def _load_improve() -> Run:
@@ -212,7 +212,7 @@ METHODS: dict[str, Method] = {
         "exact",
         PLACEMENTS,
         "any limit",
-        "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS or CBC",
+        "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS",
         _load_milp,
     ),
     "improve": Method(
@@ -244,9 +244,8 @@ METHODS: dict[str, Method] = {
 
 _VARIANTS: dict[str, Method] = {
     "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
-    "milp:cbc": replace(METHODS["milp"], name="milp:cbc", load=partial(_load_milp, "cbc")),
 }
-"""Other formulations and backends of methods, for comparisons.
+"""Other formulations of methods, for comparisons.
 
 `find_method` finds them by name, but lists of methods leave them out.
 """

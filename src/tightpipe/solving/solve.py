@@ -28,7 +28,6 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     warm_start: WarmStart = "best",
-    backend: str | None = None,
     max_memory: float | None = None,
     effort: float | None = None,
     progress: Progress | None = None,
@@ -58,8 +57,6 @@ def solve(
         heuristic, a function as for `method`, "best" for the best of all heuristics that fit the instance,
         or None for no start. Of a tuple of these, the cheapest schedule is taken. A schedule may have been
         found for the other objective.
-    backend
-        Solver program behind the method `milp`: `highs` (the default) or `cbc`.
     max_memory
         Resident memory in GB at which `cpsat` and `milp` end with the best schedule so far; None for no cap.
     effort
@@ -95,23 +92,23 @@ def solve(
     if effort is not None and chosen.name not in _COUNTING:
         rule = f"goes with methods {', '.join(_COUNTING)}, not with {chosen.name}"
         raise InputError(rule, key="effort", value=effort)
-    run = _fitting_run(instance, chosen, backend, warm_start)
+    run = _fitting_run(instance, chosen, warm_start)
     if display:
         run = _displayed(run, chosen.name, allowance.time_limit)
     return replace(run(instance, allowance.begin(), warm_start, progress or ignore), params=params)
 
 
-def _fitting_run(instance: Instance, chosen: Method, backend: str | None, warm_start: WarmStart) -> Run:
+def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> Run:
     """Return the function that runs the method, after a check that it fits the instance and the options.
 
     The method's code and all compiled loops are loaded here, before the caller starts the clock.
     """
-    _refuse_contradictions(chosen, backend, warm_start)
+    _refuse_idle_start(chosen, warm_start)
     if instance.placement.name not in chosen.placements:
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
         fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
-    run = chosen.load() if backend is None else chosen.load(backend)
+    run = chosen.load()
     ensure_compiled()
     return run
 
@@ -136,10 +133,8 @@ def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
     return show
 
 
-def _refuse_contradictions(method: Method, backend: str | None, warm_start: WarmStart) -> None:
-    """Raise an InputError if `backend` or `warm_start` is given and the method has no use for it."""
-    if backend is not None and method.name != "milp":
-        raise InputError(f"goes with method milp, not with {method.name}", key="backend", value=backend)
+def _refuse_idle_start(method: Method, warm_start: WarmStart) -> None:
+    """Raise an InputError if `warm_start` is given and the method has no use for it."""
     given = isinstance(warm_start, Schedule | tuple) or warm_start not in ("best", None)
     if given and method.kind == "heuristic":
         rule = f"goes with methods that search, not with {method.name}"

@@ -215,7 +215,7 @@ class MilpParams(Parameters):
     Parameters
     ----------
     seconds_per_binary
-        Seconds to build the rows of one binary and to pass them to the backend.
+        Seconds to build the rows of one binary and to pass them to HiGHS.
     windows_seconds
         Limit for the windows; with more time a large instance would still be too large.
     share

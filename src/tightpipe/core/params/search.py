@@ -307,36 +307,3 @@ class BlockParams(Parameters):
     periods: int = count(4)
     shift: float = fraction((5**0.5 - 1) / 2)
     least_equal: int = count(2)
-
-
-@dataclass(frozen=True, slots=True)
-class RobustParams(Parameters):
-    """The search for a schedule with the least mean or percentile of its cost under noise.
-
-    The unit of the temperatures is the mean duration of an operation. The moves are those of `anneal`.
-
-    Parameters
-    ----------
-    plain
-        Share of the time for the search for least cost without noise.
-    warm
-        Temperature at the start of a round.
-    cooling
-        Factor by which the temperature falls in a round.
-    rounds
-        Number of rounds; each starts from the best order so far.
-    work_per_batch
-        Moves times operations times samples of a batch. Between two batches the search looks at the time.
-    moves_per_operation
-        Moves per operation of each thread in the whole search, if there is no deadline.
-    choosing
-        Number of further samples in which the annealed schedule has to beat those known before.
-    """
-
-    plain: float = fraction(0.4, above=True)
-    warm: float = amount(0.05)
-    cooling: float = amount(50.0, 1.0)
-    rounds: int = count(3)
-    work_per_batch: int = count(30_000_000)
-    moves_per_operation: int = count(20)
-    choosing: int = count(1000, most=10**6)

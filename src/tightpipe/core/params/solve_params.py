@@ -17,7 +17,6 @@ from .search import (
     BlockParams,
     FoldParams,
     NeighbourhoodParams,
-    RobustParams,
     RuleParams,
     SideParams,
 )
@@ -37,8 +36,6 @@ class SolveParams:
         The phases of the method `improve`.
     blocks
         The method `block`.
-    robust
-        The search for schedules that cost little under noise.
     starts
         The time for the heuristics from which searches start.
     list, due_date, v_blocks, interleaved
@@ -58,7 +55,6 @@ class SolveParams:
     fold: FoldParams = field(default_factory=FoldParams)
     neighbourhoods: NeighbourhoodParams = field(default_factory=NeighbourhoodParams)
     blocks: BlockParams = field(default_factory=BlockParams)
-    robust: RobustParams = field(default_factory=RobustParams)
     starts: StartParams = field(default_factory=StartParams)
     list: ListParams = field(default_factory=ListParams)
     due_date: DueDateParams = field(default_factory=DueDateParams)

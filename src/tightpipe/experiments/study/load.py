@@ -58,5 +58,7 @@ def load_study(folder: str | Path) -> Study:
     with (folder / ROWS).open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise InputError("has other columns than this version reads", source=str(folder / ROWS))
+            raise InputError(
+                "has other columns than this version reads; run the sweep anew", source=str(folder / ROWS)
+            )
         return Study(folder, tuple(map(row_from_text, reader)))

@@ -65,12 +65,6 @@ class Row:
 COLUMNS = tuple(field.name for field in fields(Row))
 """Names of the columns, in order."""
 
-_RENAMED = {"tightpipe_version": "engine"}
-"""New names of columns, by the name in earlier versions.
-
-A value from the column ``tightpipe_version`` is a version without a commit.
-"""
-
 _HINTS = get_type_hints(Row)
 
 
@@ -80,11 +74,6 @@ def column_type(name: str) -> type:
     if isinstance(hint, UnionType):
         hint = get_args(hint)[0]
     return hint if isinstance(hint, type) else str
-
-
-def renamed(cells: dict[str, str]) -> dict[str, str]:
-    """Return cells of an earlier version under the names that their columns have today."""
-    return {_RENAMED.get(name, name): text for name, text in cells.items()}
 
 
 def row_from_text(cells: dict[str, str]) -> Row:

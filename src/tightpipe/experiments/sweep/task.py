@@ -41,7 +41,7 @@ class Task:
     @property
     def instance(self) -> Instance:
         """The instance that is solved."""
-        return instance_of(self.payload)
+        return instance_from_dict(json.loads(self.payload)["instance"])
 
     @property
     def after(self) -> str | None:
@@ -75,11 +75,6 @@ class Task:
 
 def _with_makespan(instance: Instance) -> Instance:
     return replace(instance, objective=Objective.MAKESPAN)
-
-
-def instance_of(payload: str) -> Instance:
-    """Return the instance that is solved when the payload of a task is run."""
-    return instance_from_dict(json.loads(payload)["instance"])
 
 
 def make_task(
