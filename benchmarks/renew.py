@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 from PIL import Image
 
-from tightpipe.core.engine_version import engine_version
+from tightpipe.core.engine_version import ROOMS, engine_version
 from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.experiments.run_mark import SUFFIX, mark_of
 from tightpipe.terminal.console import show_table
@@ -208,13 +208,14 @@ def renew(results: Sequence[Result], engine: str) -> None:
     Raises
     ------
     InputError
-        If the sources of the engine are not committed, as then nobody could tell later what made the results.
+        If sources of the engine are not committed, as then nobody could find the code of the results later.
     StoppedError
         If a command fails (after all others have run), or if the sources of the engine have changed when a
         command ends (without running the others).
     """
-    if "+" not in engine or engine.endswith(".modified"):
-        raise InputError("commit the sources of the engine first", key="engine", value=engine)
+    edited = _uncommitted()
+    if edited:
+        raise InputError("commit the sources of the engine first", key="engine", value=", ".join(edited))
     failed = []
     for number, result in enumerate(results, 1):
         said = f"[{number}/{len(results)}] {result.name}, about {_minutes(result)}: {result.command}"
@@ -226,6 +227,15 @@ def renew(results: Sequence[Result], engine: str) -> None:
             raise StoppedError(f"the sources of the engine changed while {result.name} was measured")
     if failed:
         raise StoppedError(f"failed: {', '.join(failed)}")
+
+
+def _uncommitted() -> list[str]:
+    """Return the sources of the engine that differ from the last commit."""
+    top = ("heuristics", "solver")
+    folders = (room if room in top else f"src/tightpipe/{room}" for room in ROOMS)
+    command = ["git", "-C", str(ROOT), "status", "--porcelain", "--", *folders]
+    listed = subprocess.run(command, capture_output=True, text=True).stdout
+    return [line[3:] for line in listed.splitlines()]
 
 
 def _forget_other_engines(result: Result, engine: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.core.engine_version import SOURCES
+from tightpipe.core.engine_version import ROOMS
 
 pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
@@ -122,7 +122,7 @@ def test_the_engine_is_all_that_a_solve_rests_on() -> None:
         reached |= new
         new = {room for mine in new for room in used[mine] if room} - reached - NO_PART_OF_AN_ANSWER
     results = {"settings", "noise"}  # instances of results, and the samples behind results/noise.csv
-    assert {Path(folder).name for folder in SOURCES} == reached | results
+    assert set(ROOMS) == reached | results
 
 
 def test_imports_that_go_up_wait_until_they_are_needed() -> None:

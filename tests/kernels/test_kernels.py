@@ -243,7 +243,7 @@ def test_an_edit_of_a_loop_reaches_loops_of_other_files(tmp_path: Path) -> None:
 def test_sources_that_change_after_they_were_read_are_not_cached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(kernel_cache, "_roots", lambda: [tmp_path])
+    monkeypatch.setattr(kernel_cache, "cache_roots", lambda: [tmp_path])
     assert kernel_cache.cache_folder.__wrapped__().parent == tmp_path
     monkeypatch.setattr(kernel_cache, "LOADED_AT", 0.0)
     assert kernel_cache.cache_folder.__wrapped__().parent != tmp_path

@@ -1,75 +1,71 @@
 """The engine is the code that finds schedules and proves bounds; results contain its name.
 
 A version alone does not say which code made a result, because between two releases the code changes often.
-So the name of an engine has the version and the last commit that changed the code of the engine. Results with
-the same name come from the same code. A commit leaves the name as it is if it changes only documents and
-figures, or if it says by a line ``Engine: unchanged`` of its message that it changes only comments and
-docstrings in the sources of the engine. A test compares the code before and after each such commit.
+So the name of an engine has the version and a hash of the engine's sources. Results with the same name come
+from the same code. Comments, docstrings and formatting do not change the hash. It is that of the files which
+this process runs, so an installed package and a checkout of the same code have the same name, and an edited
+source has a new one.
 """
 
 from __future__ import annotations
 
-import subprocess
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-SOURCES = (
-    *(f"src/tightpipe/{room}" for room in ("core", "kernels", "noise", "settings", "solving")),
-    *("heuristics", "solver"),
-)
-"""Folders of the repository whose files decide what a method finds and what a bound proves."""
+from ..kernels.source_digest import source_digest
+from ..kernels.user_cache import cache_roots
 
-SAME_CODE = "Engine: unchanged"
-"""The line in the message of a commit that changes only comments and docstrings in the sources."""
+ROOMS = ("core", "heuristics", "kernels", "noise", "settings", "solver", "solving")
+"""Subpackages whose files decide what a method finds and what a bound proves."""
 
-_NAMING = "src/tightpipe/core/engine_version.py"  # this file, which only names the engine
-_CHECKOUT = Path(__file__).resolve().parents[3]
-_DIGITS = 7  # of a commit; fixed, because git itself shows more digits as a repository grows
-_SECONDS = 20  # until a call of git is given up, e.g. on a network drive
+_PACKAGE = Path(__file__).parents[1]
+_SUFFIXES = (".py", ".toml")
+_DIGITS = 8  # of the hash
 
 
 @cache
 def engine_version() -> str:
-    """Return the name of the engine that this process runs, e.g. ``0.1.0+8442489``.
+    """Return the name of the engine that this process runs, e.g. ``0.2.0+5f2d80c1``."""
+    return name_engine(version("tightpipe"), _PACKAGE)
 
-    ``.modified`` is appended if a source differs from that commit. Without a checkout, as in an installed
-    wheel, and without git, the name is the version alone. Git is asked once per process.
+
+def name_engine(release: str, package: Path) -> str:
+    """Return the name of the engine whose rooms lie in the folder `package`, for a version of tightpipe."""
+    files = list(_sources(package))
+    return f"{release}+{_remembered(files, package)[:_DIGITS]}"
+
+
+def _sources(package: Path) -> Iterator[Path]:
+    for room in ROOMS:
+        yield from sorted(path for path in (package / room).rglob("*") if path.suffix in _SUFFIXES)
+
+
+def _remembered(files: list[Path], package: Path) -> str:
+    """Return the hash of the code in some files, which the user's cache keeps for the same bytes.
+
+    To parse the sources takes most of a second; to read them takes a hundredth of it.
     """
-    return name_engine(version("tightpipe"), _CHECKOUT)
-
-
-def name_engine(release: str, checkout: Path) -> str:
-    """Return the name of the engine in a folder: its release and the last commit that changed its code.
-
-    Parameters
-    ----------
-    release
-        Version of the package, e.g. ``0.1.0``.
-    checkout
-        Folder of the repository. If it is no git checkout, the name is `release` alone.
-
-    Returns
-    -------
-    str
-        For example ``0.1.0+8442489``, or ``0.1.0+8442489.modified`` if a source differs from the last commit.
-    """
-    last = ("log", "-1", "--format=%H", "--invert-grep", f"--grep=^{SAME_CODE}$")
-    commit = _git(checkout, *last) if (checkout / ".git").exists() else ""
-    if not commit:
-        return release
-    modified = ".modified" if _git(checkout, "status", "--porcelain") else ""
-    return f"{release}+{commit[:_DIGITS]}{modified}"
-
-
-def _git(checkout: Path, *words: str) -> str:
-    """Return what a git command prints about the sources in a checkout.
-
-    `words` are the command and its options. The output is empty if there is no git or the command fails.
-    """
-    command = ["git", "-C", str(checkout), *words, "--", *SOURCES, f":(exclude){_NAMING}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    read = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        read.update(f"\0{path.relative_to(package).as_posix()}\0{len(content)}\0".encode())
+        read.update(content)
+    key = read.hexdigest()
+    for root in cache_roots():
+        with suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            kept = root / "engine.txt"
+            known = kept.read_text().split() if kept.exists() else []
+            if len(known) == 2 and known[0] == key:
+                return known[1]
+            found = source_digest(files, package)
+            partial = root / f"engine.txt.{os.getpid()}"
+            partial.write_text(f"{key} {found}\n")
+            partial.replace(kept)
+            return found
+    return source_digest(files, package)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import os
 import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,6 @@ from typing import Any
 
 import llvmlite
 import numba
-import platformdirs
 from numba import types
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
@@ -31,6 +29,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
 from .compiled import LOADED_AT
+from .user_cache import cache_roots
 
 _PACKAGE = Path(__file__).parent.parent
 _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
@@ -104,7 +103,7 @@ def cache_folder() -> Path:
     If the sources were edited since this process loaded them, or no folder can be written, the process gets a
     temporary folder of its own.
     """
-    for root in () if _edited() else _roots():
+    for root in () if _edited() else cache_roots():
         folder = root / f"loops-{digest()}"
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -118,23 +117,6 @@ def cache_folder() -> Path:
 def _edited() -> bool:
     """Return whether sources have changed since this process read them, which makes `digest` wrong."""
     return any(path.stat().st_mtime > LOADED_AT for path in sources())
-
-
-def _roots() -> Iterator[Path]:
-    if config.CACHE_DIR:  # the variable NUMBA_CACHE_DIR
-        yield Path(config.CACHE_DIR) / "tightpipe"
-    else:
-        yield platformdirs.user_cache_path("tightpipe")
-    shared = Path(tempfile.gettempdir()) / f"tightpipe-{_user()}"
-    with suppress(OSError):
-        shared.mkdir(mode=0o700, exist_ok=True)
-        if shared.stat().st_uid == _user():  # its machine code is run, so no other user may own it
-            yield shared
-
-
-def _user() -> int:
-    """Return the user's number, or 0 if the system has no such numbers: `st_uid` of a file is then 0 too."""
-    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def remove_old_folders() -> None:
