@@ -65,7 +65,7 @@ def _plot(
 
 
 @cli.command("gallery")
-@click.option("-o", "--output", default="results/gallery.png", show_default=True, metavar="PICTURE")
+@click.option("-o", "--output", default="gallery.png", show_default=True, metavar="PICTURE")
 @click.option(
     "--only",
     metavar="NAMES",
