@@ -72,8 +72,8 @@ def _study(name: str, figure: str, minutes: float) -> Result:
 _ALL = "tightpipe compare --settings all --time-limit 600 --workers 1"
 _EXACT = "python benchmarks/exact.py"
 LIST = (
-    _table("table5", "tightpipe table 5", 0.2, ("csv",)),
-    _table("table8", "tightpipe table 8", 0.2, ("csv",)),
+    _table("table5", "tightpipe paper table 5", 0.2, ("csv",)),
+    _table("table8", "tightpipe paper table 8", 0.2, ("csv",)),
     _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 5, ("csv", "md")),
     Result(
         "theorem",
@@ -102,7 +102,7 @@ LIST = (
     _table("paper_table", "tightpipe compare --workers 2", 1),
     _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 10),
     _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
-    _table("realistic", "tightpipe realistic --time-limit 100 --workers 1 --at-once 2", 55),
+    _table("realistic", "tightpipe paper realistic --time-limit 100 --workers 1 --at-once 2", 55),
     _study("frontier", "frontier", 95),
 )
 """All results under results/, in the sequence in which they are renewed: roughly, the shortest first."""
