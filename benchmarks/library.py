@@ -3,11 +3,10 @@
 An instance is closed if its best cost equals its bound, and the checker of certificates verifies both.
 ``python benchmarks/library.py`` enters instances that library/ does not have, each with the cheapest schedule
 of all heuristics and the bound of the formulas. Then it enters what the studies under results/ have found for
-instances of the library. A schedule is also entered for the same instance with more
-memory, and a bound for the same instance with less, if they are better than what is there. Then the script
-runs `best` on instances whose best cost exceeds the bound, and searches for missing certificates. It can be
-interrupted: an instance that was searched for ``--time-limit`` seconds or more is not searched again. At the
-end, the script writes the tables of docs/library.md.
+instances of the library, as far as their stores are there. A schedule is also entered for the same instance
+with more memory, and a bound for the same instance with less, if they are better than what is there. Then the
+script runs `best` on instances whose best cost exceeds the bound, and searches for missing certificates. It
+can be interrupted: an instance that was searched for ``--time-limit`` seconds or more is not searched again.
 """
 
 from __future__ import annotations
@@ -23,15 +22,12 @@ from pathlib import Path
 
 from tightpipe import Instance, Result, Schedule, certify, solve
 from tightpipe.core.engine_version import engine_version
-from tightpipe.core.files import read_text, write_text
-from tightpipe.core.instance_file import read_json
 from tightpipe.core.result import Proof, Status
-from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
+from tightpipe.core.schedule_file import schedule_to_dict
 from tightpipe.experiments.sweep.row import Row
 from tightpipe.experiments.sweep.schedule_bytes import unpack
 from tightpipe.experiments.sweep.store import open_store
 from tightpipe.library import Claim, Library, Record, State, submit
-from tightpipe.library.library_page import markdown
 from tightpipe.settings import load_realistic, load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solving.methods import all_methods
@@ -40,9 +36,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
 from small_instances import known_optima, small_instance  # noqa: E402  # in no package
 
-LIBRARY, PAGE, RESULTS = ROOT / "library", ROOT / "docs/library.md", ROOT / "results"
-TABLES = "## Open problems"
-"""The heading with which the tables of the page begin."""
+LIBRARY, RESULTS = ROOT / "library", ROOT / "results"
 _BY = "tightpipe"
 _PUBLISHED, _FRONTIER = (1, 1.5, 2, 3), (0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3)  # limits in p activations
 _SMALL = 60  # random instances
@@ -178,7 +172,7 @@ def search(library: Library, id: str, seconds: float, workers: int) -> Record:
         enter_heuristics(library, id)  # there may be new ones
     record = library.record(id)
     if record.state is State.OPEN:
-        start = _schedule(library, record) or "best"
+        start = library.schedule(record.id) or "best"
         result = solve(record.instance, time_limit=seconds, workers=workers, warm_start=start)
         enter(library, id, result)
         if result.reason == "interrupted":  # after Ctrl-C, a solve returns its best result
@@ -194,11 +188,6 @@ def search(library: Library, id: str, seconds: float, workers: int) -> Record:
         record = replace(library.record(id), searched=seconds)
         library.put(record)
     return record
-
-
-def _schedule(library: Library, record: Record) -> Schedule | None:
-    path = library.schedule_path(record)
-    return None if path is None else schedule_from_dict(read_json(path)).schedule
 
 
 def share(library: Library) -> None:
@@ -232,7 +221,7 @@ def _fits(less: Record, more: Record) -> bool:
 
 def _share_schedule(library: Library, less: Record, more: Record) -> None:
     better = less.cost is not None and (more.cost is None or less.cost.value < more.cost.value)
-    schedule = _schedule(library, less)
+    schedule = library.schedule(less.id)
     if better and _fits(less, more) and less.cost is not None and schedule is not None:
         content = schedule_to_dict(replace(schedule, instance=more.instance), method=less.cost.method)
         _submit(library, more.id, content, less.cost.seconds or 0.0)
@@ -249,15 +238,9 @@ def _size(record: Record) -> int:
     return record.instance.stages * record.instance.microbatches
 
 
-def write_page(library: Library) -> None:
-    """Write the tables into the page of the library, below its text."""
-    text, _, _ = read_text(PAGE).partition(TABLES)
-    write_text(PAGE, text + markdown(library.records()))
-
-
 def main() -> None:
-    """Enter missing instances, search on those that are not closed, and write the page."""
-    parser = argparse.ArgumentParser(description="Fill the library of instances, and renew its page.")
+    """Enter missing instances, and search on those that are not closed."""
+    parser = argparse.ArgumentParser(description="Fill the library of instances.")
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each search [20]")
     parser.add_argument("--workers", type=int, default=1, help="threads [1]")
     parser.add_argument("--family", help="only instances of this family")
@@ -281,7 +264,6 @@ def main() -> None:
             record = search(library, record.id, arguments.time_limit, arguments.workers)
             print(f"{record.id}: {record.state}, gap {record.gap}", file=sys.stderr, flush=True)
     share(library)
-    write_page(library)
 
 
 if __name__ == "__main__":

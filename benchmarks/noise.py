@@ -1,6 +1,6 @@
 """Measure how noise changes the costs of schedules.
 
-``python benchmarks/noise.py`` writes results/noise.csv and results/noise.png, which docs/pictures has too.
+``python benchmarks/noise.py`` writes results/noise.csv and docs/pictures/noise.png.
 For each setting and each coefficient of variation of jitter there is one line per schedule: 1F1B on a linear
 placement, and on a V placement ZB-V, V-Half and the method `best`. Both placements have the same model, with
 the same work for each device. The memory limit of all schedules is the peak of 1F1B; the column `memory` has
@@ -16,7 +16,6 @@ import argparse
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shutil import copyfile
 from time import perf_counter
 
 from growing_table import lines_of, open_tables
@@ -148,9 +147,7 @@ def main() -> None:
                 if name not in done:
                     writer.writerows(list(measure(name, arguments.seconds, arguments.samples)))
                     file.flush()
-        draw(lines_of(path), path.with_suffix(".png"))
-        if path.resolve() == RESULTS:
-            copyfile(path.with_suffix(".png"), PICTURE)
+        draw(lines_of(path), PICTURE if path.resolve() == RESULTS else path.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,13 @@ from PIL import Image
 from tightpipe.core.engine_version import ROOMS, engine_version
 from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.experiments.run_mark import SUFFIX, mark_of
+from tightpipe.experiments.study.load import STORE
 from tightpipe.terminal.console import show_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
+IGNORED = (".bak", ".sqlite", ".pdf", SUFFIX)
+"""Endings of files that commands leave under results/ and that git ignores, such as the store of a study."""
 UNKNOWN = ""
 """The engine of a file or a row that names no engine."""
 
@@ -60,8 +63,8 @@ def _table(name: str, command: str, minutes: float, suffixes: Sequence[str] = ("
 
 
 def _study(name: str, figure: str, minutes: float) -> Result:
-    files = ("experiment.toml", "environment.json", "rows.csv", "store.sqlite", "summary.md", "table.tex")
-    drawn = (f"{figure}.{suffix}" for suffix in ("csv", "pdf", "png"))
+    files = ("experiment.toml", "environment.json", "rows.csv", "summary.md", "table.tex")
+    drawn = (f"{figure}.{suffix}" for suffix in ("csv", "png"))
     paths = tuple(f"{name}/{file}" for file in (*files, *drawn))
     return Result(name, f"tightpipe sweep experiments/{name}.toml", paths, minutes)
 
@@ -69,16 +72,15 @@ def _study(name: str, figure: str, minutes: float) -> Result:
 _ALL = "tightpipe compare --settings all --time-limit 600 --workers 1"
 _EXACT = "python benchmarks/exact.py"
 LIST = (
-    _table("table5", "tightpipe table 5", 0.2, ("csv",)),
-    _table("table8", "tightpipe table 8", 0.2, ("csv",)),
-    _table("gallery", "tightpipe gallery", 0.2, ("png",)),
+    _table("table5", "tightpipe paper table 5", 0.2, ("csv",)),
+    _table("table8", "tightpipe paper table 8", 0.2, ("csv",)),
     _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 5, ("csv", "md")),
     Result(
         "theorem",
         "python benchmarks/theorem.py",
-        tuple(
-            f"theorem/{file}"
-            for file in ("instances.csv", "observed.csv", "summary.md", "map.png", "map.svg")
+        (
+            *("theorem/instances.csv", "theorem/observed.csv", "theorem/summary.md"),
+            "../docs/pictures/theorem-map.png",
         ),
         9,
     ),
@@ -93,14 +95,14 @@ LIST = (
         ("predictions.csv",),
         20,
     ),
-    _table("noise", "python benchmarks/noise.py", 40, ("csv", "png")),
+    Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 40),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 10),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 3, ("csv", "md")),
     _table("exact_random", f"{_EXACT} --set random --workers 1", 10, ("csv", "md")),
     _table("paper_table", "tightpipe compare --workers 2", 1),
     _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 10),
     _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
-    _table("realistic", "tightpipe realistic --time-limit 100 --workers 1 --at-once 2", 55),
+    _table("realistic", "tightpipe paper realistic --time-limit 100 --workers 1 --at-once 2", 55),
     _study("frontier", "frontier", 95),
 )
 """All results under results/, in the sequence in which they are renewed: roughly, the shortest first."""
@@ -175,10 +177,10 @@ def state(result: Result, engine: str) -> str:
 
 
 def strangers() -> list[str]:
-    """Return the files under results/ that no command in the list writes, without backups and marks."""
+    """Return the files under results/ that no command in the list writes, without those that git ignores."""
     known = {file for result in LIST for file in result.files}
     found = (path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*") if path.is_file())
-    return sorted(file for file in found if file not in known and not file.endswith((".bak", SUFFIX)))
+    return sorted(file for file in found if file not in known and not file.endswith(IGNORED))
 
 
 def show_list(engine: str) -> None:
@@ -242,8 +244,7 @@ def _forget_other_engines(result: Result, engine: str) -> None:
     """Remove the SQLite store of a stale study, which would otherwise keep the rows of every engine."""
     if state(result, engine) == "stale":
         for file in result.files:
-            if file.endswith(".sqlite"):
-                (RESULTS / file).unlink(missing_ok=True)
+            (RESULTS / file).with_name(STORE).unlink(missing_ok=True)
 
 
 def _run(command: str) -> int:

@@ -258,8 +258,7 @@ def _study(counts: dict[int, int], blocks: int, size: int, effort: float, worker
     page = f"{markdown(rows, observed)}\n\n{_conditions(effort)}\n"
     write_text(RESULTS / "summary.md", page)
     at_2p = [row for row in rows if row["quarters"] == "8"]
-    for path in (RESULTS / "map.png", RESULTS / "map.svg", PICTURE):
-        draw_map(at_2p, CLASSES, path)
+    draw_map(at_2p, CLASSES, PICTURE)
     return page
 
 

@@ -22,10 +22,10 @@ CALLS = {
     "bound": f"instance.json {QUICK}",
     "check": "proof.json",
     "compare": "--settings toy-4x8 --methods greedy-v -o rows.csv",
+    "costs model": "llama-3-8b",
+    "costs profile": "--table costs.csv --devices 2 --microbatches 4 -o profiled.json",
     "explain": "schedule.json --no-relax",
     "export": "schedule.json --target csv -o -",
-    "gallery": "--only 1f1b -o -",
-    "import": "schedule.csv --target csv --instance instance.json -o -",
     "library check": "--library library small",
     "library list": "--library library",
     "library show": "--library library small",
@@ -33,20 +33,17 @@ CALLS = {
     "lower": "schedule.json -o program.json",
     "measure": "rank0.json rank1.json",
     "methods": "",
-    "model": "llama-3-8b",
-    "overlap": "schedule.json -o program.json",
+    "paper gallery": "--only 1f1b -o -",
+    "paper realistic": f"--settings recompute-4x8 -o realistic.csv {QUICK}",
+    "paper table": "5 -o table.csv",
     "plan": f"model.json {QUICK}",
-    "plan-frontier": f"model.json --memory 5kB -o frontier {QUICK}",
     "plot": "schedule.json --text",
-    "profile": "--table costs.csv --devices 2 --microbatches 4 -o profiled.json",
-    "realistic": f"--settings recompute-4x8 -o realistic.csv {QUICK}",
-    "replay": "program.json",
+    "program import": "schedule.csv --target csv --instance instance.json -o -",
+    "program overlap": "schedule.json -o program.json",
+    "program replay": "program.json",
     "report": "schedule.json --no-relax -o page.html",
     "solve": "instance.json --method greedy-v",
-    "status": "experiment.toml -o results",
     "sweep": "experiment.toml -o results --at-once 1",
-    "table": "5 -o table.csv",
-    "theorem": "instance.json",
     "validate": "schedule.json",
 }
 """Arguments by command; every call prints something. A command without an entry is called for its help."""
@@ -91,7 +88,7 @@ def write_inputs(folder: Path) -> None:
         "export schedule.json --target csv -o schedule.csv",
         "sweep experiment.toml -o results --at-once 1 --quiet",
         f"compare {CALLS['compare']}",  # the calls of the tests find their rows in the tables
-        f"realistic {CALLS['realistic']}",
+        f"paper realistic {CALLS['paper realistic']}",
     ):
         done = call(*words.split(), cwd=folder)
         assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def small_library(folder: Path, cost: str | None = "1f1b-v", bound: int = FORMUL
         known = Record(
             record.id, record.family, record.source, INSTANCE, claim(COSTS[cost], cost), record.bound
         )
-        library.put(known, schedule=schedule_of(cost))
+        library.put(known, order=_schedule(cost).order)
     return library
 
 

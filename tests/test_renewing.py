@@ -215,7 +215,7 @@ def test_the_run_ends_when_the_sources_change(folder: Path, monkeypatch: pytest.
 
 
 def test_the_store_of_a_stale_study_is_removed_and_that_of_an_unfinished_one_is_kept(folder: Path) -> None:
-    study = Result("program", "python program.py", ("small.csv", "store.sqlite"), 0.1)
+    study = Result("program", "python program.py", ("small.csv",), 0.1)
     program(folder, "")
     store = folder / "store.sqlite"
     for engine, kept in ((ENGINE, True), (OTHER, False)):

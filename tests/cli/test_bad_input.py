@@ -97,7 +97,7 @@ FILES: dict[str, str | bytes] = {
     "cycle.json": '{"nodes": [{"name": "a", "kind": "compute", "inputs": ["a"]}]}',
     "kind_list.json": '{"nodes": [{"name": "a", "kind": ["compute"]}]}',
 }
-PROFILE = ("profile", "--devices", "2", "--microbatches", "4", "-o", "o.json")
+PROFILE = ("costs", "profile", "--devices", "2", "--microbatches", "4", "-o", "o.json")
 NOT_JSON = "not JSON, or truncated"
 
 BAD: list[tuple[str, str]] = [
@@ -159,8 +159,8 @@ BAD: list[tuple[str, str]] = [
     ("plot i.json --text", "i.json: is an instance file, must be a schedule file"),
     ("plot s.json --text --scale 0", "Invalid value for '--scale'"),
     ("plot s.json -o s.xyz", "must end in one of .pdf, .png, .svg"),
-    ("gallery -o none/g.png", "none/g.png: cannot be written: there is no such folder"),
-    ("gallery -o g.xyz", "must end in one of"),
+    ("paper gallery -o none/g.png", "none/g.png: cannot be written: there is no such folder"),
+    ("paper gallery -o g.xyz", "must end in one of"),
     ("lower p.json -o o.json", "p.json: is a program file, must be a schedule file"),
     ("export i.json --target csv -o o.csv", "i.json: is an instance file, must be a schedule file"),
     ("export s.json --target magic -o o.csv", "target = 'magic': must be one of"),
@@ -173,30 +173,30 @@ BAD: list[tuple[str, str]] = [
     ("report i.json -o o.html", "i.json: is an instance file, must be a schedule file"),
     ("report binary.json -o o.html", "binary.json: not a text file"),
     # programs
-    ("replay s.json", "s.json: is a schedule file, must be a program file"),
-    ("replay list.json", "list.json: []: must be a table of keys and values, as in a program file"),
-    ("replay p.json --link-occupancy -1", "link_occupancy = -1: must be at least 0"),
-    ("replay p.json --link-occupancy x", "Invalid value for '--link-occupancy'"),
-    ("replay p.json s.json", "files = 's.json': one program at a time, unless --noise is given"),
-    ("replay p.json --samples 5", "--samples: goes with --noise"),
-    ("replay s.json --noise jitter:-1", "noise = 'jitter:-1': jitter must be a number from 0 to 10"),
-    ("replay s.json --noise hail:1", "noise = 'hail:1': must be one of: jitter:VARIATION"),
-    ("replay s.json --noise jitter:nope.csv", "nope.csv: no such file"),
-    ("replay s.json --noise slow-device:2:2", "'slow-device:2:2': device = 2: the instance has devices 0..1"),
-    ("replay s.json --noise jitter:0.1 --samples 0", "samples = 0: must be at least 1"),
-    ("replay s.json --noise jitter:0.1 --workers 0", "workers = 0: must be at least 1"),
-    ("replay s.json --noise jitter:0.1 --seed -1", "seed = -1: must be at least 0"),
-    ("replay s.json --noise jitter:0.1 --fuse", "--fuse: goes without --noise"),
-    ("replay s.json --noise jitter:0.1 -o none/t.csv", "none/t.csv: cannot be written"),
-    ("replay s.json --noise jitter:0.1 --figure f.xyz", "must end in one of .pdf, .png, .svg"),
-    ("replay s.json s.json --noise jitter:0.1", "schedule = 's.json': is given twice"),
-    ("replay i.json --noise jitter:0.1", "i.json: is an instance file, must be a schedule file"),
-    ("overlap i.json -o o.json", "i.json: is an instance file, must be a task list file"),
-    ("overlap p.json -o o.json", "p.json: is a program file, must be a schedule file"),
-    ("overlap tasks.json -o o.json", "tasks.json: nodes[0].kind = 'rest': must be one of"),
-    ("overlap kind_list.json -o o.json", "kind_list.json: nodes[0].kind = ['compute']: must be one of"),
-    ("overlap cycle.json -o o.json", "cycle.json: "),
-    ("overlap s.json -o o.json --passes magic", "passes = 'magic': must be one of"),
+    ("program replay s.json", "s.json: is a schedule file, must be a program file"),
+    ("program replay list.json", "list.json: []: must be a table of keys and values, as in a program file"),
+    ("program replay p.json --link-occupancy -1", "link_occupancy = -1: must be at least 0"),
+    ("program replay p.json --link-occupancy x", "Invalid value for '--link-occupancy'"),
+    ("program replay p.json s.json", "files = 's.json': one program at a time, unless --noise is given"),
+    ("program replay p.json --samples 5", "--samples: goes with --noise"),
+    ("program replay s.json --noise jitter:-1", "noise = 'jitter:-1': jitter must be a number from 0 to 10"),
+    ("program replay s.json --noise hail:1", "noise = 'hail:1': must be one of: jitter:VARIATION"),
+    ("program replay s.json --noise jitter:nope.csv", "nope.csv: no such file"),
+    ("program replay s.json --noise slow-device:2:2", "'slow-device:2:2': device = 2: the instance has devices 0..1"),
+    ("program replay s.json --noise jitter:0.1 --samples 0", "samples = 0: must be at least 1"),
+    ("program replay s.json --noise jitter:0.1 --workers 0", "workers = 0: must be at least 1"),
+    ("program replay s.json --noise jitter:0.1 --seed -1", "seed = -1: must be at least 0"),
+    ("program replay s.json --noise jitter:0.1 --fuse", "--fuse: goes without --noise"),
+    ("program replay s.json --noise jitter:0.1 -o none/t.csv", "none/t.csv: cannot be written"),
+    ("program replay s.json --noise jitter:0.1 --figure f.xyz", "must end in one of .pdf, .png, .svg"),
+    ("program replay s.json s.json --noise jitter:0.1", "schedule = 's.json': is given twice"),
+    ("program replay i.json --noise jitter:0.1", "i.json: is an instance file, must be a schedule file"),
+    ("program overlap i.json -o o.json", "i.json: is an instance file, must be a task list file"),
+    ("program overlap p.json -o o.json", "p.json: is a program file, must be a schedule file"),
+    ("program overlap tasks.json -o o.json", "tasks.json: nodes[0].kind = 'rest': must be one of"),
+    ("program overlap kind_list.json -o o.json", "kind_list.json: nodes[0].kind = ['compute']: must be one of"),
+    ("program overlap cycle.json -o o.json", "cycle.json: "),
+    ("program overlap s.json -o o.json --passes magic", "passes = 'magic': must be one of"),
     # profiles
     ("PROFILE --table empty.json", "empty.json: is empty"),
     ("PROFILE --trace empty.json", "empty.json: not a Chrome trace, or truncated"),
@@ -242,8 +242,8 @@ BAD: list[tuple[str, str]] = [
     ("sweep e_date.toml", "e_date.toml:3: comm = datetime.date(2020, 1, 1): must be an integer"),
     ("sweep none", "none: no such file"),
     ("sweep e_memory.toml --at-once 0", "Invalid value for '--at-once'"),
-    ("status none", "none: no such file"),
-    ("status e_text.toml", "e_text.toml:2: methods = 'list': must be a list"),
+    ("sweep none --status", "none: no such file"),
+    ("sweep e_text.toml --status", "e_text.toml:2: methods = 'list': must be a list"),
     ("compare --memory p", "memory = 'p': must be a positive number followed by p"),
     ("compare --memory 1/0p", "memory = '1/0p': must be a positive number followed by p"),
     ("compare --memory nanp", "memory = 'nanp': must be a positive number followed by p"),
@@ -259,9 +259,9 @@ BAD: list[tuple[str, str]] = [
     ("compare i.json --memory 2q", "memory = '2q': must be a positive number followed by p"),
     ("compare i.json --memory 0.1p", "memory = '0.1p': does not fit i: "),
     ("compare i.json -o negative.csv", "negative.csv: has other columns"),
-    ("realistic --settings magic", "settings = 'magic': must be all, or of"),
-    ("table 6", "Invalid value for"),
-    ("table 5 -o none/t.csv", "none/t.csv: cannot be written: there is no such folder"),
+    ("paper realistic --settings magic", "settings = 'magic': must be all, or of"),
+    ("paper table 6", "Invalid value for"),
+    ("paper table 5 -o none/t.csv", "none/t.csv: cannot be written: there is no such folder"),
 ]  # fmt: skip
 
 
@@ -299,7 +299,7 @@ def test_one_line_says_what_is_wrong_and_nothing_is_written(command: str, words:
 def test_a_program_that_deadlocks_is_named(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "published.json"
     assert call("lower", folder / "s.json", "--order", "published", "-o", path).returncode == 0
-    done = call("replay", path, "--semantics", "blocking")
+    done = call("program", "replay", path, "--semantics", "blocking")
     assert done.returncode == 1
     assert done.stderr.startswith(f"tightpipe: {path}: devices wait for each other: ")
 

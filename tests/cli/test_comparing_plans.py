@@ -1,4 +1,4 @@
-"""``plan --alternatives``, ``plan-frontier`` and ``explain`` of a plan, from the command line."""
+"""``plan --alternatives``, ``plan --memory`` and ``explain`` of a plan, from the command line."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[PlanningProblem]:
 def test_an_interrupted_frontier_goes_on(
     model: Path, tmp_path: Path, searched: list[PlanningProblem]
 ) -> None:
-    words = ("plan-frontier", model, "--memory", "6kB,4kB,5kB", "-o", tmp_path / "out", "--json")
+    words = ("plan", model, "--memory", "6kB,4kB,5kB", "-o", tmp_path / "out", "--json")
     first = call(*words)
     assert first.returncode == 130
     assert "the same command continues" in first.stderr
@@ -108,7 +108,7 @@ def test_an_interrupted_frontier_goes_on(
 def test_a_frontier_over_devices_is_one_of_throughput(
     model: Path, tmp_path: Path, searched: list[PlanningProblem]
 ) -> None:
-    done = call("plan-frontier", model, "--devices", "2", "-o", tmp_path / "out")
+    done = call("plan", model, "--devices", "2", "-o", tmp_path / "out")
     assert done.returncode == 0
     with (tmp_path / "out" / "frontier.csv").open() as file:
         (row,) = csv.DictReader(file)
@@ -121,7 +121,7 @@ def test_where_no_point_fits_the_answer_is_no(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_frontier, "find_plan", lambda asked, **_: no_plan(asked))
-    done = call("plan-frontier", model, "--memory", "4kB", "-o", tmp_path / "out")
+    done = call("plan", model, "--memory", "4kB", "-o", tmp_path / "out")
     assert done.returncode == 1
     assert "no plan: 4kB: device 0 lacks 12 bytes\n" in done.stdout
     assert done.stderr.endswith("tightpipe: no row has a plan\n")
@@ -130,14 +130,15 @@ def test_where_no_point_fits_the_answer_is_no(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("plan-frontier", "MODEL", "-o", "out"), "give either --memory or --devices"),
+        (("plan", "MODEL", "--memory", "1kB"), "a frontier needs -o, the folder where plans and reports go"),
+        (("plan", "MODEL", "--memory", "1kB", "--alternatives"), "goes without --memory and --devices"),
         (
-            ("plan-frontier", "MODEL", "--memory", "1kB", "--devices", "2", "-o", "out"),
+            ("plan", "MODEL", "--memory", "1kB", "--devices", "2", "-o", "out"),
             "give either --memory",
         ),
-        (("plan-frontier", "MODEL", "--devices", "3", "-o", "out"), "devices = 3: must divide the number of"),
-        (("plan-frontier", "MODEL", "--memory", "4 XB", "-o", "out"), "unknown unit"),
-        (("plan-frontier", "none.toml", "--memory", "4kB", "-o", "out"), "none.toml: no such file"),
+        (("plan", "MODEL", "--devices", "3", "-o", "out"), "devices = 3: must divide the number of"),
+        (("plan", "MODEL", "--memory", "4 XB", "-o", "out"), "unknown unit"),
+        (("plan", "none.toml", "--memory", "4kB", "-o", "out"), "none.toml: no such file"),
         (("plan", "MODEL", "--alternatives", "--time-limit", "-1", "-o", "out"), "time_limit = -1.0"),
         (("plan", "none.toml", "--alternatives", "-o", "out"), "none.toml: no such file"),
     ],
@@ -155,7 +156,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
 def test_a_folder_of_other_conditions_is_refused(
     model: Path, tmp_path: Path, searched: list[PlanningProblem]
 ) -> None:
-    words = ("plan-frontier", model, "--memory", "4kB", "-o", tmp_path / "out")
+    words = ("plan", model, "--memory", "4kB", "-o", tmp_path / "out")
     assert call(*words).returncode == 0
     done = call(*words, "--seed", "3")
     assert done.returncode == 2

@@ -89,7 +89,18 @@ def test_what_was_exported_is_imported(target: str, tmp_path: Path) -> None:
     call("solve", "instance.json", "--method", "greedy-v", "-o", "s.json", cwd=tmp_path)
     call("export", "s.json", "--target", target, "-o", "other", cwd=tmp_path)
     done = call(
-        *("import", "other", "--target", target, "--instance", "instance.json", "-o", "back.json", "--json"),
+        *(
+            "program",
+            "import",
+            "other",
+            "--target",
+            target,
+            "--instance",
+            "instance.json",
+            "-o",
+            "back.json",
+            "--json",
+        ),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -103,7 +114,17 @@ def test_pytorch_s_own_file_gets_the_times_of_the_instance(tmp_path: Path) -> No
     """1F1B of two stages as torch writes it: B is the whole backward, empty cells are idle."""
     write(tmp_path, {**SMALL, "placement": "linear", "microbatches": 2, "memory": None})
     write(tmp_path, "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n", "torch.csv")
-    words = ("import", "torch.csv", "--target", "torch-csv", "--instance", "instance.json", "-o", "s.json")
+    words = (
+        "program",
+        "import",
+        "torch.csv",
+        "--target",
+        "torch-csv",
+        "--instance",
+        "instance.json",
+        "-o",
+        "s.json",
+    )
     assert call(*words, cwd=tmp_path).returncode == 0
     content = load_schedule(tmp_path / "s.json")
     assert str(content.schedule.order) == "F0.0 F0.1 BW0.0 BW0.1\nF1.0 BW1.0 F1.1 BW1.1"
@@ -125,7 +146,17 @@ def test_pytorch_s_own_file_gets_the_times_of_the_instance(tmp_path: Path) -> No
 def test_a_schedule_that_does_not_fit_is_not_imported(text: str, message: str, tmp_path: Path) -> None:
     write(tmp_path, SMALL)
     write(tmp_path, text, "other")
-    words = ("import", "other", "--target", "torch-csv", "--instance", "instance.json", "-o", "s.json")
+    words = (
+        "program",
+        "import",
+        "other",
+        "--target",
+        "torch-csv",
+        "--instance",
+        "instance.json",
+        "-o",
+        "s.json",
+    )
     done = call(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == f"tightpipe: {message}\n"
@@ -138,7 +169,17 @@ def test_an_import_must_keep_the_memory_limit(tmp_path: Path) -> None:
     save_schedule(schedule, tmp_path / "s.json")
     call("export", "s.json", "--target", "torch-csv", "-o", "torch.csv", cwd=tmp_path)
     write(tmp_path, {**SMALL, "memory": {**SMALL["memory"], "limit": 4}})
-    words = ("import", "torch.csv", "--target", "torch-csv", "--instance", "instance.json", "-o", "-")
+    words = (
+        "program",
+        "import",
+        "torch.csv",
+        "--target",
+        "torch-csv",
+        "--instance",
+        "instance.json",
+        "-o",
+        "-",
+    )
     done = call(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("tightpipe: torch.csv: the order is invalid: memory_limit: ")

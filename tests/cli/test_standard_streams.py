@@ -23,7 +23,7 @@ FULL = Path("/dev/full")
 NO_SPACE = "tightpipe: standard output: cannot be written: No space left on device\n"
 CLOSED = "tightpipe: standard output: cannot be written: it is closed; for no output, send it to /dev/null\n"
 COMMANDS = list(commands())
-EXTENDS = {"compare", "realistic", "sweep", "status", "plan-frontier"}  # read what is there, or have a folder
+EXTENDS = {"compare", "paper realistic", "sweep"}  # read what is there, or have a folder
 WRITES_ONE_FILE = [name for name, words in CALLS.items() if "-o" in words.split() and name not in EXTENDS]
 STARTS = [["--help"], ["--version"], ["methods"], ["methods", "--json"], ["solve", "--help"]]
 
@@ -270,7 +270,7 @@ def test_files_of_any_name_are_read_and_told_without_a_character_that_a_terminal
         "compare {0}instance.json --methods greedy-v -o {0}rows.csv --latex {0}rows.tex",
         "sweep {0}experiment.toml --at-once 1",
         "plot {0}schedule.json better.json -o {0}plot.svg",
-        "replay --noise jitter:0.1 --samples 4 {0}schedule.json better.json",
+        "program replay --noise jitter:0.1 --samples 4 {0}schedule.json better.json",
     ],
     ids=lambda words: words.split()[0],
 )
@@ -294,7 +294,9 @@ def test_what_an_encoding_lacks_is_escaped(locale: dict[str, str], inputs: Path,
         assert missing.stderr.isascii()
         assert missing.stderr.count("\n") == 1
     target = tmp_path / f"{''.join(names)}.json"
-    done = shell('"$@"', "import", "schedule.csv", *IMPORT, "-o", str(target), cwd=inputs, **locale)
+    done = shell(
+        '"$@"', "program", "import", "schedule.csv", *IMPORT, "-o", str(target), cwd=inputs, **locale
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.isascii()
     assert target.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from command_line import call
 
 import tightpipe
 from tightpipe import Instance, Memory, save_instance, save_schedule, solve
 from tightpipe.cli import cli
-from tightpipe.cli.group import COMMANDS
+from tightpipe.cli.group import LazyGroup
 
 HEAVY = ("numba", "ortools", "pandas", "matplotlib", "pulp", "highspy", "scipy", "filelock")
 INSTANCE = Instance.uniform(devices=2, microbatches=4, forward=10, backward=12, weight=8)
@@ -70,15 +72,47 @@ def test_a_name_is_imported_when_it_is_used() -> None:
         _ = tightpipe.nothing
 
 
-def test_the_list_of_commands_is_that_of_their_modules() -> None:
+def groups() -> list[LazyGroup]:
+    """Return the top group and those below it that import their commands late."""
     folder = Path(import_module("tightpipe.cli").__file__).parent
     for path in folder.glob("*.py"):
         import_module(f"tightpipe.cli.{path.stem}".removesuffix(".__init__"))
-    assert set(cli.commands) == set(COMMANDS)
-    for name, (module, text) in COMMANDS.items():
-        command = cli.commands[name]
+    return [cli, *(group for group in cli.commands.values() if isinstance(group, LazyGroup))]
+
+
+@pytest.mark.parametrize("group", groups(), ids=lambda group: group.name)
+def test_the_list_of_commands_is_that_of_their_modules(group: LazyGroup) -> None:
+    assert set(group.commands) == set(group.listed)
+    for name, (module, text) in group.listed.items():
+        command = group.commands[name]
         assert command.callback.__module__ == f"tightpipe.cli.{module}"
         assert " ".join(command.help.split()).startswith(text.removesuffix("."))
+
+
+def test_at_most_twenty_commands_stand_at_the_top_and_the_help_lists_each_under_what_it_is_for() -> None:
+    assert len(cli.listed) <= 20
+    shown = call("--help").stdout
+    headings = ("Solve and prove:", "Plan a model:", "Run and measure:", "Experiments and papers:")
+    places = [shown.index(f"\n{heading}\n") for heading in headings]
+    assert places == sorted(places)
+    assert all(re.search(rf"^  {name} ", shown, flags=re.M) for name in cli.listed)
+
+
+def test_commands_that_scripts_rely_on_stand_at_the_top() -> None:
+    contract = {
+        "solve",
+        "bound",
+        "validate",
+        "compare",
+        "sweep",
+        "plot",
+        "lower",
+        "export",
+        "methods",
+        "check",
+        "plan",
+    }
+    assert contract <= set(cli.listed)
 
 
 def test_the_package_has_a_version_and_no_other_late_names() -> None:

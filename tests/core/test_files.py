@@ -193,7 +193,7 @@ def test_a_schedule_goes_through_a_link_on_the_command_line(tmp_path: Path) -> N
     ("arguments", "begins"),
     [
         (["lower"], b'{"'),
-        (["overlap"], b'{"'),
+        (["program", "overlap"], b'{"'),
         (["export", "--target", "torch-csv"], b"0F0"),
         (["plot"], b"\x89PNG"),
         (["report", "--no-relax"], b"<!doctype html>"),

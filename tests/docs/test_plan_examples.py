@@ -13,7 +13,9 @@ from documents import ROOT
 from tightpipe.planning import load_problem
 
 FOLDER = ROOT / "docs/examples"
-LINES = re.findall(r"^tightpipe (model .* -o \S+\.toml)$", (ROOT / "docs/plan.md").read_text(), flags=re.M)
+LINES = re.findall(
+    r"^tightpipe (costs model .* -o \S+\.toml)$", (ROOT / "docs/plan.md").read_text(), flags=re.M
+)
 COMMANDS = {line.split()[-1]: shlex.split(line) for line in LINES}
 
 

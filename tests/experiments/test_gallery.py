@@ -19,7 +19,7 @@ from tightpipe.heuristics import HEURISTICS
 def test_the_named_families_are_drawn_in_their_sequence(tmp_path: Path) -> None:
     assert [label for label, _ in gallery(["zb-h1", "1f1b"])] == ["zb-h1", "1f1b"]
     assert [label for label, _ in gallery(["zb-auto"])] == ["zb-auto, 1p of memory", "zb-auto, 2p of memory"]
-    done = call("gallery", "--only", "zb-h1, 1f1b", "-o", tmp_path / "g.svg")
+    done = call("paper", "gallery", "--only", "zb-h1, 1f1b", "-o", tmp_path / "g.svg")
     assert (done.returncode, done.stderr) == (0, "")
     svg = (tmp_path / "g.svg").read_text()
     assert svg.index("<!-- zb-h1 -->") < svg.index("<!-- 1f1b -->")
@@ -62,7 +62,7 @@ def test_blocks_are_drawn_at_two_limits_and_are_no_copies_of_published_ones(
 
 @pytest.mark.parametrize("name", ["magic", "best", ""])
 def test_what_is_no_heuristic_is_refused(name: str, tmp_path: Path) -> None:
-    done = call("gallery", "--only", f"1f1b,{name}", "-o", tmp_path / "g.png")
+    done = call("paper", "gallery", "--only", f"1f1b,{name}", "-o", tmp_path / "g.png")
     assert done.returncode == 2
     assert done.stderr.startswith(
         f"tightpipe: only = '{name}': must be heuristics, of greedy-v, list, due-date"

@@ -47,7 +47,7 @@ def test_csv_and_wide_form_hold_the_same_numbers(cells: list[Cell]) -> None:
 def command(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of the command for the table, whose cells it does not compute again."""
     monkeypatch.setattr(comparing, "table_cells", {cells[0].table: cells}.__getitem__)
-    return ["table", str(cells[0].table), "-o", "t.csv"]
+    return ["paper", "table", str(cells[0].table), "-o", "t.csv"]
 
 
 @pytest.mark.parametrize("cells", [8], indirect=True)

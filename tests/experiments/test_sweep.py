@@ -96,7 +96,7 @@ def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     experiment, folder = write_experiment(tmp_path, WITH_A_LONG_ONE), tmp_path / "results"
     sweep = start(experiment, folder, "--at-once", "1")
     wait_until(lambda: len(done(folder)) == 1 and "running" in states(folder))
-    told = json.loads(call("status", experiment, "-o", folder, "--json").stdout)
+    told = json.loads(call("sweep", experiment, "--status", "-o", folder, "--json").stdout)
     assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
     assert told["running_now"] == ["small 6x24 3p cpsat from best 600 s seed 0"]
     solves = solve_processes(sweep.pid)
@@ -194,7 +194,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     experiment = write_experiment(tmp_path)
     assert "--executor dask" in call("sweep", experiment, "--executor", "dask").stderr
     assert "--executor dask" in call("sweep", experiment, "--scheduler", "tcp://localhost:1").stderr
-    assert "has not begun" in call("status", experiment, "-o", tmp_path).stderr
+    assert "has not begun" in call("sweep", experiment, "--status", "-o", tmp_path).stderr
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
@@ -215,5 +215,6 @@ def test_a_solve_without_a_schedule_says_why_everywhere(tmp_path: Path) -> None:
     assert (row.status, row.reason, row.imbalance, row.memory_of_1f1b) == ("unknown", reason, 0.0, 0.5)
     assert f"- unknown: small 2 x 4, smallest, v-zb: {reason}" in (folder / "summary.md").read_text()
     assert (
-        f"no schedule: small 2x4 smallest v-zb: {reason}" in call("status", experiment, "-o", folder).stdout
+        f"no schedule: small 2x4 smallest v-zb: {reason}"
+        in call("sweep", experiment, "--status", "-o", folder).stdout
     )

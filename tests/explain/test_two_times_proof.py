@@ -79,15 +79,15 @@ def test_without_a_memory_limit_the_work_is_all() -> None:
 def test_the_command_prints_it_and_says_which_bound_is_larger(tmp_path: Path) -> None:
     path = tmp_path / "instance.json"
     save_instance(v_instance(3, 6, (10, 12, 8, 1), Memory(2, -1, -1, 12)), path)
-    done = call("theorem", path)
+    done = call("bound", "--by-hand", path)
     assert (done.returncode, done.stderr) == (0, "")
     proof = prove_by_two_times(v_instance(3, 6, (10, 12, 8, 1), Memory(2, -1, -1, 12)))
     assert done.stdout.startswith(str(proof))
-    assert json.loads(call("theorem", path, "--json").stdout)["bound"] == proof.times.cost
+    assert json.loads(call("bound", "--by-hand", path, "--json").stdout)["bound"] == proof.times.cost
     save_instance(v_instance(2, 1, (10, 1, 1, 50), Memory(2, -1, -1, 12)), path)
-    assert "\nThe bound " in call("theorem", path).stdout
+    assert "\nThe bound " in call("bound", "--by-hand", path).stdout
     save_instance(v_instance(3, 6, (10, 12, 8, 1), Memory(2, -1, -1, 2)), path)
-    refused = call("theorem", path)
+    refused = call("bound", "--by-hand", path)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
 
 

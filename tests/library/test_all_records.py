@@ -10,10 +10,11 @@ from tightpipe.library import Library, check_record
 
 pytestmark = pytest.mark.source_tree
 FOLDER = Path(__file__).parents[2] / "library"
+_NAMES = [record.id for record in Library(FOLDER).records()] if FOLDER.is_dir() else []
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("id", sorted(path.parent.name for path in FOLDER.glob("*/*/record.json")))
+@pytest.mark.parametrize("id", sorted(_NAMES))
 def test_a_record_verifies(id: str) -> None:
     library = Library(FOLDER)
     assert check_record(library, library.record(id))

@@ -21,6 +21,7 @@ from small_library import (
 
 from tightpipe.core.files import read_text, write_text
 from tightpipe.library import Library
+from tightpipe.library.library_page import markdown
 
 
 @pytest.fixture
@@ -44,10 +45,10 @@ def test_list_and_show_tell_what_is_known(library: Library) -> None:
     assert lines[1].split()[:7] == ["small", "2", "4", "1", "284", "244", "14.0845%"]
     shown = run(library, "show", "small")
     assert "cost by" in shown.stdout
-    assert "schedule-284.json.gz" in shown.stdout
+    assert str(library.root / "tests.json.xz") in shown.stdout
     known = json.loads(run(library, "show", "small", "--json").stdout)
     assert (known["cost"]["value"], known["bound"]["value"]) == (284, 244)
-    assert [Path(path).name for path in known["files"]] == ["record.json", "schedule-284.json.gz"]
+    assert Path(known["file"]) == library.root / "tests.json.xz"
     (listed,) = json.loads(run(library, "list", "--json").stdout)["instances"]
     assert listed.items() <= known.items()
 
@@ -56,7 +57,7 @@ def test_a_name_may_have_any_characters(library: Library) -> None:
     path = write(library.root.parent, schedule_of("modulo"), "file.json")
     assert run(library, "submit", path, "--by", " Ada\n|<b>[/x] ").returncode == 0
     assert "modulo, Ada |<b>[/x]" in run(library, "list").stdout
-    assert "| modulo, Ada &vert;&lt;b&gt;[/x] |" in run(library, "list", "--markdown").stdout
+    assert "| modulo, Ada &vert;&lt;b&gt;[/x] |" in markdown(library.records())
 
 
 def test_a_name_is_needed(library: Library) -> None:
@@ -87,12 +88,24 @@ def test_submit_says_what_it_accepted_and_check_verifies_it(library: Library) ->
     assert json.loads(run(library, "check", "small", "--json").stdout) == {"checked": 1, "failed": {}}
 
 
-def test_files_of_the_library_are_read_by_other_commands(library: Library) -> None:
+def test_show_writes_files_that_other_commands_read(library: Library, tmp_path: Path) -> None:
     submitted(library, schedule_of("cpsat"))
     submitted(library, proof_of(OPTIMUM))
-    folder = library.root / "tests/small"
-    assert call("validate", folder / "schedule-246.json.gz").returncode == 0
-    assert call("check", folder / "proof-246.json.gz", folder / "schedule-246.json.gz").returncode == 0
+    schedule, proof = tmp_path / "s.json.gz", tmp_path / "p.json"
+    assert run(library, "show", "small", "--schedule", schedule, "--certificate", proof).returncode == 0
+    assert call("validate", schedule).returncode == 0
+    assert call("check", proof, schedule).returncode == 0
+
+
+def test_show_writes_nothing_that_is_not_known(tmp_path: Path) -> None:
+    library = small_library(tmp_path / "library", cost=None)
+    for option, message in (
+        ("--schedule", "small: no schedule is known"),
+        ("--certificate", "small: the bound 244 has no certificate"),
+    ):
+        done = run(library, "show", "small", option, tmp_path / "file.json")
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"tightpipe: {message}\n")
+    assert not (tmp_path / "file.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -149,54 +162,59 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert done.stderr == f"tightpipe: {tmp_path}/none: there is no library: no such folder\n"
 
 
-def change(library: Library, name: str, old: str, new: str) -> None:
-    path = library.root / "tests/small" / name
+def change(library: Library, old: str, new: str) -> Path:
+    path = library.root / "tests.json.xz"
     text = read_text(path)
     assert old in text
     write_text(path, text.replace(old, new, 1))
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new", "message"),
-    [
-        ("schedule-284.json.gz", '"F0.0",0,10', '"F0.0",1,11', "not verified: "),
-        (
-            "schedule-284.json.gz",
-            '"F0.0",0,10',
-            '"F0.0"',
-            "schedule: ['F0.0'] must be [operation, start, end]",
-        ),
-        ("schedule-284.json.gz", '"comm":1', '"comm":2', "the file is about another instance"),
-        ("schedule-284.json.gz", '"devices":[[', '"device":[[', "unknown or missing keys"),
-        ("record.json", '"status": "open"', '"status": "closed"', "is not written as the library writes it"),
-        ("record.json", '"certified": false', '"certified": true', "proof-244.json.gz: no such file"),
-    ],
-)
-def test_check_fails_on_what_somebody_has_changed(
-    name: str, old: str, new: str, message: str, library: Library
-) -> None:
-    change(library, name, old, new)
-    done = run(library, "check", "--json")
-    assert done.returncode == 1
-    assert message in json.loads(done.stdout)["failed"]["small"]
+    return path
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"value": 284', '"value": "x"', "cost.value = 'x': must be an integer"),
-        ('"by": "somebody"', '"by": 7', "cost.by = 7: must be a text"),
-        ('"seconds": 0.5', '"seconds": -1', "cost.seconds = -1: must be a number of seconds, at least 0"),
-        ('"certified": false', '"certified": 0', "certified = 0: must be true or false"),
-        ('"family": "tests"', '"family": "other"', "must be those of the folder tests/small"),
-        ('"devices": 2', '"devices": 0', "instance.devices = 0: "),
-        ('"bound": {', '"bound": {"more": 1, ', "more = 1: unknown key in bound"),
+        ('"value":284', '"value":283', "small: the schedule costs 284, not 283"),
+        ('"order":["F0 ', '"order":["F0 F0 ', "small: "),
+        ('"order":["F0 ', '"order":["G0 ', "small: 'G0.0': "),
+        ('"order":["F0 ', '"order":["F0.x ', "small: 'F0.x': "),
+        ('"order":["F0 ', '"order":["", "F0 ', "small: order = "),
+        ('"limit":8', '"limit":2', "small: the schedule is invalid: "),
+    ],
+)
+def test_check_fails_on_what_somebody_has_changed(old: str, new: str, message: str, library: Library) -> None:
+    path = change(library, old, new)
+    done = run(library, "check", "--json")
+    assert done.returncode == 1
+    assert f"{path}: {message}" in json.loads(done.stdout)["failed"]["small"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"value":284', '"value":"x"', "cost.value = 'x': must be an integer"),
+        ('"by":"somebody"', '"by":7', "cost.by = 7: must be a text"),
+        ('"seconds":0.5', '"seconds":-1', "cost.seconds = -1: must be a number of seconds, at least 0"),
+        ('"certified":false', '"certified":0', "certified = 0: must be true or false"),
+        ('"certified":false', '"certified":true', "proof = None: must be the certificate, as certified says"),
+        ('"order":[', '"order":null,"order":[', "key 'order' stands twice"),
+        ('"family":"tests"', '"family":"other"', "family = 'other': must be 'tests', as in the file's name"),
+        ('"devices":2', '"devices":0', "instance.devices = 0: "),
+        ('"bound":{', '"bound":{"more":1,', "more = 1: unknown key in bound"),
+        ('{"instances":[', '{"records":[', "records = "),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(old: str, new: str, message: str, library: Library) -> None:
-    change(library, "record.json", old, new)
+    path = change(library, old, new)
     done = run(library, "list")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"tightpipe: {library.root}/tests/small/record.json: ")
+    assert done.stderr.startswith(f"tightpipe: {path}: ")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_cut_off_is_named(library: Library) -> None:
+    path = library.root / "tests.json.xz"
+    path.write_bytes(path.read_bytes()[:-40])
+    done = run(library, "list")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tightpipe: {path}: cannot be read: ")

@@ -24,7 +24,7 @@ from small_library import (
 import tightpipe.library.folder as room
 from tightpipe import InputError
 from tightpipe.core.errors import ContradictionError, RefusedError
-from tightpipe.core.instance_file import read_json
+from tightpipe.core.schedule_file import schedule_to_dict
 from tightpipe.library import Difficulty, Record, State, check_record, submit
 
 
@@ -35,10 +35,9 @@ def test_a_cheaper_schedule_enters_with_its_origin_and_the_old_one_goes(tmp_path
     assert record.cost is not None
     assert (record.cost.value, record.cost.method, record.cost.by) == (248, "greedy-v", "Ada")
     assert (record.cost.engine, record.cost.seconds) == (None, None)
-    assert set(files(library)) == {"tests/small/record.json", "tests/small/schedule-248.json.gz"}
-    path = library.schedule_path(record)
-    assert path is not None
-    assert read_json(path) == schedule_of("greedy-v")
+    schedule = library.schedule("small")
+    assert schedule is not None
+    assert schedule_to_dict(schedule, method="greedy-v") == schedule_of("greedy-v")
     assert check_record(library, record) == "open, cost 248 verified, bound 244 trusted from formula"
 
 
@@ -71,11 +70,9 @@ def test_a_certificate_of_what_was_only_trusted_closes_an_instance(tmp_path: Pat
 def test_a_larger_proven_bound_replaces_a_smaller_one(tmp_path: Path) -> None:
     library = small_library(tmp_path)
     submit(library, proof_of(FORMULA), by="Emmy")
-    assert "tests/small/proof-244.json.gz" in files(library)
+    assert library.certificate("small") == proof_of(FORMULA)
     submit(library, proof_of(OPTIMUM), by="Emmy")
-    assert set(files(library)) == {
-        *("tests/small/record.json", "tests/small/schedule-284.json.gz", "tests/small/proof-246.json.gz")
-    }
+    assert library.certificate("small") == proof_of(OPTIMUM)
 
 
 def moved(content: dict[str, Any], ticks: int) -> dict[str, Any]:
@@ -150,25 +147,31 @@ def test_a_cost_below_a_bound_is_a_contradiction(tmp_path: Path) -> None:
         submit(library, schedule_of("cpsat"), by="Ada")
 
 
-def test_a_write_that_fails_leaves_the_old_record_and_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_the_old_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = small_library(tmp_path)
-    before, write = files(library), room.write_text
+    before = files(library)
 
     def fail(path: Path, text: str) -> None:
-        if path.name == "record.json":
-            raise InputError("cannot be written: No space left on device", source=str(path))
-        write(path, text)
+        raise InputError("cannot be written: No space left on device", source=str(path))
 
     monkeypatch.setattr(room, "write_text", fail)
     with pytest.raises(InputError, match="No space left"):
         submit(library, schedule_of("greedy-v"), by="Ada")
-    assert before.items() <= files(library).items()
+    assert files(library) == before
     assert check_record(library, library.record("small")).startswith("open, cost 284 verified")
     monkeypatch.undo()
     submit(library, schedule_of("cpsat"), by="Ada")
-    assert set(files(library)) == {"tests/small/record.json", "tests/small/schedule-246.json.gz"}
+    assert check_record(library, library.record("small")).startswith("open, cost 246 verified")
+
+
+def test_a_schedule_that_begins_late_enters_with_the_cheapest_times_of_its_order(tmp_path: Path) -> None:
+    library, late = small_library(tmp_path), schedule_of("greedy-v")
+    for device in late["devices"]:
+        device[-1][1:] = [time + 20 for time in device[-1][1:]]
+    record = submit(library, late, by="Ada")
+    assert record.cost is not None
+    assert record.cost.value == COSTS["greedy-v"]
+    assert check_record(library, record).startswith("open, cost 248 verified")
 
 
 def test_of_several_at_once_the_cheapest_stays(tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ def test_noise_reads_the_measured_variation(tmp_path: Path) -> None:
     assert float(table[1].split(",")[2]) == pytest.approx(forward["deviation"] / forward["mean"], abs=1e-4)
     for line in table[2:4]:  # of a fused backward each half varies by the square root of two times as much
         assert float(line.split(",")[2]) == pytest.approx(2**0.5 * both["deviation"] / both["mean"], abs=1e-4)
-    done = call("replay", PLAN, "--noise", "jitter:jitter.csv", "--samples", 4000, "--json", cwd=tmp_path)
+    done = call(
+        "program", "replay", PLAN, "--noise", "jitter:jitter.csv", "--samples", 4000, "--json", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
 
 

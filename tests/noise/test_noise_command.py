@@ -1,4 +1,4 @@
-"""``replay --noise``: tables, files, JSON, and both kinds of files."""
+"""``program replay --noise``: tables, files, JSON, and both kinds of files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_figures_files_and_json_are_those_of_python(folder: Path) -> None:
     found = run_noisy([load_schedule(file).schedule for file in files], (Jitter(0.2),), samples=50, seed=3)
     asked = ("--noise", "jitter:0.2", "--samples", "50", "--seed", "3", "--top", "2", "--json")
     written = ("-o", folder / "t.csv", "--costs", folder / "c.csv", "--figure", folder / "f.png")
-    done = call("replay", *files, *asked, *written)
+    done = call("program", "replay", *files, *asked, *written)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     with (folder / "t.csv").open(newline="") as file:
@@ -52,7 +52,7 @@ def test_figures_files_and_json_are_those_of_python(folder: Path) -> None:
 def test_a_program_runs_as_the_schedule_that_it_was_lowered_from(folder: Path) -> None:
     asked = ("--noise", "stall:any:30", "--noise", "jitter:0.1", "--samples", "40", "--json")
     one, other = (
-        json.loads(call("replay", folder / name, *asked).stdout)["schedules"][0]
+        json.loads(call("program", "replay", folder / name, *asked).stdout)["schedules"][0]
         for name in ("v-half.json", "program.json")
     )
     assert {**one, "schedule": ""} == {**other, "schedule": ""}
@@ -61,7 +61,7 @@ def test_a_program_runs_as_the_schedule_that_it_was_lowered_from(folder: Path) -
 def test_schedules_of_different_instances_are_refused(folder: Path) -> None:
     other = write(folder, SMALL | {"forward": 11}, "o.json")
     assert call("solve", other, "--method", "greedy-v", "-o", folder / "other.json").returncode == 0
-    done = call("replay", folder / "greedy-v.json", folder / "other.json", "--noise", "jitter:0.1")
+    done = call("program", "replay", folder / "greedy-v.json", folder / "other.json", "--noise", "jitter:0.1")
     assert done.returncode == 2
     assert "schedules must be of the same instance" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -69,7 +69,15 @@ def test_schedules_of_different_instances_are_refused(folder: Path) -> None:
 
 def test_the_text_has_the_table_and_what_is_critical(folder: Path) -> None:
     done = call(
-        "replay", folder / "greedy-v.json", "--noise", "slow-device:1:1.5", "--samples", "3", "--top", "3"
+        "program",
+        "replay",
+        folder / "greedy-v.json",
+        "--noise",
+        "slow-device:1:1.5",
+        "--samples",
+        "3",
+        "--top",
+        "3",
     )
     assert done.returncode == 0
     head, row = (line.split() for line in done.stdout.splitlines()[:2])

@@ -1,4 +1,4 @@
-"""The command `tightpipe model`: its list, and files that are read as they were meant."""
+"""The command `tightpipe costs model`: its list, and files that are read as they were meant."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OPTIONS = (
 
 
 def test_the_list_has_every_shape() -> None:
-    listed = json.loads(call("model", "--json").stdout)["models"]
+    listed = json.loads(call("costs", "model", "--json").stdout)["models"]
     assert [row["name"] for row in listed] == list(load_shapes())
-    assert "qwen2.5-32b" in call("model").stdout
+    assert "qwen2.5-32b" in call("costs", "model").stdout
 
 
 def test_the_file_is_the_problem_of_the_options(tmp_path: Path) -> None:
-    done = call("model", "llama-3-8b", *OPTIONS, "-o", "m.toml", "--json", cwd=tmp_path)
+    done = call("costs", "model", "llama-3-8b", *OPTIONS, "-o", "m.toml", "--json", cwd=tmp_path)
     training = Training(load_gpus()["a100"], 0.5, 2, 1024, 4, 3, True)
     problem = problem_of(
         find_shape("llama-3-8b"),
@@ -51,7 +51,14 @@ def test_the_file_is_the_problem_of_the_options(tmp_path: Path) -> None:
 
 
 def test_without_a_file_it_is_printed() -> None:
-    command = [sys.executable, "-c", "from _tightpipe_entry import main; main()", "model", "llama-2-7b"]
+    command = [
+        sys.executable,
+        "-c",
+        "from _tightpipe_entry import main; main()",
+        "costs",
+        "model",
+        "llama-2-7b",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert problem_from_dict(json.loads(done.stdout)).cluster.devices == (8,)
     assert "layers" in done.stderr
@@ -59,13 +66,13 @@ def test_without_a_file_it_is_printed() -> None:
 
 def test_a_file_is_toml_or_json_by_its_name(tmp_path: Path) -> None:
     for name in ("m.toml", "m.json"):
-        call("model", "llama-2-7b", "-o", name, cwd=tmp_path)
+        call("costs", "model", "llama-2-7b", "-o", name, cwd=tmp_path)
     assert load_problem(tmp_path / "m.toml") == load_problem(tmp_path / "m.json")
     assert json.loads((tmp_path / "m.json").read_text())["cluster"]["devices"] == 8
 
 
 def test_a_key_is_explained_where_it_stands_first(tmp_path: Path) -> None:
-    call("model", "llama-2-7b", "-o", "m.toml", cwd=tmp_path)
+    call("costs", "model", "llama-2-7b", "-o", "m.toml", cwd=tmp_path)
     text = (tmp_path / "m.toml").read_text()
     assert text.count("# ticks per microbatch") == 1
     assert "forward = " in text.partition("# ticks per microbatch")[0].splitlines()[-1]
@@ -101,7 +108,7 @@ def test_any_problem_is_written_as_toml() -> None:
     ],
 )
 def test_bad_options_are_one_line_and_leave_no_file(tmp_path: Path, options: list[str], message: str) -> None:
-    done = call("model", *options, "-o", "m.toml", cwd=tmp_path)
+    done = call("costs", "model", *options, "-o", "m.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -119,7 +119,7 @@ def test_the_command_line_speaks_of_the_tick_of_the_file(text: str, tmp_path: Pa
     assert f" {tick.unit} per step\n" in call("plan", model, *options).stdout
     assert f"\nA tick is {text}.\n" in call("explain", tmp_path / "plan.json", "--no-relax").stdout
     folder = tmp_path / "frontier"
-    done = call("plan-frontier", model, "--memory", "4kB", "-o", folder, *options)
+    done = call("plan", model, "--memory", "4kB", "-o", folder, *options)
     assert f"step {tick.unit}" in done.stdout
     assert f"step {tick.unit}" in (folder / "frontier.md").read_text()
 
@@ -130,13 +130,13 @@ def test_measured_models_say_what_a_tick_is(tmp_path: Path, monkeypatch: pytest.
     options = (
         "--vocabulary 9 --layers 2 --hidden 4 --heads 2 --sequence 4 --devices 2 --placement linear -o m.toml"
     )
-    assert call("profile", *options.split(), "--microbatches", "4", cwd=tmp_path).returncode == 0
+    assert call("costs", "profile", *options.split(), "--microbatches", "4", cwd=tmp_path).returncode == 0
     assert '\ntick = "1 us"' in (tmp_path / "m.toml").read_text()
     assert load_problem(tmp_path / "m.toml").cluster.comm == 3
 
 
 def test_written_models_say_what_a_tick_is(tmp_path: Path) -> None:
-    assert call("model", "llama-2-7b", "-o", "m.toml", cwd=tmp_path).returncode == 0
+    assert call("costs", "model", "llama-2-7b", "-o", "m.toml", cwd=tmp_path).returncode == 0
     text = (tmp_path / "m.toml").read_text()
     assert '\ntick = "1 us"' in text
     assert text.index("tick = ") < text.index("[[layers]]")

@@ -120,7 +120,7 @@ def test_a_function_in_a_file_has_a_name_everywhere(here: Path) -> None:
     swept = call("sweep", "e.toml", "-o", "out", "--json")
     assert swept.returncode == 0, swept.stderr
     assert load_study(here / "out").rows[0].cost == expected
-    assert call("gallery", "--only", "mine:serial", "-o", "gallery.png").returncode == 0
+    assert call("paper", "gallery", "--only", "mine:serial", "-o", "gallery.png").returncode == 0
     assert find_method("mine:serial").code == find_method("mine:serial").code != ""
 
 

@@ -98,7 +98,17 @@ def test_what_cannot_be_profiled_leaves_no_file(tmp_path: Path, words: list[str]
     if "cuda" in words and torch.cuda.device_count() > 1:
         pytest.skip("there are two GPUs")
     done = call(
-        "profile", "--devices", "2", "--microbatches", "2", *SHAPE, *words, "-o", "i.json", cwd=tmp_path
+        "costs",
+        "profile",
+        "--devices",
+        "2",
+        "--microbatches",
+        "2",
+        *SHAPE,
+        *words,
+        "-o",
+        "i.json",
+        cwd=tmp_path,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

@@ -79,7 +79,7 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     unequal = ("--ffn", "64", "--ffn", "64", "--ffn", "128", "--ffn", "64")
     where = ("--devices", "2", "--microbatches", "4", "--limit", "1000000", "--device", "cpu")
     done = call(
-        *("profile", *where, *shape, *unequal, "--vocabulary", "100", "--placement", "loop"),
+        *("costs", "profile", *where, *shape, *unequal, "--vocabulary", "100", "--placement", "loop"),
         *("-o", "model.toml", "--json"),
         cwd=tmp_path,
     )
@@ -178,7 +178,17 @@ def test_layers_cannot_be_measured_on_no_device() -> None:
 def test_wrong_options_leave_no_file(tmp_path: Path, options: list[str], message: str) -> None:
     shape = ("--layers", "4", "--hidden", "32", "--heads", "2", "--sequence", "16", "--device", "cpu")
     done = call(
-        "profile", "--devices", "2", "--microbatches", "4", *shape, *options, "-o", "m.toml", cwd=tmp_path
+        "costs",
+        "profile",
+        "--devices",
+        "2",
+        "--microbatches",
+        "4",
+        *shape,
+        *options,
+        "-o",
+        "m.toml",
+        cwd=tmp_path,
     )
     assert done.returncode == 2
     assert message in done.stderr

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
@@ -19,7 +20,7 @@ from ..core.params.solve_params import DEFAULTS
 from ..core.printable import printable
 from ..core.schedule_file import ScheduleFile, faults, load_schedule
 from ..terminal.console import show_json, show_pairs
-from .group import LazyGroup
+from .group import SECTIONS, LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -98,7 +99,7 @@ def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
         print(f"engine {engine_version()} does not count {said}, kept in {kept}", file=sys.stderr)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tightpipe", prog_name="tightpipe")
 def cli() -> None:
     """Find pipeline-parallel training schedules and prove how good they are.
@@ -109,6 +110,23 @@ def cli() -> None:
 
     The name - stands for standard input, and as the file of -o for standard output.
     """
+
+
+def refuse_beside(context: click.Context, option: str, allowed: Iterable[str]) -> None:
+    """Raise an InputError if an option is given that does not go with `option`.
+
+    Parameters
+    ----------
+    context
+        The context of the running command.
+    option
+        The option as it is written, e.g. ``--status``.
+    allowed
+        Names of the parameters that go with it.
+    """
+    for key in set(context.params) - set(allowed):
+        if context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
+            raise InputError(f"does not go with {option}", key=f"--{key.replace('_', '-')}")
 
 
 def show(data: dict[str, Any], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The commands ``compare``, ``table`` and ``realistic``."""
+"""The commands ``compare``, ``paper table`` and ``paper realistic``."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from .common import check_latex, cli, json_option, latex_options, search_options
 from .comparing_plans import show_alternatives
 from .filling import fill_table, refuse_failures, table_run
 from .group import finished_work_kept
+from .groups import paper
 
 _extend_option = click.option(
     "--extend", is_flag=True, help="Leave in the rows that the CSV has, and compute only those that it lacks."
@@ -256,7 +257,7 @@ def _numbers(row: Cells, several_objectives: bool, several_limits: bool) -> dict
     }
 
 
-@cli.command("table")
+@paper.command("table")
 @click.argument("number", metavar="NUMBER", type=click.Choice(["5", "8"]))
 @click.option("-o", "--output", metavar="CSV", help="[default: results/table<NUMBER>.csv]")
 @latex_options
@@ -283,7 +284,7 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
         print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
 
 
-@cli.command("realistic")
+@paper.command("realistic")
 @click.option("--settings", default="all", show_default=True, help="all, or names of the suite's instances.")
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to write.")
 @_extend_option

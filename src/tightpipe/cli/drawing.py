@@ -1,4 +1,4 @@
-"""The commands ``plot`` and ``gallery``."""
+"""The commands ``plot`` and ``paper gallery``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..core.printable import printable
 from ..experiments.gallery import draw_gallery
 from ..terminal.console import show_json
 from .common import cli, json_option, summary_beside, valid_schedule
+from .groups import paper
 
 
 @cli.command("plot")
@@ -64,8 +65,8 @@ def _plot(
             print("\n\n".join(pictures))
 
 
-@cli.command("gallery")
-@click.option("-o", "--output", default="results/gallery.png", show_default=True, metavar="PICTURE")
+@paper.command("gallery")
+@click.option("-o", "--output", default="gallery.png", show_default=True, metavar="PICTURE")
 @click.option(
     "--only",
     metavar="NAMES",

@@ -1,4 +1,4 @@
-"""The commands ``export`` and ``import`` write and read schedules as files of other programs."""
+"""The commands ``export`` and ``program import`` write and read schedules as files of other programs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..planning.plan_file import load_plan
 from ..planning.plan_split import split_of
 from ..settings import load_settings
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
+from .groups import program
 
 _INSTANCE = "instance"  # the target that writes an instance instead of a schedule
 _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
@@ -85,7 +86,7 @@ def _instance_of(source: str, options: dict[str, Any]) -> Instance:
     return load_schedule(source).schedule.instance
 
 
-@cli.command("import")
+@program.command("import")
 @click.argument("file")
 @click.option("--target", required=True, help=f"What FILE was written for: one of {', '.join(EXPORTS)}.")
 @click.option("--instance", required=True, metavar="INSTANCE", help="The instance file with its costs.")

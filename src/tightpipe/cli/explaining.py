@@ -1,4 +1,4 @@
-"""The commands ``explain`` and ``theorem``."""
+"""The command ``explain``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from functools import partial
 import click
 
 from ..core.allowance import Allowance
-from ..core.errors import InfeasibleError, InputError
-from ..core.instance_file import is_kind, load_instance, read_json
+from ..core.errors import InputError
+from ..core.instance_file import is_kind, read_json
 from ..core.metrics import bubble, bubble_rate, cost
 from ..explain import Explanation, Phase, Reason, explain, legs
-from ..explain.two_times_proof import prove_by_two_times
-from ..solver.bounds.formulas import best_bound
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import working
 from .common import cli, json_option, valid_schedule
@@ -122,25 +120,3 @@ def _show_relaxations(found: Explanation) -> None:
 
 def _ticks(value: int | None) -> str | None:
     return None if value is None else f"{value:,}"
-
-
-@cli.command("theorem")
-@click.argument("instance")
-@json_option
-def _theorem(instance: str, as_json: bool) -> None:
-    """Prove a lower bound of the instance in the file INSTANCE in words, to be checked by hand.
-
-    The bound is the one called "two times": it counts what a device has to do between its first B and its
-    last F.
-    """
-    problem = load_instance(instance)
-    if (reason := problem.infeasibility()) is not None:
-        raise InfeasibleError(reason)
-    proof = prove_by_two_times(problem)
-    if as_json:
-        show_json({"instance": instance, **proof.to_dict()})
-        return
-    print(proof)
-    other = best_bound(problem)
-    if other.value > proof.times.cost:
-        print(f"\nThe bound {other.name} is larger: cost >= {other.value}. Its argument: {other.argument}.")

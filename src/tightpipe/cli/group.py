@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
@@ -66,91 +66,119 @@ def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
         raise stopped_by(stop, kept) from stop
 
 
-COMMANDS = {
-    "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
+Commands = Mapping[str, tuple[str, str]]
+"""The module of each command in this folder and the first sentence of its help, by the command's name."""
+
+_SOLVE: Commands = {
+    "solve": ("solving", "Solve the instance in the file INSTANCE (JSON or TOML)."),
+    "bound": (
+        "solving",
+        "Print every lower bound of the cost of INSTANCE that applies, and the best.",
+    ),
+    "validate": (
+        "validating",
+        "Check the schedule in the file SCHEDULE against every rule of the model.",
+    ),
     "check": (
         "certifying",
         "Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.",
     ),
-    "compare": (
-        "comparing",
-        "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",
-    ),
-    "compile": ("preparing", "Compile all inner loops now, so that no later command waits for it."),
     "explain": (
         "explaining",
         "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
     ),
-    "export": (
-        "exchanging",
-        "Write the schedule in SCHEDULE for another program; it is checked before a byte is written.",
-    ),
-    "gallery": ("drawing", "Draw every schedule family at 4 devices and 8 microbatches on one page."),
-    "import": (
-        "exchanging",
-        "Read the schedule in FILE, of another program, and write it as a schedule file.",
-    ),
+    "methods": ("listing", "List the methods with placement, memory and source."),
     "library": (
         "library",
         "Keep the best schedule and bound known of each instance of the library, and who found them.",
     ),
-    "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
-    "measure": (
-        "measuring",
-        "Measure the run of a pipeline by the TRACES of its processes: busy and idle time, bubble, costs.",
-    ),
-    "methods": ("listing", "List the methods with placement, memory and source."),
-    "model": (
-        "shaping",
-        "List the public models whose shapes are known, or write a model file for the one called NAME.",
-    ),
-    "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
+    "compile": ("preparing", "Compile all inner loops now, so that no later command waits for it."),
+}
+_PLAN: Commands = {
     "plan": (
         "planning",
         "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
     ),
-    "plan-frontier": (
-        "planning",
-        "Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.",
-    ),
-    "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
-    "profile": (
-        "running",
-        "Write an instance file from measured costs: of a transformer here, or of a trace, log or table.",
-    ),
-    "realistic": (
-        "comparing",
-        "Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.",
-    ),
-    "replay": (
+    "costs": ("groups", "Write the costs that an instance or a model needs: measured or computed."),
+}
+_RUN: Commands = {
+    "lower": (
         "programs",
-        "Run a program, or with --noise the orders of schedules and programs under random durations.",
+        "Lower the file SCHEDULE to a program with sends, receives and post-validation.",
     ),
-    "report": (
-        "reporting",
-        "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",
+    "program": ("groups", "Replay programs, also under noise, reorder them, and import schedules."),
+    "export": (
+        "exchanging",
+        "Write the schedule in SCHEDULE for another program; it is checked before a byte is written.",
     ),
     "run": (
         "running",
         "Train a small model with the file SCHEDULE, one process per device, and compare with one process.",
     ),
-    "solve": ("solving", "Solve the instance in the file INSTANCE (JSON or TOML)."),
-    "status": (
-        "sweeping",
-        "Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after.",
+    "measure": (
+        "measuring",
+        "Measure the run of a pipeline by the TRACES of its processes: busy and idle time, bubble, costs.",
+    ),
+}
+_STUDY: Commands = {
+    "compare": (
+        "comparing",
+        "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",
     ),
     "sweep": ("sweeping", "Run the grid of solves that the file EXPERIMENT (TOML) declares, each once."),
+    "paper": ("groups", "Make tables and figures like those of the papers."),
+    "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
+    "report": (
+        "reporting",
+        "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",
+    ),
+}
+SECTIONS = {
+    "Solve and prove": _SOLVE,
+    "Plan a model": _PLAN,
+    "Run and measure": _RUN,
+    "Experiments and papers": _STUDY,
+}
+"""The commands at the top, by what they are for."""
+
+COSTS: Commands = {
+    "profile": (
+        "running",
+        "Write an instance file from measured costs: of a transformer here, or of a trace, log or table.",
+    ),
+    "model": (
+        "shaping",
+        "List the public models whose shapes are known, or write a model file for the one called NAME.",
+    ),
+}
+PROGRAM: Commands = {
+    "replay": (
+        "programs",
+        "Run a program, or with --noise the orders of schedules and programs under random durations.",
+    ),
+    "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
+    "import": (
+        "exchanging",
+        "Read the schedule in FILE, of another program, and write it as a schedule file.",
+    ),
+}
+PAPER: Commands = {
     "table": (
         "comparing",
         "Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.",
     ),
-    "theorem": (
-        "explaining",
-        "Prove a lower bound of the instance in the file INSTANCE in words, to be checked by hand.",
+    "realistic": (
+        "comparing",
+        "Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.",
     ),
-    "validate": ("validating", "Check the schedule in the file SCHEDULE against every rule of the model."),
+    "gallery": ("drawing", "Draw every schedule family at 4 devices and 8 microbatches on one page."),
 }
-"""The module of each command in this folder and the first sentence of its help, by the command's name."""
+MOVED = {
+    name: f"{group} {name}"
+    for group, commands in (("costs", COSTS), ("program", PROGRAM), ("paper", PAPER))
+    for name in commands
+}
+"""The commands of groups, by the name that somebody may try at the top."""
 
 
 class HelpfulGroup(click.Group):
@@ -174,16 +202,33 @@ class HelpfulGroup(click.Group):
         name = args[0]
         mistyped = self.get_command(ctx, name) is None and not name.startswith("-")
         if mistyped and not ctx.resilient_parsing:
-            near = get_close_matches(name, self.list_commands(ctx))
+            near = self.meant(ctx, name)
             hint = f"did you mean {' or '.join(near)}?" if near else f"`{ctx.command_path} --help` lists all"
             ctx.fail(f"No such command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def meant(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the commands that a mistyped name may mean."""
+        return get_close_matches(name, self.list_commands(ctx))
+
 
 class LazyGroup(HelpfulGroup):
-    """A group whose commands register themselves when their module is imported."""
+    """A group whose commands register themselves when their module is imported.
+
+    Parameters
+    ----------
+    sections
+        The commands, by the heading under which the help lists them.
+    **attributes
+        As for `click.Group`.
+    """
 
     group_class = HelpfulGroup
+
+    def __init__(self, *, sections: Mapping[str, Commands], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.sections = sections
+        self.listed = {name: entry for section in sections.values() for name, entry in section.items()}
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raise `Stopped` if a signal ends it."""
@@ -194,15 +239,21 @@ class LazyGroup(HelpfulGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""
-        return list(COMMANDS)
+        return list(self.listed)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a name after importing its module; None if no command has this name."""
-        if cmd_name in COMMANDS:
-            import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        if cmd_name in self.listed:
+            import_module(f".{self.listed[cmd_name][0]}", __package__)
         return super().get_command(ctx, cmd_name)
 
+    def meant(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the commands that a mistyped name may mean; one of another group with its group."""
+        return [MOVED[name]] if name in MOVED else super().meant(ctx, name)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        """Write the commands by section without importing them."""
+        width = max(map(len, self.listed))
+        for title, section in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from ..core.errors import InputError, RefusedError
+from ..core.files import STANDARD, check_writable, write_text
 from ..core.instance_file import read_json
 from ..core.printable import printable
+from ..core.schedule_file import save_schedule
 from ..library import Library, Record, State, check_record, default_library, submit
-from ..library.library_page import COLUMNS, markdown, percent, row_of
+from ..library.library_page import COLUMNS, percent, row_of
 from ..terminal.console import show_json, show_pairs, show_table
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option
+from .common import cli, json_option, summary_beside
 
 _library_option = click.option(
     "--library",
@@ -37,18 +41,13 @@ def _group() -> None:
 @_group.command("list")
 @click.option("--family", metavar="F", help="Only the instances of this family.")
 @click.option("--status", type=click.Choice([state.value for state in State]), help="Only these instances.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables of docs/library.md.")
 @_library_option
 @json_option
-def _list(
-    family: str | None, status: str | None, as_markdown: bool, folder: str | None, as_json: bool
-) -> None:
+def _list(family: str | None, status: str | None, folder: str | None, as_json: bool) -> None:
     """List the instances with cost, bound, status and who found the schedule."""
     records = _chosen(_library(folder).records(), family, status)
     if as_json:
         show_json({"instances": [record.to_dict() for record in records]})
-    elif as_markdown:
-        print(markdown(records), end="")
     else:
         show_table(COLUMNS, list(map(row_of, records)))
 
@@ -62,17 +61,41 @@ def _chosen(records: list[Record], family: str | None, status: str | None) -> li
 
 @_group.command("show")
 @click.argument("id")
+@click.option("--schedule", metavar="FILE", help="Write the cheapest schedule into this file.")
+@click.option("--certificate", metavar="FILE", help="Write the certificate of the bound into this file.")
 @_library_option
 @json_option
-def _show(id: str, folder: str | None, as_json: bool) -> None:
-    """Show all that is known about the instance ID, and the files of its schedule and certificate."""
+def _show(id: str, schedule: str | None, certificate: str | None, folder: str | None, as_json: bool) -> None:
+    """Show all that is known about the instance ID, or write its schedule and certificate into files."""
     library = _library(folder)
     record = library.record(id)
-    files = [str(path) for path in library.files(record)]
-    if as_json:
-        show_json({**record.to_dict(), "gap": record.gap, "files": files})
-    else:
-        show_pairs({**_told(record), "files": " ".join(files)})
+    for path in (schedule, certificate):
+        if path is not None:
+            check_writable(path)
+    if schedule is not None:
+        _write_schedule(library, record, schedule)
+    if certificate is not None:
+        _write_certificate(library, record, certificate)
+    file = str(library.path(record))
+    with summary_beside(STANDARD if STANDARD in (schedule, certificate) else None):
+        if as_json:
+            show_json({**record.to_dict(), "gap": record.gap, "file": file})
+        else:
+            show_pairs({**_told(record), "file": file})
+
+
+def _write_schedule(library: Library, record: Record, path: str) -> None:
+    schedule = library.schedule(record.id)
+    if schedule is None or record.cost is None:
+        raise RefusedError(f"{record.id}: no schedule is known")
+    save_schedule(schedule, path, method=record.cost.method, bound=record.bound.value)
+
+
+def _write_certificate(library: Library, record: Record, path: str) -> None:
+    content = library.certificate(record.id)
+    if content is None:
+        raise RefusedError(f"{record.id}: the bound {record.bound.value} has no certificate")
+    write_text(path, json.dumps(content, separators=(",", ":")) + "\n")
 
 
 def _told(record: Record) -> dict[str, object]:

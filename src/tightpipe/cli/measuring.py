@@ -56,7 +56,9 @@ _LISTED = 8  # number of kinds of operations in the table of those whose times v
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the measured step as a schedule file.")
 @click.option("--instance", metavar="FILE", help="Write the instance with the median costs.")
-@click.option("--jitter", metavar="FILE", help="Write how much times vary, for replay --noise jitter:FILE.")
+@click.option(
+    "--jitter", metavar="FILE", help="Write how much times vary, for program replay --noise jitter:FILE."
+)
 @click.option("--figure", metavar="PICTURE", help="Draw plan and measurement: .png, .svg or .pdf.")
 @json_option
 def _measure(

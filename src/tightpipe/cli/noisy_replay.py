@@ -1,4 +1,4 @@
-"""With ``--noise``, the command ``replay`` runs schedules under random durations."""
+"""With ``--noise``, the command ``program replay`` runs schedules under random durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NoiseOptions:
-    """Options of ``replay --noise``.
+    """Options of ``program replay --noise``.
 
     Parameters
     ----------

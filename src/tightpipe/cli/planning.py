@@ -1,4 +1,4 @@
-"""The commands ``plan`` and ``plan-frontier``."""
+"""The command ``plan``: one plan, alternatives to it, or a frontier."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from .comparing_plans import show_alternatives, show_frontier
     "-o",
     "--output",
     metavar="PLAN",
-    help="File to write; - for standard output. With --alternatives a folder.",
+    help="File to write; - for standard output. With several plans a folder.",
 )
 @click.option(
     "--alternatives", is_flag=True, help="Compare schedule families, each with its own best plan, in a table."
 )
+@click.option("--memory", metavar="SIZES", help="Plan for several memory sizes, e.g. 40GB,60GB,80GB.")
+@click.option("--devices", metavar="NUMBERS", help="Plan for several lengths of the pipeline, e.g. 2,4,8.")
 @run_options(60.0)
 @params_option
 @json_option
@@ -42,6 +44,8 @@ def _plan(
     model: str,
     output: str | None,
     alternatives: bool,
+    memory: str | None,
+    devices: str | None,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -54,13 +58,19 @@ def _plan(
     bound. If a signal ends the search, the answer is the best plan so far. The exit status is 1 if no plan
     was found, e.g. because none fits the memory.
 
-    With --alternatives, --time-limit is for each row of the table. The folder of -o keeps the plan of each
-    row and the table as CSV, Markdown, LaTeX and figure. If the command is ended early, running it again
-    continues where it stopped.
+    With --alternatives, --memory or --devices, the answer is a table with a plan in each row, and
+    --time-limit is for each row. The folder of -o keeps the plan of each row and the table as CSV, Markdown,
+    LaTeX and figure. If the command is ended early, running it again continues where it stopped. With
+    --devices, two numbers stay as in MODEL: the GPUs (its devices times its data-parallel size), and the
+    microbatches of all pipelines together.
     """
+    allowance = Allowance(time_limit, workers, seed, params=params)
+    if memory is not None or devices is not None:
+        if alternatives:
+            raise InputError("goes without --memory and --devices", key="--alternatives")
+        return _frontier(model, memory, devices, output, allowance, as_json)
     if alternatives:
-        show_alternatives(model, output, Allowance(time_limit, workers, seed, params=params), as_json)
-        return
+        return show_alternatives(model, output, allowance, as_json)
     from ..planning.planner import plan  # imported here because the solvers take long to load
 
     problem = load_problem(model)
@@ -99,37 +109,23 @@ def _show(plan: Plan, output: str | None, as_json: bool) -> None:
         print(plan)
 
 
-@cli.command("plan-frontier")
-@click.argument("model")
-@click.option("--memory", metavar="SIZES", help="Memory sizes of a device, e.g. 40GB,60GB,80GB.")
-@click.option("--devices", metavar="NUMBERS", help="Numbers of devices of a pipeline, e.g. 2,4,8.")
-@click.option("-o", "--output", required=True, metavar="FOLDER", help="Where plans and reports go.")
-@run_options(60.0)
-@json_option
-def _plan_frontier(
+def _frontier(
     model: str,
     memory: str | None,
     devices: str | None,
-    output: str,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
+    output: str | None,
+    allowance: Allowance,
     as_json: bool,
 ) -> None:
-    """Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.
-
-    With --devices, two numbers stay as in MODEL: the GPUs (its devices times its data-parallel size), and the
-    microbatches of all pipelines together. --time-limit is for each point. The folder keeps the plan of each
-    point and the table as CSV, Markdown, LaTeX and figure. If the command is ended early, running it again
-    continues where it stopped.
-    """
+    """Plan a model for several memory sizes or numbers of devices, and keep the plans in a folder."""
     from ..planning.plan_frontier import device_points, memory_points
 
-    allowance = Allowance(time_limit, workers, seed)
     load_problem(model)  # an error in the file itself names the file
-    if (memory is None) == (devices is None):
-        raise InputError("give either --memory or --devices, along which the frontier goes")
+    if output is None:
+        raise InputError("a frontier needs -o, the folder where plans and reports go")
     data = read_data(model)
+    if memory is not None and devices is not None:
+        raise InputError("give either --memory or --devices, along which the frontier goes")
     if memory is not None:
         points, axis = memory_points(data, _items(memory)), "memory"
     else:

@@ -1,4 +1,4 @@
-"""The commands ``lower``, ``replay`` and ``overlap``."""
+"""The commands ``lower``, ``program replay`` and ``program overlap``."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from ..program.passes import (
 )
 from ..terminal.console import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
+from .groups import program as program_group
 from .noisy_replay import NoiseOptions, replay_with_noise
 
 Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]
@@ -79,7 +80,7 @@ def _lower(
         show({"output": output, "nodes": nodes, "replayed": semantics, "sha256": program.sha256}, as_json)
 
 
-@cli.command("replay")
+@program_group.command("replay")
 @click.argument("files", nargs=-1, required=True)
 @_semantics("What sends and receives wait for. [default: asynchronous]")
 @click.option("--fuse", is_flag=True, help="Issue neighbouring sends and receives as one batch.")
@@ -155,7 +156,7 @@ def _replay_program(
     show({"semantics": semantics, "cost": timed.cost, "waited": sum(timed.waited)}, as_json)
 
 
-@cli.command("overlap")
+@program_group.command("overlap")
 @click.argument("file")
 @output_option
 @click.option(

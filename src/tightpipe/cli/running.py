@@ -1,4 +1,4 @@
-"""The commands ``run`` and ``profile``: schedules in real PyTorch, and measured costs."""
+"""The commands ``run`` and ``costs profile``: schedules in real PyTorch, and measured costs."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from ..runtime import (
 from ..terminal.console import show_json
 from ..terminal.progress_bar import working
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
+from .groups import costs
 
 
 @cli.command("run")
@@ -88,7 +89,7 @@ def _run(
         print(report)
 
 
-@cli.command("profile")
+@costs.command("profile")
 @output_option
 @click.option("--devices", type=int, required=True, help="Devices of the pipeline.")
 @click.option("--microbatches", type=int, required=True, help="Microbatches per step.")

@@ -1,4 +1,4 @@
-"""The command ``model``: model files for public models."""
+"""The command ``costs model``: model files for public models."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ..planning.problem_file import problem_from_dict
 from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes
 from ..planning.shapes import Training, model_file
 from ..terminal.console import show_json, show_table
-from .common import cli, json_option, show, summary_beside
+from .common import json_option, show, summary_beside
+from .groups import costs
 
 _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")
 
 
-@cli.command("model")
+@costs.command("model")
 @click.argument("name", required=False)
 @click.option("-o", "--output", default="-", metavar="FILE", help="File to write, TOML if its name ends so.")
 @click.option("--devices", default=8, show_default=True, help="Devices of one pipeline.")

@@ -30,9 +30,11 @@ from .common import (
     json_option,
     max_memory_option,
     params_option,
+    refuse_beside,
     search_options,
     summary_beside,
 )
+from .proof_by_hand import show_proof_by_hand
 
 
 @cli.command("solve")
@@ -128,6 +130,7 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 
 @cli.command("bound")
 @click.argument("instance")
+@click.option("--by-hand", is_flag=True, help="Prove a bound in words, to be checked by hand, in its place.")
 @click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
 @click.option("--workers", type=int, help="Threads. [default: all cores]")
 @max_memory_option
@@ -138,6 +141,7 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 def _bound(
     context: click.Context,
     instance: str,
+    by_hand: bool,
     time_limit: float,
     workers: int | None,
     max_memory: float | None,
@@ -150,8 +154,14 @@ def _bound(
     Bounds by formula come first. Within the time limit, shaving, a linear program and CP-SAT then refute
     costs below the cost of the best heuristic. If a signal ends the search, the bounds found so far are
     printed.
+
+    With --by-hand, the proof of one bound is printed instead, with the numbers of INSTANCE. This bound is
+    the one called "two times": it counts what a device has to do between its first B and its last F.
     """
     problem = load_instance(instance)
+    if by_hand:
+        refuse_beside(context, "--by-hand", ("instance", "by_hand", "as_json"))
+        return show_proof_by_hand(instance, problem, as_json)
     if certificate is not None:
         check_writable(certificate)
     with progress_bar(1, time_limit) as bar:

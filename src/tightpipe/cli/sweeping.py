@@ -1,4 +1,4 @@
-"""The commands ``sweep`` and ``status``."""
+"""The command ``sweep``."""
 
 from __future__ import annotations
 
@@ -34,18 +34,17 @@ from ..experiments.sweep.store import Store, open_store, seconds_at_most
 from ..experiments.sweep.task import Task
 from ..solving.ensure_compiled import compile_ahead
 from ..terminal.console import show_json, show_pairs
-from .common import cli, json_option, say_other_engines
+from .common import cli, json_option, refuse_beside, say_other_engines
 from .group import finished_work_kept
 from .sweep_bar import duration, sweep_bar, title
-
-_folder_option = click.option(
-    "-o", "--output", metavar="FOLDER", help="Where the results go. [default: results/<name of the file>]"
-)
 
 
 @cli.command("sweep")
 @click.argument("experiment")
-@_folder_option
+@click.option(
+    "-o", "--output", metavar="FOLDER", help="Where the results go. [default: results/<name of the file>]"
+)
+@click.option("--status", is_flag=True, help="Say how far the sweep is, also while it runs, and stop.")
 @click.option(
     "--at-once", type=click.IntRange(1), help="Solves run at once. [default: all that fit the cores]"
 )
@@ -62,9 +61,12 @@ _folder_option = click.option(
 @click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
+@click.pass_context
 def _sweep(
+    context: click.Context,
     experiment: str,
     output: str | None,
+    status: bool,
     at_once: int | None,
     executor: str,
     scheduler: str | None,
@@ -84,6 +86,9 @@ def _sweep(
     stopped, and several sweeps may work on one folder at the same time. A sweep that has finished
     begins anew, and keeps its old store as .bak, unless --extend is given.
     """
+    if status:
+        refuse_beside(context, "--status", ("experiment", "output", "status", "as_json"))
+        return _show_status(experiment, output, as_json)
     folder = _folder(experiment, output)
     declared = load_experiment(experiment)
     tasks = _plan(declared, experiment)
@@ -193,12 +198,7 @@ def _say_size(store: Store, at_once: int | None) -> None:
     print(f"{tally.total} solves, {tally.unfinished} to run: at most {seconds} {where}", file=sys.stderr)
 
 
-@cli.command("status")
-@click.argument("experiment")
-@_folder_option
-@json_option
-def _status(experiment: str, output: str | None, as_json: bool) -> None:
-    """Say how far the sweep of EXPERIMENT is, from any terminal while it runs or after."""
+def _show_status(experiment: str, output: str | None, as_json: bool) -> None:
     path = _folder(experiment, output) / STORE
     if not path.exists():
         load_experiment(experiment)  # if the file has an error, this is the better message

@@ -5,7 +5,8 @@ old file. So a reader sees the old content or the new, never half of it, and a w
 content. A symbolic link stays a link, and the file that it leads to is replaced. A named pipe, a device or
 the pipe of a shell's process substitution has no content to keep, and is written to as a stream.
 
-A text is compressed where the name of its file ends in ``.gz``; equal texts are written as equal bytes.
+A text is compressed where the name of its file ends in ``.gz`` or ``.xz``; equal texts are written as equal
+bytes.
 
 The name ``-`` stands for standard input where a file is read, and for standard output where one is written; a
 file of that name is called ``./-``.
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 import errno
 import gzip
+import lzma
 import os
 import shutil
 import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO, TextIOWrapper
@@ -31,13 +33,18 @@ from .errors import InputError, StandardOutputError
 
 STANDARD = "-"
 """The path that stands for standard input and standard output."""
+_PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": lambda content: gzip.compress(content, mtime=0),
+    ".xz": lzma.compress,
+}
+_UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 
 def read_text(path: str | Path) -> str:
     """Return the content of a UTF-8 text file, with a newline for every kind of line end.
 
-    The suffix ``.gz`` means that gzip has compressed it. A byte order mark at the begin, which some editors
-    write, is left out.
+    The suffixes ``.gz`` and ``.xz`` mean that gzip or xz has compressed it. A byte order mark at the begin,
+    which some editors write, is left out.
 
     Raises
     ------
@@ -46,11 +53,11 @@ def read_text(path: str | Path) -> str:
     """
     try:
         content = read_bytes(path)
-        plain = gzip.decompress(content) if _is_packed(path) else content
-        return TextIOWrapper(BytesIO(plain), encoding="utf-8-sig").read()
+        unpack = _UNPACK.get(Path(path).suffix, bytes)
+        return TextIOWrapper(BytesIO(unpack(content)), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         raise InputError("not a text file (UTF-8)", source=str(path)) from None
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
@@ -73,10 +80,10 @@ def read_bytes(path: str | Path) -> bytes:
 def write_text(path: str | Path, text: str) -> None:
     """Write a text as UTF-8, in the way and with the errors of `write_bytes`.
 
-    The suffix ``.gz`` means that gzip compresses it.
+    The suffixes ``.gz`` and ``.xz`` mean that gzip or xz compresses it.
     """
     content = text.encode("utf-8", "backslashreplace")  # a file's name may be no valid text
-    write_bytes(path, gzip.compress(content, mtime=0) if _is_packed(path) else content)
+    write_bytes(path, _PACK.get(Path(path).suffix, bytes)(content))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -135,10 +142,6 @@ def is_standard_output(path: str | Path) -> bool:
     handle would have its own position in that file, and later prints would overwrite what it wrote.
     """
     return str(path) == "/dev/stdout" or path == STANDARD
-
-
-def _is_packed(path: str | Path) -> bool:
-    return Path(path).suffix == ".gz"
 
 
 def _mode(path: str | Path) -> int | None:

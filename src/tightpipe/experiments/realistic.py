@@ -1,4 +1,4 @@
-"""`tightpipe realistic` runs five methods on each instance of the realistic suite.
+"""`tightpipe paper realistic` runs five methods on each instance of the realistic suite.
 
 The suite consists of instances with recomputation, slow last stages, slow links or scarce memory. The first
 of the methods is `greedy-v` with the median of the costs of all stages in place of each stage's own costs;

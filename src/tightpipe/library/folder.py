@@ -1,9 +1,9 @@
-"""The folder of the library: one folder per instance, with its record, its schedule and its certificate.
+"""The folder of the library: one compressed file per family, with all that is known of its instances.
 
-The file name of a schedule contains its cost, and the file name of a certificate its bound. `Library.put`
-writes a better file beside the old one, then the record that refers to the better file, and then removes the
-old file. So a record always has its files, even if the process ends in between. A lock keeps two processes
-from writing at the same time.
+A line of the file ``<family>.json.xz`` has the record of an instance, the order of its cheapest schedule and
+the certificate of its bound. `Library.put` replaces the file in one step, so that a record always has its
+schedule and its certificate, even if the process ends in between. A lock keeps two processes from writing at
+the same time.
 """
 
 from __future__ import annotations
@@ -11,18 +11,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from filelock import FileLock
 
-from ..core.errors import InputError
+from ..core import metrics
+from ..core.errors import DeadlockError, InputError, RefusedError
 from ..core.files import check_writable, write_text
 from ..core.instance import Instance
-from ..core.instance_file import read_json
+from ..core.instance_file import check_keys, instance_to_dict, read_json
+from ..core.retime import retime
+from ..core.schedule import Order, Schedule
+from ..core.validate import validate
+from .order_words import order_of, words_of
 from .record import Record, record_from_dict
 
-_RECORD = "record.json"
+_SUFFIX = ".json.xz"
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
@@ -32,14 +40,36 @@ def default_library() -> Path:
     return ours if ours.is_dir() else Path("library")
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the library keeps of an instance.
+
+    Parameters
+    ----------
+    record
+        The record.
+    order
+        The words of the cheapest schedule's order, one text per device; None if no schedule is known.
+    proof
+        The certificate of the bound without its instance; None if the bound has no certificate.
+    """
+
+    record: Record
+    order: list[str] | None
+    proof: dict[str, Any] | None
+
+    def line(self) -> str:
+        kept = self.record.to_file() | {"order": self.order, "proof": self.proof}
+        return json.dumps(kept, separators=(",", ":"))
+
+
 class Library:
-    """The records of a folder, and the files beside them.
+    """The records of a folder, with their schedules and certificates.
 
     Parameters
     ----------
     root
-        The folder. It has a folder for each family (a named group of instances), and in this a folder for
-        each instance.
+        The folder. It has a file for each family, which is a named group of instances.
 
     Raises
     ------
@@ -51,6 +81,7 @@ class Library:
         self.root = Path(root)
         if not self.root.is_dir():
             raise InputError("there is no library: no such folder", source=str(root))
+        self._lock = FileLock(self.root / ".lock")
 
     def records(self) -> list[Record]:
         """Return all records, sorted by family, number of devices, number of microbatches and name.
@@ -58,13 +89,9 @@ class Library:
         Raises
         ------
         InputError
-            If a record cannot be read; the message names its file, key and value, and what is right.
+            If a file cannot be read; the message names the file, key and value, and what is right.
         """
-        found = [_load(path) for path in self._paths()]
-        return sorted(found, key=lambda r: (r.family, r.instance.devices, r.instance.microbatches, r.id))
-
-    def _paths(self) -> Iterator[Path]:
-        return self.root.glob(f"*/*/{_RECORD}")
+        return sorted((entry.record for entry in self._entries()), key=_place)
 
     def record(self, id: str) -> Record:
         """Return the record of an instance by its name.
@@ -74,35 +101,53 @@ class Library:
         InputError
             If there is no instance of this name.
         """
-        for path in self._paths():
-            if path.parent.name == id:
-                return _load(path)
-        raise InputError("the library has no instance of this name", key="id", value=id)
+        return self._entry(id).record
 
     def find(self, instance: Instance) -> Record | None:
         """Return the record whose instance equals `instance`; None if the library does not have it."""
         return next((record for record in self.records() if record.instance == instance), None)
 
-    def folder(self, record: Record) -> Path:
-        """Return the folder of an instance."""
-        return self.root / record.family / record.id
+    def path(self, record: Record) -> Path:
+        """Return the path of the file that has a record."""
+        return self._path(record.family)
 
-    def record_path(self, record: Record) -> Path:
-        """Return the path of a record's file."""
-        return self.folder(record) / _RECORD
+    def schedule(self, id: str) -> Schedule | None:
+        """Return the cheapest schedule of an instance; None if no schedule is known.
 
-    def schedule_path(self, record: Record) -> Path | None:
-        """Return the path of the cheapest schedule; None if no schedule is known."""
-        return None if record.cost is None else self.folder(record) / f"schedule-{record.cost.value}.json.gz"
+        Raises
+        ------
+        RefusedError
+            If the schedule is invalid, or does not have the cost of the record.
+        InputError
+            If there is no instance of this name, or if the order cannot be read.
+        """
+        entry = self._entry(id)
+        record, source = entry.record, str(self.path(entry.record))
+        if record.cost is None or entry.order is None:
+            return None
+        try:
+            schedule = retime(record.instance, order_of(entry.order, record.instance))
+        except (InputError, DeadlockError) as error:
+            raise InputError(f"{id}: {error}", source=source) from None
+        violations, cost = validate(record.instance, schedule), metrics.cost(schedule)
+        if violations:
+            raise RefusedError(f"{source}: {id}: the schedule is invalid: {violations[0]}")
+        if cost != record.cost.value:
+            raise RefusedError(f"{source}: {id}: the schedule costs {cost}, not {record.cost.value}")
+        return schedule
 
-    def proof_path(self, record: Record) -> Path | None:
-        """Return the path of the certificate of the bound; None if the bound has no certificate."""
-        return self.folder(record) / f"proof-{record.bound.value}.json.gz" if record.certified else None
+    def certificate(self, id: str) -> dict[str, Any] | None:
+        """Return the content of the certificate's file; None if the bound has no certificate.
 
-    def files(self, record: Record) -> list[Path]:
-        """Return the path of the record, and the paths of its schedule and certificate if it has them."""
-        paths = (self.record_path(record), self.schedule_path(record), self.proof_path(record))
-        return [path for path in paths if path is not None]
+        Raises
+        ------
+        InputError
+            If there is no instance of this name.
+        """
+        entry = self._entry(id)
+        if entry.proof is None:
+            return None
+        return entry.proof | {"instance": instance_to_dict(entry.record.instance)}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -113,38 +158,93 @@ class Library:
         InputError
             If the folder is read-only.
         """
-        path = self.root / ".lock"
-        check_writable(path)
-        with FileLock(path):
+        check_writable(self._lock.lock_file)
+        with self._lock:
             yield
 
-    def put(self, record: Record, *, schedule: Any = None, proof: Any = None) -> None:
-        """Write a record with a new schedule or certificate, and remove what it replaces.
+    def put(
+        self, record: Record, *, order: Order | None = None, certificate: dict[str, Any] | None = None
+    ) -> None:
+        """Write a record with the order of a new schedule or a new certificate, in place of what it replaces.
 
-        `schedule` and `proof` are the contents of the new files; None keeps the file that is there. All files
-        of the instance's folder that do not belong to the new record are removed.
+        None keeps the order or the certificate that is there, as far as the new record still has one.
 
         Raises
         ------
         InputError
-            If a file cannot be written; the old record is then unchanged.
+            If the file cannot be written; it is then unchanged.
         """
-        self.folder(record).mkdir(parents=True, exist_ok=True)
-        for path, content in ((self.schedule_path(record), schedule), (self.proof_path(record), proof)):
-            if content is not None and path is not None:
-                write_text(path, json.dumps(content, separators=(",", ":")) + "\n")
-        write_text(self.record_path(record), record.text())
-        for path in set(self.folder(record).iterdir()) - set(self.files(record)):
-            path.unlink()
+        with self.alone():
+            path = self.path(record)
+            entries = {entry.record.id: entry for entry in _read(path)} if path.exists() else {}
+            entry = replace(entries.get(record.id, _Entry(record, None, None)), record=record)
+            if order is not None or record.cost is None:
+                entry = replace(entry, order=None if order is None else words_of(order))
+            if certificate is not None or not record.certified:
+                entry = replace(entry, proof=_without_instance(certificate))
+            entries[record.id] = entry
+            lines = [each.line() for each in sorted(entries.values(), key=lambda each: _place(each.record))]
+            write_text(path, '{"instances":[\n' + ",\n".join(lines) + "\n]}\n")
+
+    def _entries(self) -> Iterator[_Entry]:
+        for path in sorted(self.root.glob(f"*{_SUFFIX}")):
+            yield from _read(path)
+
+    def _entry(self, id: str) -> _Entry:
+        for entry in self._entries():
+            if entry.record.id == id:
+                return entry
+        raise InputError("the library has no instance of this name", key="id", value=id)
+
+    def _path(self, family: str) -> Path:
+        return self.root / f"{family}{_SUFFIX}"
 
 
-def _load(path: Path) -> Record:
+def _place(record: Record) -> tuple[str, int, int, str]:
+    return record.family, record.instance.devices, record.instance.microbatches, record.id
+
+
+def _without_instance(certificate: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if certificate is None else {k: v for k, v in certificate.items() if k != "instance"}
+
+
+def _read(path: Path) -> tuple[_Entry, ...]:
+    """Return the entries of a family's file, which is read again only after it was replaced."""
+    now = path.stat()
+    return _read_once(path, now.st_mtime_ns, now.st_size, now.st_ino)
+
+
+@lru_cache(32)
+def _read_once(path: Path, *version: int) -> tuple[_Entry, ...]:
+    data = read_json(path)
     try:
-        record = record_from_dict(read_json(path))
+        check_keys(data, ("instances",), ())
+        if not isinstance(data["instances"], list):
+            raise InputError("must be a list of records", key="instances", value=data["instances"])
+        family = path.name.removesuffix(_SUFFIX)
+        entries = tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
     except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
-    named = f"{record.family}/{record.id}"
-    if path.parent.parts[-2:] != (record.family, record.id):
-        rule = f"must be those of the folder {'/'.join(path.parent.parts[-2:])}"
-        raise InputError(rule, key="family/id", value=named, source=str(path))
-    return record
+        raise error.at(str(path)) from None
+    return entries
+
+
+def _entry_of(data: Any, family: str, number: int) -> _Entry:
+    try:
+        record = record_from_dict(data, ("order", "proof"))
+        _check_parts(record, family, data)
+    except InputError as error:
+        key = f"instances[{number}].{error.key}".rstrip(".")
+        raise InputError(error.rule, key=key, value=error.value) from None
+    return _Entry(record, data["order"], data["proof"])
+
+
+def _check_parts(record: Record, family: str, data: dict[str, Any]) -> None:
+    """Check the family of a record, that its cost has an order, and its certified bound a proof."""
+    order, proof = data["order"], data["proof"]
+    if record.family != family:
+        raise InputError(f"must be {family!r}, as in the file's name", key="family", value=record.family)
+    if (order is None) != (record.cost is None):
+        raise InputError("must be null exactly where the cost is", key="order", value=order)
+    if not isinstance(proof, dict if record.certified else NoneType):
+        wanted = "the certificate" if record.certified else "null"
+        raise InputError(f"must be {wanted}, as certified says", key="proof", value=proof)

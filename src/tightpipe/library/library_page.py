@@ -1,4 +1,4 @@
-"""The library as tables in Markdown for docs/library.md: first the open problems, then all instances."""
+"""The library as tables in Markdown, as docs/library.md shows it: first open problems, then all instances."""
 
 from __future__ import annotations
 

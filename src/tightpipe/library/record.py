@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
@@ -116,14 +115,12 @@ class Record:
         """(cost - bound) / cost, the largest share that any schedule could save; None without a schedule."""
         return None if self.cost is None else (self.cost.value - self.bound.value) / self.cost.value
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of the record's file."""
+    def to_file(self) -> dict[str, Any]:
+        """Return what the file of the family has of the record."""
         return {
             "id": self.id,
             "family": self.family,
             "source": self.source,
-            "status": str(self.state),
-            "difficulty": str(self.difficulty),
             "cost": None if self.cost is None else asdict(self.cost),
             "bound": asdict(self.bound),
             "certified": self.certified,
@@ -131,27 +128,25 @@ class Record:
             "instance": instance_to_dict(self.instance),
         }
 
-    def text(self) -> str:
-        """Return the text of the record's file: a line for each key, always the same for the same record."""
-        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in self.to_dict().items()]
-        return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is known as plain data: the record, and the status and difficulty that follow."""
+        kept = self.to_file()
+        about = {key: kept.pop(key) for key in ("id", "family", "source")}
+        return {**about, "status": str(self.state), "difficulty": str(self.difficulty), **kept}
 
 
-_DERIVED = ("status", "difficulty")
-_KEYS = (*(field.name for field in fields(Record)), *_DERIVED)
+_KEYS = tuple(field.name for field in fields(Record))
 
 
-def record_from_dict(data: Any) -> Record:
-    """Return the record that the content of its file describes.
-
-    The keys `status` and `difficulty` follow from the others and are not read; `check_record` compares them.
+def record_from_dict(data: Any, further: tuple[str, ...] = ()) -> Record:
+    """Return the record that a file's plain data describe; `further` names other keys that they have.
 
     Raises
     ------
     InputError
-        If the content is no record; the message names key, value and what is right.
+        If the data are no record; the message names key, value and what is right.
     """
-    check_keys(data, _KEYS, ())
+    check_keys(data, (*_KEYS, *further), ())
     texts = {key: _text(data[key], key) for key in ("id", "family", "source")}
     if not isinstance(data["certified"], bool):
         raise InputError("must be true or false", key="certified", value=data["certified"])

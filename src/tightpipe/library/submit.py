@@ -9,6 +9,7 @@ from typing import Any
 from ..core.errors import ContradictionError, InputError, RefusedError
 from ..core.instance import Instance
 from ..core.instance_file import check_kind, instance_from_dict
+from ..core.retime import retime
 from ..core.schedule_file import schedule_from_dict, schedule_to_dict
 from ..core.validate import validate
 from .folder import Library
@@ -30,6 +31,7 @@ def submit(
     """Enter a schedule or a certificate into the library, and return the new record of its instance.
 
     The instance is recognised by its content. What a schedule file claims about cost and bound is ignored.
+    The library keeps the order of a schedule and gives it the cheapest times, which may lower its cost.
 
     Parameters
     ----------
@@ -91,14 +93,16 @@ def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> 
     violations = validate(record.instance, file.schedule)
     if violations:
         raise RefusedError(f"the schedule is invalid: {violations[0]}")
-    cost = verified_cost(record.instance, content)
+    verified_cost(record.instance, content)
+    best = retime(record.instance, file.schedule.order)  # the library keeps no times but these
+    cost = verified_cost(record.instance, schedule_to_dict(best))
     if record.cost is not None and cost >= record.cost.value:
         raise RefusedError(f"{record.id}: a schedule of cost {record.cost.value} is known, this costs {cost}")
     if cost < record.bound.value:
         raise ContradictionError(f"{record.id}: costs {cost}, below the bound {record.bound.value}")
     method = " ".join((file.method or "").split()) or _UNNAMED
     new = replace(record, cost=replace(origin, value=cost, method=method))
-    library.put(new, schedule=schedule_to_dict(file.schedule, method=method))
+    library.put(new, order=best.order)
     return new
 
 
@@ -114,5 +118,5 @@ def _certificate(library: Library, record: Record, content: Any, origin: Claim) 
     if cost is not None and bound > cost.value:
         raise ContradictionError(f"{record.id}: a schedule costs {cost.value}, below the bound {bound}")
     new = replace(record, bound=replace(origin, value=bound, method="certificate"), certified=True)
-    library.put(new, proof=content)
+    library.put(new, certificate=content)
     return new

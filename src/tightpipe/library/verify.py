@@ -13,9 +13,9 @@ from typing import Any
 from ..certificates import check_proof
 from ..certificates.check_proof import Problem
 from ..core.errors import InputError, RefusedError
-from ..core.files import read_text
 from ..core.instance import Instance
-from ..core.instance_file import instance_to_dict, read_json
+from ..core.instance_file import instance_to_dict
+from ..core.schedule_file import schedule_to_dict
 from .folder import Library
 from .record import Record
 
@@ -63,21 +63,19 @@ def check_record(library: Library, record: Record) -> str:
     Raises
     ------
     RefusedError
-        If a schedule or a certificate fails, or does not have the cost or the bound of the record, or if the
-        record's file is not written as the library writes it.
+        If a schedule or a certificate fails, or does not have the cost or the bound of the record.
     InputError
-        If a file is missing or cannot be read.
+        If the order of the schedule cannot be read.
     """
-    path, said = library.record_path(record), [str(record.state)]
-    _require(read_text(path) == record.text(), f"{path}: is not written as the library writes it")
-    schedule, proof = library.schedule_path(record), library.proof_path(record)
+    said = [str(record.state)]
+    schedule, certificate = library.schedule(record.id), library.certificate(record.id)
     if record.cost is not None and schedule is not None:
-        cost = verified_cost(record.instance, read_json(schedule))
-        _require(cost == record.cost.value, f"{schedule}: costs {cost}, not {record.cost.value}")
+        cost = verified_cost(record.instance, schedule_to_dict(schedule))
+        _require(cost == record.cost.value, f"the schedule costs {cost}, not {record.cost.value}")
         said.append(f"cost {cost} verified")
-    if proof is not None:
-        bound = verified_bound(record.instance, read_json(proof))
-        _require(bound == record.bound.value, f"{proof}: proves {bound}, not {record.bound.value}")
+    if certificate is not None:
+        bound = verified_bound(record.instance, certificate)
+        _require(bound == record.bound.value, f"the certificate proves {bound}, not {record.bound.value}")
         said.append(f"bound {bound} verified")
     else:
         said.append(f"bound {record.bound.value} trusted from {record.bound.method}")
