@@ -18,7 +18,7 @@ from ..planning.plan_file import plan_to_dict, save_plan
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, params_option, run_options, summary_beside
+from .common import cli, json_option, run_options, summary_beside
 from .comparing_plans import show_alternatives, show_frontier
 
 
@@ -34,7 +34,6 @@ from .comparing_plans import show_alternatives, show_frontier
     "--alternatives", is_flag=True, help="Compare schedule families, each with its own best plan, in a table."
 )
 @run_options(60.0)
-@params_option
 @json_option
 @click.pass_context
 def _plan(
@@ -114,6 +113,7 @@ def _plan_frontier(
     time_limit: float,
     workers: int | None,
     seed: int,
+    params: SolveParams,
     as_json: bool,
 ) -> None:
     """Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.
@@ -125,7 +125,7 @@ def _plan_frontier(
     """
     from ..planning.plan_frontier import device_points, memory_points
 
-    allowance = Allowance(time_limit, workers, seed)
+    allowance = Allowance(time_limit, workers, seed, params=params)
     load_problem(model)  # an error in the file itself names the file
     if (memory is None) == (devices is None):
         raise InputError("give either --memory or --devices, along which the frontier goes")

@@ -89,10 +89,9 @@ def _data(result: RobustResult, options: RobustOptions) -> dict[str, Any]:
         for name, one in (("robust", result.robust), ("plain", result.plain))
     }
     asked = {"measure": str(result.measure), "noise": list(options.noise), "samples": result.samples}
-    changed = options.params.changed()
     return {
         **asked,
-        **({"params": changed} if changed else {}),
+        **options.params.record(),
         **judged,
         "bound": result.bound,
         "seconds": round(result.seconds, 3),

@@ -86,6 +86,14 @@ class SolveParams:
             if (value := getattr(parameters, each.name)) != each.default
         }
 
+    def record(self) -> dict[str, Any]:
+        """Return the entry `params` of a file or of JSON, with what is changed; nothing if nothing is."""
+        return {"params": changed} if (changed := self.changed()) else {}
+
+    def changed_text(self) -> str:
+        """Return what is changed as one line, e.g. ``anneal.reach = 4``; empty if nothing is."""
+        return ", ".join(f"{key} = {value}" for key, value in self.changed().items())
+
 
 DEFAULTS = SolveParams()
 """The parameters of a solve that is given none."""
