@@ -14,10 +14,6 @@ from .queues import queues_of
 from .two_sides import Side, Turns
 from .windows import windows_of
 
-_WIDTHS = (300, 1_000, 3_000, 10_000)
-_LONGER = 4  # a search takes at most about so many times as long as the one before
-_UNCOUNTED = 0.1  # seconds that a search takes, on average, after its last yield
-
 
 def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Side) -> Turns:
     """Run beam searches for a lower cost, and offer their schedules to the incumbent.
@@ -39,9 +35,9 @@ def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Sid
     if not is_whole(arrays_of(instance), range(instance.devices)):
         return ""
     end = side.seconds + share * side.left if side.whole.limited else inf
-    took = 0.0
-    for width in _WIDTHS:
-        if incumbent.closed or side.seconds + _LONGER * took > end:
+    took, params = 0.0, side.whole.params.beams
+    for width in params.widths:
+        if incumbent.closed or side.seconds + params.longer * took > end:
             break
         windows = windows_of(queues, cost(incumbent.schedule) - 1, side.budget)
         if not windows.feasible:
@@ -49,6 +45,6 @@ def beam_turns(instance: Instance, incumbent: Incumbent, share: float, side: Sid
         begun = side.seconds
         budget = side.budget if side.whole.endless else side.budget.within(end - begun)
         incumbent.offer((yield from beam_search(queues, windows, width, budget)))
-        yield _UNCOUNTED
+        yield params.uncounted
         took = side.seconds - begun
     return ""

@@ -103,7 +103,7 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
     params = budget.params.milp
     part = budget.part(params.share).within(params.windows_seconds)
     windows = shaved_windows(queues, cost(incumbent.schedule), part)
-    refuse_if_too_large(size_of(queues, windows.undecided))
+    refuse_if_too_large(size_of(queues, windows.undecided), budget.params.milp.most_megabytes)
     return windows
 
 

@@ -20,10 +20,7 @@ from .next_table import first_table, most_bytes, next_table
 from .table_kernel import FREE, LAST, Table, rows_of
 from .trail import Trail
 
-_WAITING = 0.5  # weight of the time that microbatches wait, beside the time that devices idle
 _MANY = 10**9  # prefixes, more than any table has room for
-_TURN = 100_000  # least number of prefixes that are made between two yields
-_PACE = 500_000  # about so many prefixes are made per second on a usual machine
 
 
 def beam_search(
@@ -41,7 +38,8 @@ def beam_search(
         The most prefixes that are extended after each operation; fewer if the process would need too much
         memory for them.
     budget
-        The deadline ends the search, and the cap on memory limits its tables.
+        The deadline ends the search, and the cap on memory limits its tables. Its parameters say how prefixes
+        are compared.
 
     Yields
     ------
@@ -59,14 +57,14 @@ def beam_search(
     -----
     Prefixes with equally many operations are compared by a measure of lost time, which is the sum of two
     terms. The first term adds up, over all devices, the least time at which the device could end all of its
-    work; without lost time it would be a constant. The second term is half of the ticks until a microbatch
-    can go on, added up over all microbatches under way. The search proves nothing.
+    work; without lost time it would be a constant. The second term is the parameter `waiting` times the
+    ticks until a microbatch can go on, added up over all microbatches under way. The search proves nothing.
 
     If every device has a frame of its own, microbatches of a class that begins on another device may start
     before tick 0, which is where the anchor's frame begins. Then the first term would favour those that start
     earliest, although a device that runs early by itself gains nothing. So nothing starts before tick 0 here.
     """
-    devices = range(queues.instance.devices)
+    devices, params = range(queues.instance.devices), budget.params.beams
     problem = _from_zero(few_devices(windows, devices))
     table = first_table(problem)
     trail, made = Trail(queues, problem), 0
@@ -76,13 +74,13 @@ def beam_search(
         following = next_table(problem, table, _MANY, budget)
         if following is None:
             return None
-        table = best_rows(problem, following, width)
+        table = best_rows(problem, following, width, params.waiting)
         if rows_of(table) == 0:
             return None
         trail.follow(table)
         made += rows_of(following)
-        if made >= _TURN:
-            yield made / _PACE
+        if made >= params.batch:
+            yield made / params.pace
             made = 0
     return trail.schedule(table)
 
@@ -92,14 +90,15 @@ def _from_zero(problem: FewDevices) -> FewDevices:
     return problem._replace(earliest=np.maximum(problem.earliest, 0))
 
 
-def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
+def best_rows(problem: FewDevices, table: Table, width: int, waiting: float) -> Table:
     """Return a table of the rows to extend next, without those that others dominate.
 
-    These are the `width` rows that have lost the least time so far, or all of them if there are fewer.
+    These are the `width` rows that have lost the least time so far, or all of them if there are fewer. The
+    time that microbatches wait counts with the weight `waiting`.
     """
     rows = np.flatnonzero(table.alive[: rows_of(table)])
     if len(rows) > width:
-        rows = rows[np.argpartition(_lost_time(problem, table, rows), width)[:width]]
+        rows = rows[np.argpartition(_lost_time(problem, table, rows, waiting), width)[:width]]
     return table._replace(
         started=table.started[rows],
         times=table.times[rows],
@@ -110,7 +109,7 @@ def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
     )
 
 
-def _lost_time(problem: FewDevices, table: Table, rows: Ints) -> Floats:
+def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting: float) -> Floats:
     """Return the time in ticks that each of the rows has lost so far, up to a constant; shape (rows,)."""
     queues, devices = problem.queues, len(problem.devices)
     times, left = table.times[rows], queues["count"] - table.started[rows].astype(np.int64)
@@ -121,4 +120,4 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints) -> Floats:
     ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ weight + left @ work
     arrivals = times[:, FREE + 2 * devices :]
     waiting = np.maximum(0, arrivals - times[:, LAST, np.newaxis]).sum(axis=1)
-    return np.asarray(ends + _WAITING * waiting, np.float64)
+    return np.asarray(ends + weight_of_waiting * waiting, np.float64)

@@ -250,9 +250,8 @@ class Search:
 
         The function returns False if time is up, or after `most_neighbours` neighbours.
         """
-        for candidate in islice(
-            neighbours(self.problem, here.candidate, self._random), self.params.most_neighbours
-        ):
+        found = neighbours(self.problem, here.candidate, self._random, self.params.recomputing)
+        for candidate in islice(found, self.params.most_neighbours):
             if until.left <= 0 or self._is_over:
                 return False
             self._schedule(candidate, [here.heuristic])

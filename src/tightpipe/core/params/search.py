@@ -310,6 +310,35 @@ class BlockParams(Parameters):
 
 
 @dataclass(frozen=True, slots=True)
+class BeamParams(Parameters):
+    """Beam searches over prefixes, each wider than the last one.
+
+    Parameters
+    ----------
+    widths
+        Number of prefixes that are extended after each operation, for one search after another.
+    longer
+        How many times as long as the search before it a search is supposed to take. It begins only if that is
+        left.
+    uncounted
+        Seconds that a search takes, on average, after it has made its last prefix.
+    waiting
+        Weight of the time that microbatches wait, beside the time that devices idle.
+    pace
+        Prefixes that a usual machine makes per second.
+    batch
+        Least number of prefixes that are made between two looks at the time.
+    """
+
+    widths: tuple[int, ...] = entries(300, 1_000, 3_000, 10_000, least=1, whole=True)
+    longer: float = amount(4.0)
+    uncounted: float = amount(0.1)
+    waiting: float = amount(0.5)
+    pace: float = amount(5e5, above=True)
+    batch: int = count(100_000)
+
+
+@dataclass(frozen=True, slots=True)
 class RobustParams(Parameters):
     """The search for a schedule with the least mean or percentile of its cost under noise.
 

@@ -7,12 +7,28 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import InputError, named
-from .heuristic import DueDateParams, InterleavedParams, ListParams, StartParams, VBlockParams
+from .heuristic import (
+    DueDateParams,
+    InterleavedParams,
+    ListParams,
+    ModuloParams,
+    StartParams,
+    VBlockParams,
+)
 from .parameters import Parameters, as_in_a_file
 from .planning import PlanParams
-from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, TargetParams, WindowParams
+from .proof import (
+    BoundParams,
+    CpsatParams,
+    FluidParams,
+    MilpParams,
+    PrefixParams,
+    TargetParams,
+    WindowParams,
+)
 from .search import (
     AnnealParams,
+    BeamParams,
     BestParams,
     BlockParams,
     FoldParams,
@@ -35,15 +51,17 @@ class SolveParams:
         How the search for schedules and the proofs share the threads.
     rules, anneal, fold, neighbourhoods
         The phases of the method `improve`.
+    beams
+        Beam searches for schedules.
     blocks
         The method `block`.
     robust
         The search for schedules that cost little under noise.
     starts
         The time for the heuristics from which searches start.
-    list, due_date, v_blocks, interleaved
+    list, due_date, v_blocks, interleaved, modulo
         These heuristics.
-    bounds, fluid, windows
+    bounds, prefixes, fluid, windows
         The searches for lower bounds, and the constraint propagation that they rest on.
     cpsat, targets, milp
         The exact solvers.
@@ -57,6 +75,7 @@ class SolveParams:
     anneal: AnnealParams = field(default_factory=AnnealParams)
     fold: FoldParams = field(default_factory=FoldParams)
     neighbourhoods: NeighbourhoodParams = field(default_factory=NeighbourhoodParams)
+    beams: BeamParams = field(default_factory=BeamParams)
     blocks: BlockParams = field(default_factory=BlockParams)
     robust: RobustParams = field(default_factory=RobustParams)
     starts: StartParams = field(default_factory=StartParams)
@@ -64,7 +83,9 @@ class SolveParams:
     due_date: DueDateParams = field(default_factory=DueDateParams)
     v_blocks: VBlockParams = field(default_factory=VBlockParams)
     interleaved: InterleavedParams = field(default_factory=InterleavedParams)
+    modulo: ModuloParams = field(default_factory=ModuloParams)
     bounds: BoundParams = field(default_factory=BoundParams)
+    prefixes: PrefixParams = field(default_factory=PrefixParams)
     fluid: FluidParams = field(default_factory=FluidParams)
     windows: WindowParams = field(default_factory=WindowParams)
     cpsat: CpsatParams = field(default_factory=CpsatParams)
