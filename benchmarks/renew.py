@@ -93,6 +93,7 @@ LIST = (
         ("predictions.csv",),
         20,
     ),
+    Result("tuning", "python benchmarks/tune.py", ("tuning.csv",), 35),
     _table("noise", "python benchmarks/noise.py", 40, ("csv", "png")),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 10),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 3, ("csv", "md")),
