@@ -85,6 +85,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="modulo",
             make=modulo_order,
+            params="modulo",
             pace=5e-7,
             placements=PLACEMENTS,
             memory="most limits that have a schedule; made for scarce memory",

@@ -20,17 +20,16 @@ from tightpipe.core.errors import InfeasibleError, NoScheduleError
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.heuristic import ModuloParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
 from .family import within_limits
 from .modulo_kernel import Body, placed_within_limits
 
-_FIRST_STEP = 0.01  # share by which the second period tried is longer than the first; doubles each time
-_HALVINGS = 5  # bisections between the last period that was too short and the first that was not
 
-
-def modulo_order(instance: Instance) -> Order:
+def modulo_order(instance: Instance, params: ModuloParams = DEFAULTS.modulo) -> Order:
     """Return an order in which every microbatch runs one period later than the one before it in its class.
 
     The period is the shortest one found at which every device keeps within its memory limit.
@@ -46,10 +45,10 @@ def modulo_order(instance: Instance) -> Order:
     if reason:
         raise InfeasibleError(reason)
     graph = arrays_of(instance)
-    return within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph)))
+    return within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph, params)))
 
 
-def _shortest(graph: GraphArrays) -> tuple[int, Ints]:
+def _shortest(graph: GraphArrays, params: ModuloParams) -> tuple[int, Ints]:
     """Return the shortest period found, and the starts of one operation of each node, all in ticks.
 
     Raises
@@ -59,14 +58,14 @@ def _shortest(graph: GraphArrays) -> tuple[int, Ints]:
     """
     work = int(np.bincount(graph.nodes["device"], graph.nodes["duration"]).max())
     alone, body = _alone(graph), _body(graph)
-    short, period, step = work, work, _FIRST_STEP
+    short, period, step = work, work, params.first_step
     start = _placed(body, period)
     while not len(start):
         if period > alone:
             raise NoScheduleError("modulo found no period within the memory limits")
         short, period, step = period, int(period * (1 + step)) + 1, 2 * step
         start = _placed(body, period)
-    for _ in range(_HALVINGS):
+    for _ in range(params.halvings):
         middle = (short + period) // 2
         found = _placed(body, middle)
         if len(found):

@@ -38,20 +38,20 @@ def v_adaptive_order(instance: Instance, params: VBlockParams = DEFAULTS.v_block
         If no block fits into the memory limits.
     """
     check_placement(instance, "v-adaptive", "v")
-    orders = best_orders(instance, _within(instance), params.adaptive_work, params)
+    orders = best_orders(instance, _within(instance, params.splits), params.adaptive_work, params)
     if not orders:
         raise NoScheduleError("v-adaptive finds no building block that fits into the memory limits")
     return min(orders[: params.retimed], key=lambda order: cost(retime(instance, order)))
 
 
-def _within(instance: Instance) -> list[Ints]:
+def _within(instance: Instance, splits: int) -> list[Ints]:
     """Return the blocks that may fit into memory; those that make the most of it come first.
 
     The last ones hold one activation more than the limit. They may fit, because a B may free memory before
     its W does.
     """
     costs, p = stage_costs(instance), instance.devices
-    blocks = sorted(blocks_with_peaks(p), key=lambda pair: -pair[1])
+    blocks = sorted(blocks_with_peaks(p, splits), key=lambda pair: -pair[1])
     if instance.memory_limit(0) is None:
         return [block for block, _ in blocks]
     forward = costs.delta[OpKind.F]

@@ -24,25 +24,29 @@ from tightpipe.kernels.arrays import Ints
 from .v_building_block import delayed_ways
 from .v_reorder_kernel import PERIOD, steady_peak
 
-_SPLITS = 3  # most devices at which the offset on the ways down may change
 _ALONE = 1  # time units of every pass
 
 
 @lru_cache(maxsize=8)
-def blocks_with_peaks(devices: int) -> tuple[tuple[Ints, int], ...]:
-    """Return all blocks, each with the most activations that a device holds; those of least memory first."""
+def blocks_with_peaks(devices: int, splits: int) -> tuple[tuple[Ints, int], ...]:
+    """Return all blocks, each with the most activations that a device holds; those of least memory first.
+
+    On the ways down, the offset between neighbouring devices may change at one of at most `splits` devices.
+    """
     up = np.arange(devices)[::-1]
-    found = {block.tobytes(): block for down in _ways_down(devices) for block in delayed_ways(down, up)}
+    found = {
+        block.tobytes(): block for down in _ways_down(devices, splits) for block in delayed_ways(down, up)
+    }
     pairs = [(block, int(steady_peak(block, _ALONE))) for block in found.values()]
     return tuple(sorted(pairs, key=lambda pair: (pair[1], int(pair[0].max()))))
 
 
-def _ways_down(devices: int) -> Iterator[Ints]:
+def _ways_down(devices: int, splits: int) -> Iterator[Ints]:
     """Yield the starts of the passes on a way down, relative to device 0, shape (devices,)."""
     hops = np.arange(devices)
     for offset in range(1, PERIOD):
         yield offset * hops
-    splits = {devices * part // (_SPLITS + 1) for part in range(1, _SPLITS + 1)}
-    for split in sorted(splits - {0, devices - 1}):
+    places = {devices * part // (splits + 1) for part in range(1, splits + 1)}
+    for split in sorted(places - {0, devices - 1}):
         for small, large in combinations(range(1, PERIOD), 2):
             yield np.where(hops <= split, large * hops, large * split + small * (hops - split))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from unittest import mock
 
 from cases import serial_order, uniform
 
 from tightpipe import Instance, Memory, retime
+from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.metrics import cost
 from tightpipe.solver.queues import Queues
 from tightpipe.solver.windows import Windows, windows_of
@@ -71,4 +71,4 @@ def horizon_of(instance: Instance) -> int:
 
 def open_windows(queues: Queues) -> Windows:
     """Windows from which nothing is concluded, as no time is left for it: the families alone have to hold."""
-    return windows_of(queues, horizon_of(queues.instance), SimpleNamespace(left=0.0))
+    return windows_of(queues, horizon_of(queues.instance), UNLIMITED.within(0))

@@ -65,6 +65,15 @@ def commands(group: click.Group = cli, before: tuple[str, ...] = ()) -> Iterator
             yield " ".join((*before, name))
 
 
+def command_of(name: str) -> click.Command:
+    """Return the command of this name, which `commands` yields."""
+    found: click.Command = cli
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word) or found
+    return found
+
+
 def arguments(command: str) -> list[str]:
     """Return a valid call of the command, in a folder that `write_inputs` has filled."""
     return [*command.split(), *CALLS.get(command, "--help").split()]
@@ -96,9 +105,5 @@ def write_inputs(folder: Path) -> None:
 
 def with_json(command: str) -> list[str]:
     """Return the call of the command with ``--json``; without, if the command has no such option."""
-    found: click.Command = cli
-    for name in command.split():
-        assert isinstance(found, click.Group)
-        found = found.get_command(click.Context(found), name) or found
-    has = any(parameter.name == "as_json" for parameter in found.params)
+    has = any(parameter.name == "as_json" for parameter in command_of(command).params)
     return [*arguments(command), "--json"] if has else arguments(command)

@@ -100,7 +100,7 @@ def _choose(
 def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
     """Return windows for costs below that of the schedule, in which only free items change places."""
     horizon = cost(schedule) - 1
-    arrays = under_horizon(queues.instance, horizon)
+    arrays = under_horizon(queues.instance, horizon, budget.params.windows)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
     first = arrays.graph.first
     place = np.argsort(positions_of(queues, schedule.order).item)  # positions rise along each queue

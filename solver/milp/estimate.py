@@ -11,7 +11,6 @@ from tightpipe.core.operation import OpKind
 from ..modelled import refuse_unmodelled
 from ..queues import Queues
 
-MOST_MEGABYTES = 4096
 _ROWS_PER_BINARY = 4  # two big-M rows, and two rows of `Constraints.lattice`
 _ROWS_PER_ITEM = 7  # sequence, precedence, two for its window in the frame, work before and after it, memory
 _KILOBYTES_PER_BINARY = 28.0  # measured: 9 in PuLP, and 19 in HiGHS at the root of its search
@@ -55,16 +54,17 @@ def size_of(queues: Queues, binaries: int) -> Size:
     return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
 
 
-def refuse_if_too_large(size: Size) -> None:
+def refuse_if_too_large(size: Size, most: int) -> None:
     """Raise an error if a model would take too much memory.
 
     Raises
     ------
     InputError
-        If the model would take more than `MOST_MEGABYTES`. The message gives the estimate and this cap.
+        If the model would take more than `most` times 2**20 bytes. The message gives the estimate and this
+        cap.
     """
-    if size.megabytes > MOST_MEGABYTES:
-        rule = f"too large for milp: {size}; the cap is {MOST_MEGABYTES} MB"
+    if size.megabytes > most:
+        rule = f"too large for milp: {size}; the cap is {most} MB"
         raise InputError(rule, key="instance")
 
 

@@ -93,7 +93,7 @@ def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
     params = budget.params.milp
     part = budget.part(params.share).within(params.windows_seconds)
     windows = shaved_windows(queues, incumbent.cost, part)
-    refuse_if_too_large(size_of(queues, windows.undecided))
+    refuse_if_too_large(size_of(queues, windows.undecided), budget.params.milp.most_megabytes)
     return windows
 
 

@@ -18,10 +18,7 @@ from .next_table import first_table, most_bytes, next_table
 from .table_kernel import FREE, LAST, Table, rows_of
 from .trail import Trail
 
-_WAITING = 0.5  # weight of the time that microbatches wait, beside the time that devices idle
 _MANY = 10**9  # prefixes, more than any table has room for
-_TURN = 100_000  # least number of prefixes that are made between two yields
-_PACE = 500_000  # about so many prefixes are made per second on a usual machine
 
 
 class BeamSearch:
@@ -37,7 +34,8 @@ class BeamSearch:
         The most prefixes that are extended after each operation; fewer if the process would need too much
         memory for them.
     budget
-        The deadline ends the search, and the cap on memory limits its tables.
+        The deadline ends the search, and the cap on memory limits its tables. Its parameters say how prefixes
+        are compared.
 
     Attributes
     ----------
@@ -51,8 +49,8 @@ class BeamSearch:
     -----
     Prefixes with equally many operations are compared by a measure of lost time, which is the sum of two
     terms. The first term adds up, over all devices, the least time at which the device could end all of its
-    work; without lost time it would be a constant. The second term is half of the ticks until a microbatch
-    can go on, added up over all microbatches under way. The search proves nothing.
+    work; without lost time it would be a constant. The second term is the parameter `waiting` times the
+    ticks until a microbatch can go on, added up over all microbatches under way. The search proves nothing.
 
     If every device has a frame of its own, microbatches of a class that begins on another device may start
     before tick 0, which is where the anchor's frame begins. Then the first term would favour those that start
@@ -73,22 +71,22 @@ class BeamSearch:
 
         They are estimated from the number of prefixes.
         """
-        made = 0
-        while self._left and made < _TURN:
+        made, params = 0, self._budget.params.beams
+        while self._left and made < params.batch:
             following = next_table(self._problem, self._table, _MANY, self._budget)
             if following is None:
                 self.ended = True
-                return made / _PACE
-            self._table = best_rows(self._problem, following, self._width)
+                return made / params.pace
+            self._table = best_rows(self._problem, following, self._width, params.waiting)
             made += rows_of(following)
             if rows_of(self._table) == 0:
                 self.ended = True
-                return made / _PACE
+                return made / params.pace
             self._trail.keep(self._table)
             self._left -= 1
         if not self._left:
             self.ended, self.schedule = True, self._trail.schedule(self._table)
-        return made / _PACE
+        return made / params.pace
 
 
 def _from_zero(problem: FewDevices) -> FewDevices:
@@ -96,14 +94,15 @@ def _from_zero(problem: FewDevices) -> FewDevices:
     return problem._replace(earliest=np.maximum(problem.earliest, 0))
 
 
-def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
+def best_rows(problem: FewDevices, table: Table, width: int, waiting: float) -> Table:
     """Return a table of the rows to extend next, without those that others dominate.
 
-    These are the `width` rows that have lost the least time so far, or all of them if there are fewer.
+    These are the `width` rows that have lost the least time so far, or all of them if there are fewer. The
+    time that microbatches wait counts with the weight `waiting`.
     """
     rows = np.flatnonzero(table.alive[: rows_of(table)])
     if len(rows) > width:
-        rows = rows[np.argpartition(_lost_time(problem, table, rows), width)[:width]]
+        rows = rows[np.argpartition(_lost_time(problem, table, rows, waiting), width)[:width]]
     return table._replace(
         started=table.started[rows],
         times=table.times[rows],
@@ -114,7 +113,7 @@ def best_rows(problem: FewDevices, table: Table, width: int) -> Table:
     )
 
 
-def _lost_time(problem: FewDevices, table: Table, rows: Ints) -> Floats:
+def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting: float) -> Floats:
     """Return the time in ticks that each of the rows has lost so far, up to a constant; shape (rows,)."""
     queues, devices = problem.queues, len(problem.devices)
     times, left = table.times[rows], queues["count"] - table.started[rows].astype(np.int64)
@@ -125,4 +124,4 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints) -> Floats:
     ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ weight + left @ work
     arrivals = times[:, FREE + 2 * devices :]
     waiting = np.maximum(0, arrivals - times[:, LAST, np.newaxis]).sum(axis=1)
-    return np.asarray(ends + _WAITING * waiting, np.float64)
+    return np.asarray(ends + weight_of_waiting * waiting, np.float64)

@@ -15,9 +15,6 @@ from ..windows import windows_of
 from .beam import BeamSearch
 from .few_devices import is_whole
 
-_WIDTHS = (300, 1_000, 3_000, 10_000)
-_LONGER = 4  # a search takes at most about so many times as long as the one before
-
 
 class Beams:
     """Runs beam searches for a lower cost, and offers their schedules to the incumbent.
@@ -40,7 +37,7 @@ class Beams:
         self._queues, self._incumbent = queues_of(instance), incumbent
         self._suits = is_whole(arrays_of(instance), range(instance.devices))
         self._end = worker.seconds + share * worker.left if worker.whole.limited else inf
-        self._widths = iter(_WIDTHS)
+        self._widths = iter(worker.whole.params.beams.widths)
         self._search: BeamSearch | None = None
         self._begun = self._took = 0.0
 
@@ -61,8 +58,8 @@ class Beams:
 
     def _next_search(self, worker: Worker) -> BeamSearch | None:
         """Return the next search; None if there is none, or if it would probably take too long."""
-        width = next(self._widths, None)
-        if width is None or self._incumbent.closed or worker.seconds + _LONGER * self._took > self._end:
+        width, longer = next(self._widths, None), worker.whole.params.beams.longer
+        if width is None or self._incumbent.closed or worker.seconds + longer * self._took > self._end:
             return None
         windows = windows_of(self._queues, self._incumbent.cost - 1, worker.budget)
         if not windows.feasible:

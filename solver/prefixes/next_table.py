@@ -10,11 +10,6 @@ from .extend_kernel import extend
 from .few_devices import FewDevices
 from .table_kernel import FREE, FULL, ROWS, Table, bytes_of_row, empty_table, rows_of
 
-_SLICE = 5_000  # prefixes that are extended between two looks at the time
-_ROOM = 4  # rows of the next table per row of the last one, at first
-_LEAST_ROOM = 2**12
-_MOST_BYTES = 4 * 10**8  # of one table; there are two at a time
-
 
 def first_table(problem: FewDevices) -> Table:
     """Return the table with the one prefix in which nothing has started.
@@ -49,16 +44,16 @@ def next_table(
     budget, moot
         What ends the search, as in `search_prefixes`.
     """
-    queues, devices = len(problem.queues), len(problem.devices)
+    queues, devices, params = len(problem.queues), len(problem.devices), budget.params.prefixes
     under_way = before.times.shape[1] - FREE - 2 * devices
     most = min(most, most_bytes(budget) // bytes_of_row(queues, devices, under_way))
-    room = min(most, max(_LEAST_ROOM, _ROOM * rows_of(before)))
+    room = min(most, max(params.least_room, params.room * rows_of(before)))
     while room > 0:
         after = empty_table(room, queues, devices, under_way)
-        for begin in range(0, rows_of(before), _SLICE):
+        for begin in range(0, rows_of(before), params.slice):
             if budget.left <= 0 or moot():
                 return None
-            if extend(problem, before, begin, min(rows_of(before), begin + _SLICE), after) == FULL:
+            if extend(problem, before, begin, min(rows_of(before), begin + params.slice), after) == FULL:
                 break
         else:
             return after
@@ -67,6 +62,6 @@ def next_table(
 
 
 def most_bytes(budget: Budget) -> int:
-    """Return the most bytes of a table or a trail: 400 MB, or an eighth of the cap on memory if less."""
-    cap = budget.max_memory
-    return _MOST_BYTES if cap is None else min(_MOST_BYTES, int(cap * 1e9 / 8))
+    """Return the most bytes of a table or a trail; no more than an eighth of the cap on memory."""
+    most, cap = budget.params.prefixes.most_bytes, budget.max_memory
+    return most if cap is None else min(most, int(cap * 1e9 / 8))

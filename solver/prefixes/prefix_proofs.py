@@ -16,11 +16,7 @@ from ..queues import queues_of
 from .answer import answer_to
 from .questions import Questions
 
-_PACE = 1_000_000  # about as many prefixes are kept per second on a usual machine
 _MANY = 10**9  # prefixes, more than any time limit allows
-_SHORTEST = 0.3  # seconds that one search gets at least
-_LESS = 1 / 4  # of the gap with which the questions began; with less, they begin anew
-_UNLIMITED = 100.0  # seconds that count as left for one search in a solve without any limit
 
 
 class PrefixProofs:
@@ -44,9 +40,10 @@ class PrefixProofs:
         self, instance: Instance, incumbent: Incumbent, share: float, part: float, worker: Worker
     ) -> None:
         self._queues, self._incumbent = queues_of(instance), incumbent
-        left = worker.left if worker.whole.limited else _UNLIMITED
+        params = self._params = worker.whole.params.prefixes
+        left = worker.left if worker.whole.limited else params.unlimited
         self._end = worker.seconds + share * left if worker.whole.limited else inf
-        self._seconds = max(_SHORTEST, part * left)
+        self._seconds = max(params.shortest, part * left)
         self._begin()
 
     def step(self, worker: Worker) -> Outcome:
@@ -54,7 +51,7 @@ class PrefixProofs:
         known = self._incumbent
         if known.closed or worker.budget.left <= 0 or worker.seconds >= self._end:
             return FINISHED
-        if known.cost - known.bound <= _LESS * self._gap:
+        if known.cost - known.bound <= self._params.begin_anew * self._gap:
             self._begin()
         question = self._questions.next(known.bound, known.cost)
         if question is None:
@@ -63,7 +60,7 @@ class PrefixProofs:
         # search ends at the same prefix in every run.
         endless = worker.whole.endless
         budget = worker.budget if endless else worker.budget.within(self._seconds)
-        most = int(_PACE * self._seconds) if endless else _MANY
+        most = int(self._params.pace * self._seconds) if endless else _MANY
 
         def moot() -> bool:
             return known.cost <= question.target
@@ -73,7 +70,7 @@ class PrefixProofs:
             self._questions.learn(question, answer)
         known.offer(answer.schedule)
         known.prove(answer.bound, proof)
-        return Worked((1 + answer.extended) / _PACE)
+        return Worked((1 + answer.extended) / self._params.pace)
 
     def _begin(self) -> None:
         """Begin the questions anew for the present gap.
@@ -82,4 +79,4 @@ class PrefixProofs:
         """
         bound, known = self._incumbent.bound, self._incumbent.cost
         self._gap = known - bound
-        self._questions = Questions(self._queues.instance.devices, bound, known)
+        self._questions = Questions(self._queues.instance.devices, bound, known, self._params)

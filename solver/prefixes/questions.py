@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tightpipe.core.params.proof import PrefixParams
+
 from .search import PrefixSearch
 
 Devices = tuple[int, ...]
-
-_LITTLE = 1 / 32  # of the gap at the beginning: the precision to which sets of devices are compared
-_PART = 3  # the target is about a third of the way from what is refuted to what is open
-_FAILURES = 3  # searches that may end early one after another before no more sets of this size are tried
-_SMALL = 4  # with at most so many devices, all together are tried whatever fewer of them have refuted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,13 @@ class Questions:
         The number of devices of the instance.
     bound, cost
         The proven bound and the cost of the best known schedule, in ticks.
+    params
+        How precisely sets of devices are compared, and when they grow.
     """
 
-    def __init__(self, devices: int, bound: int, cost: int) -> None:
-        self._devices = devices
-        self._little = max(1, int((cost - bound) * _LITTLE))
+    def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
+        self._devices, self._params = devices, params
+        self._little = max(1, int((cost - bound) * params.little))
         self._refuted = max(0, 2 * bound - cost)  # the largest target that a set has refuted, or a start
         self._best: Devices | None = None  # the set of the present size that has refuted it
         self._waiting = self._sets(())
@@ -89,7 +88,7 @@ class Questions:
         whole = len(question.devices) == self._devices
         if answer.bound is None if whole else self._best != question.devices:
             self._drop()
-        if self._failures == _FAILURES:
+        if self._failures == self._params.failures:
             self._waiting.clear()
 
     def _target(self, devices: Devices, low: int, high: int) -> int:
@@ -103,7 +102,7 @@ class Questions:
             return high - 1
         if self._best != devices and len(devices) < self._devices:
             return min(high - 1, low + self._little)
-        return low + max(1, (high - low) // _PART)
+        return low + max(1, (high - low) // self._params.part)
 
     def _drop(self) -> None:
         self._waiting.pop(0)
@@ -115,11 +114,11 @@ class Questions:
         These are the sets with one device more than the best set. If there is no best set, the set of all
         devices may take their place: on few devices, and once.
         """
-        if self._failures >= _FAILURES:
+        if self._failures >= self._params.failures:
             return False
         if self._best is not None:
             self._waiting, self._best = self._sets(self._best), None
-        elif self._devices <= _SMALL and not self._tried_all:
+        elif self._devices <= self._params.small and not self._tried_all:
             self._waiting = [tuple(range(self._devices))]
         self._tried_all |= any(len(devices) == self._devices for devices in self._waiting)
         return bool(self._waiting)

@@ -10,6 +10,8 @@ import numpy as np
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
 from tightpipe.core.instance import Instance, Objective
 from tightpipe.core.operation import OpKind
+from tightpipe.core.params.proof import WindowParams
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.kernels.arrays import Bools, Ints
 
 
@@ -24,18 +26,19 @@ class HorizonArrays(NamedTuple):
     precedes: Bools  # (Q, Q) at [q, r]: the k-th item of q precedes the k-th of r, perhaps through others
     opening: Ints  # (p,) item that surely runs first on each device; -1 if unknown, or if frames are shared
     idle: Ints  # (p,) ticks that each device may idle between the start and the end of its frame
+    deep: int  # the most predecessors, or followers, of an item that a rule looks at
     anchor: int  # the device whose frame starts at time 0; -1 if all devices share one frame
 
 
-def under_horizon(instance: Instance, horizon: int) -> HorizonArrays:
+def under_horizon(instance: Instance, horizon: int, params: WindowParams = DEFAULTS.windows) -> HorizonArrays:
     """Return the graph of an instance under a horizon in ticks, which says how long each device may idle."""
     arrays = _without_horizon(instance)
-    return arrays._replace(idle=horizon - arrays.graph.devices["work"])
+    return arrays._replace(idle=horizon - arrays.graph.devices["work"], deep=params.deep)
 
 
 @lru_cache(maxsize=16)  # a search asks for the same instance under one horizon after another
 def _without_horizon(instance: Instance) -> HorizonArrays:
-    """Return the arrays for a horizon of 0.
+    """Return the arrays for a horizon of 0, of which rules look at no other item.
 
     All callers share these arrays. They can, because the compiled rules only read them.
     """
@@ -47,6 +50,7 @@ def _without_horizon(instance: Instance) -> HorizonArrays:
         precedes=_closure(graph),
         opening=np.array([_opening(graph, d) if floating else -1 for d in devices]),
         idle=-graph.devices["work"],
+        deep=0,
         anchor=instance.placement.routes[0][0] if floating else -1,
     )
 

@@ -12,7 +12,6 @@ from .horizon_arrays import HorizonArrays
 from .window_state_kernel import WindowState
 
 _FAR = 2**60
-_DEEP = 16  # one more than the largest number of other messages that a rule looks at
 
 
 @compiled_inline
@@ -28,7 +27,7 @@ def leaves_from(arrays: HorizonArrays, state: WindowState, item: int) -> int:
     for k in range(graph.devices[device].queues):
         cursor[k] = state.before[item, k] if _shares(arrays, queue, k) else 0
     least, bottom = state.earliest[item] + graph.queues[queue].duration, _FAR
-    for count in range(1, _DEEP):
+    for count in range(1, arrays.deep):
         latest, at = -_FAR, -1
         for k in range(graph.devices[device].queues):
             if cursor[k] > 0:
@@ -61,7 +60,7 @@ def leaves_by(arrays: HorizonArrays, state: WindowState, item: int) -> int:
         if _shares(arrays, queue, k):
             cursor[k] = state.after[item, k]
     most, top = due(arrays, state, item), -_FAR
-    for count in range(1, _DEEP):
+    for count in range(1, arrays.deep):
         soonest, at = _FAR, -1
         for k in range(graph.devices[device].queues):
             other = graph.devices[device].queue + k

@@ -142,7 +142,7 @@ def windows_of(
         of the work. A frame lies in the longer frame that starts at the same time, so what holds under the
         longer horizon holds under the shorter one.
     """
-    arrays = under_horizon(queues.instance, horizon)
+    arrays = under_horizon(queues.instance, horizon, budget.params.windows)
     state = open_state(arrays, horizon)
     if wider is not None:
         meet(state, wider.state)

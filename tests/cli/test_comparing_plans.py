@@ -12,9 +12,9 @@ import pytest
 from command_line import Done, call, write
 from handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
-from tightpipe import Status, load_plan, save_plan
+from tightpipe import SolveParams, Status, load_plan, save_plan
 from tightpipe.cli import explaining_plans
-from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_frontier
+from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_frontier, what_if
 from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.planning.what_if import WhatIf
 
@@ -103,6 +103,28 @@ def test_an_interrupted_frontier_goes_on(
     assert [row["memory"] for row in json.loads(second.stdout)["rows"]] == ["4kB", "5kB", "6kB"]
     assert [asked.cluster.memory for asked in searched] == [4000, 5000, 6000, 6000]
     assert load_plan(tmp_path / "out" / "plan-6kB.json").problem == searched[-1]
+
+
+def test_searches_of_tables_and_of_changes_get_the_parameters_and_the_answer_names_them(
+    model: Path, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params, seen = write(tmp_path, {"plan.middles": 3}, "params.json"), list[SolveParams]()
+
+    def search(problem: PlanningProblem, params: SolveParams, **_: object) -> Plan:
+        seen.append(params)
+        return replace(plan(problem), bound=1, status=Status.FEASIBLE)
+
+    for module in (plan_frontier, alternatives, what_if):
+        monkeypatch.setattr(module, "plan" if module is what_if else "find_plan", search)
+    for words in (
+        ("plan-frontier", model, "--memory", "6kB", "-o", tmp_path / "out"),
+        ("compare", "--placements", model, "--time-limit", "1"),
+        ("explain", saved, "--time-limit", "1"),
+    ):
+        done = call(*words, "--params", params, "--json")
+        assert json.loads(done.stdout)["params"] == {"plan.middles": 3}, done.stderr
+        assert {each.plan.middles for each in seen} == {3}
+        seen.clear()
 
 
 def test_a_frontier_over_devices_is_one_of_throughput(

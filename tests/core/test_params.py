@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cases import uniform
 from command_line import call
+from every_command import command_of, commands
 from small_models import random_problem
 
 import tightpipe
@@ -159,13 +160,14 @@ def planned(params: SolveParams) -> object:
 READING: dict[str, tuple[Callable[[SolveParams], object], set[str]]] = {
     "improve": (solved("improve", effort=1.0), {"best", "sides", "rules", "anneal", "fold"}),
     "block": (solved("block", effort=1.0), {"blocks", "anneal"}),
-    "best": (solved("best", effort=1.0), {"best", "sides"}),
+    "best": (solved("best", effort=1.0), {"best", "sides", "beams", "prefixes", "windows"}),
     "cpsat": (solved("cpsat", effort=1.0), {"cpsat", "windows"}),
     "cpsat:plain": (solved("cpsat:plain", time_limit=1), {"cpsat"}),
     "milp": (solved("milp", time_limit=1), {"milp", "windows"}),
     "list": (solved("list"), {"list"}),
     "due-date": (solved("due-date"), {"due_date", "list"}),
     "v-adaptive": (solved("v-adaptive"), {"v_blocks"}),
+    "modulo": (solved("modulo"), {"modulo"}),
     "v-half": (by_itself("v-half", "v"), {"v_blocks"}),
     "interleaved-1f1b": (by_itself("interleaved-1f1b", "loop"), {"interleaved"}),
     "bound": (bounded, {"bounds", "windows", "starts"}),
@@ -191,10 +193,11 @@ def test_a_search_reads_the_parameters_that_it_is_given_and_no_defaults(
         ("list", {"list.rules": [[1, 0, 1, 1, 0, 1]]}),
         ("due-date", {"due_date.rules": [[0.1, 0.9, 0, 1]]}),
         ("v-adaptive", {"v_blocks.kept": 1, "v_blocks.passes": 0}),
+        ("modulo", {"modulo.first_step": 1.0, "modulo.halvings": 0}),
     ],
 )
 def test_a_heuristic_follows_its_parameters(method: str, change: dict[str, Any]) -> None:
-    instance = uniform(4, 11, (10, 17, 5), comm=3)
+    instance = uniform(4, 11, (10, 17, 5), comm=3, memory=Memory(2, -1, -1, 12))
     changed = solve(instance, method, params=params_from_dict(change))
     assert changed.schedule is not None
     assert changed.cost > solve(instance, method).cost  # type: ignore[operator]
@@ -233,12 +236,23 @@ def test_the_command_line_takes_a_file_of_parameters_and_records_what_they_chang
     assert json.loads(bounds.stdout)["params"] == {"anneal.moves_per_item": 50}
 
 
-@pytest.mark.parametrize("command", [("solve",), ("bound",), ("plan",)], ids=lambda c: c[0])
-def test_a_bad_file_of_parameters_ends_a_command_with_one_line(command: tuple[str], tmp_path: Path) -> None:
+WITH_PARAMS = ("bound", "compare", "explain", "plan", "plan-frontier", "realistic", "solve")
+
+
+def test_every_command_that_limits_the_time_of_a_search_takes_parameters() -> None:
+    options = {name: {each.name for each in command_of(name).params} for name in commands()}
+    limited = {name for name, known in options.items() if "time_limit" in known}
+    given = {name for name, known in options.items() if "params" in known}
+    assert limited == set(WITH_PARAMS) == given - {"methods"}  # methods shows them
+
+
+@pytest.mark.parametrize("command", WITH_PARAMS)
+def test_a_bad_file_of_parameters_ends_a_command_with_one_line(command: str, tmp_path: Path) -> None:
     params, instance = tmp_path / "params.toml", tmp_path / "i.json"
     params.write_text("[anneal]\nreach = 0\n")
     save_instance(INSTANCE, instance)
-    failed = call(*command, str(instance), "--params", str(params))
+    files = [] if command == "realistic" else [str(instance)]
+    failed = call(command, *files, "--params", str(params), *(["-o", "o"] if "front" in command else []))
     assert failed.returncode == 2
     assert failed.stderr.strip() == f"tightpipe: {params}: anneal.reach = 0: must be an integer of at least 1"
 

@@ -385,6 +385,33 @@ def test_solves_with_other_parameters_are_other_solves() -> None:
     assert json.loads(one.with_makespan().payload)["params"] == {"anneal.reach": 4}
 
 
+def test_a_table_of_solves_with_parameters_says_so_and_has_no_others(tmp_path: Path) -> None:
+    params, table = tmp_path / "params.toml", tmp_path / "rows.csv"
+    params.write_text("[list]\nretimed = 1\n[anneal]\nmoves_per_item = 50\n[rules]\nshare = 0\n")
+    words = (
+        "compare",
+        "--settings",
+        "toy-4x8",
+        "--methods",
+        "list,improve",
+        "--time-limit",
+        "1",
+        "-o",
+        table,
+    )
+    assert call(*words, "--params", params).returncode == 0
+    rows = list(csv.DictReader(table.open()))
+    said = {"anneal.moves_per_item": 50, "list.retimed": 1, "rules.share": 0.0}
+    assert [json.loads(row["params"]) for row in rows] == [said, said]
+    assert f"not the defaults: {json.dumps(said)}." in table.with_suffix(".md").read_text()
+    refused = call(*words, "--extend")
+    assert refused.returncode == 2
+    assert "with --params, and these are without: name another file with -o" in refused.stderr
+    params.write_text("[list]\nretimed = 3\n")
+    assert call(*words, "--params", params, "--extend").returncode == 0
+    assert len(list(csv.DictReader(table.open()))) == 4  # rows with other parameters stay, and do not count
+
+
 def test_limits_that_are_equal_are_solved_once() -> None:
     comparison = Comparison(("2p", "2.0p", "7/3p"), ("list",), "device_span", Allowance())
     tasks = tasks_of_settings(choose_settings("toy-4x8,1.5B-8x24"), comparison)

@@ -34,6 +34,20 @@ def test_text_has_a_table_for_each_question(solved: Path) -> None:
     assert "weaker constraints" not in call("explain", solved, "--no-relax").stdout
 
 
+def test_the_heuristics_run_anew_with_the_parameters_that_are_given(tmp_path: Path) -> None:
+    params = write(tmp_path, {"list.rules": [[0, 0, 0, 1, 0, 0]]}, "params.json")
+    made = tmp_path / "schedule.json"
+    instance = write(tmp_path, {**SMALL, "devices": 4, "microbatches": 11, "backward": 17, "comm": 3})
+    call("solve", instance, "--method", "list", "-o", made)
+    usual, other = (
+        json.loads(call("explain", made, "--json", *words).stdout) for words in ((), ("--params", params))
+    )
+    assert usual["relaxations"][-1]["unrelaxed"] == usual["cost"] < other["relaxations"][-1]["unrelaxed"]
+    assert "params" not in usual
+    assert other["params"] == {"list.rules": [[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]}
+    assert "\nparameters: list.rules = " in call("explain", made, "--params", params).stdout
+
+
 def test_an_invalid_schedule_is_not_explained(solved: Path, tmp_path: Path) -> None:
     data = json.loads(solved.read_text())
     data["devices"][0][0][2] += 1

@@ -124,7 +124,7 @@ def test_what_the_search_over_blocks_finds_is_valid_for_unequal_stages_and_any_l
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8, 17])
 def test_blocks_repeat_without_conflict_and_variants_need_no_more_memory(p: int) -> None:
-    blocks = [block for block, _ in blocks_with_peaks(p)]
+    blocks = [block for block, _ in blocks_with_peaks(p, 3)]
     for shape in (V_MIN, V_HALF, V_ZB):
         found = variants(p, shape)
         blocks += found

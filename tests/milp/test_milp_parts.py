@@ -14,7 +14,8 @@ from schedules import schedules_of
 
 from tightpipe import InputError
 from tightpipe.core.metrics import cost
-from tightpipe.solver.milp.estimate import MOST_MEGABYTES, Size, refuse_if_not_modelled, refuse_if_too_large
+from tightpipe.core.params.solve_params import DEFAULTS
+from tightpipe.solver.milp.estimate import Size, refuse_if_not_modelled, refuse_if_too_large
 from tightpipe.solver.milp.linear import Linear
 from tightpipe.solver.milp.objective import minimise_cost
 from tightpipe.solver.milp.variables import Variables
@@ -79,10 +80,11 @@ def test_the_cost_is_as_long_as_every_frame(objective: str, frames: list[int]) -
 
 
 def test_models_are_refused_from_the_cap_on() -> None:
-    largest = next(Size(b, 0, 0) for b in range(150_000, 0, -1) if Size(b, 0, 0).megabytes <= MOST_MEGABYTES)
-    refuse_if_too_large(largest)
+    most = DEFAULTS.milp.most_megabytes
+    largest = next(Size(b, 0, 0) for b in range(150_000, 0, -1) if Size(b, 0, 0).megabytes <= most)
+    refuse_if_too_large(largest, most)
     with pytest.raises(InputError, match=f"{largest.binaries + 1} order binaries"):
-        refuse_if_too_large(Size(largest.binaries + 1, 0, 0))
+        refuse_if_too_large(Size(largest.binaries + 1, 0, 0), most)
 
 
 def test_links_are_refused_where_a_message_may_have_to_wait() -> None:

@@ -102,8 +102,8 @@ def test_the_rows_that_have_lost_least_time_are_kept() -> None:
         table = next_table(problem, table, 10**6, UNLIMITED)
     assert table is not None
     alive = int(table.alive[: rows_of(table)].sum())
-    assert rows_of(best_rows(problem, table, alive)) == alive
-    few = best_rows(problem, table, 4)
+    assert rows_of(best_rows(problem, table, alive, 0.5)) == alive
+    few = best_rows(problem, table, 4, 0.5)
     assert rows_of(few) == len(few.alive) == len(few.parent) == 4
     assert few.alive.all()
     few_queues, weight = problem.queues, problem.devices["weight"]
@@ -137,7 +137,7 @@ def test_a_trail_leads_from_the_last_table_to_the_first() -> None:
     while table is not None and table.started[0].min() < 2:
         table = next_table(problem, table, 10**6, UNLIMITED)
         assert table is not None
-        table = best_rows(problem, table, 1)
+        table = best_rows(problem, table, 1, 0.5)
         trail.keep(table)
     schedule = trail.schedule(table)
     assert schedule is not None

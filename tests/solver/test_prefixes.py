@@ -15,6 +15,7 @@ from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Objective
 from tightpipe.core.metrics import cost
+from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.progress import ignore
 from tightpipe.core.result import LogEntry, Proof
 from tightpipe.settings.realistic import load_realistic
@@ -158,7 +159,7 @@ def test_a_table_without_room_says_so() -> None:
 
 def simulated(devices: int, bound: int, cost: int, refuted: dict[tuple[int, ...], int]) -> list[Question]:
     """The questions, where each set of devices refutes the targets below a number, by default 0."""
-    questions, asked = Questions(devices, bound, cost), []
+    questions, asked = Questions(devices, bound, cost, DEFAULTS.prefixes), []
     while (question := questions.next(bound, cost)) is not None:
         asked.append(question)
         most = max(refuted.get(some, 0) for some in every_set(devices) if {*some} <= {*question.devices})
@@ -191,7 +192,7 @@ def test_more_than_four_devices_are_not_all_asked_where_none_refutes_anything() 
 
 
 def test_searches_that_end_early_end_the_questions() -> None:
-    questions, asked = Questions(9, 1000, 1640), 0
+    questions, asked = Questions(9, 1000, 1640, DEFAULTS.prefixes), 0
     while (question := questions.next(1000, 1640)) is not None:
         questions.learn(question, PrefixSearch(None, 0))
         asked += 1

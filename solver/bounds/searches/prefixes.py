@@ -39,15 +39,15 @@ def prefix_bound(
     -----
     The argument stands in `prefixes.search_prefixes`. `prefixes.Questions` chooses devices and targets.
     """
-    begun, budget = perf_counter(), budget.with_deadline()
+    begun, budget, params = perf_counter(), budget.with_deadline(), budget.params
     start = best_bound(instance)
     low, last = max(start.value, lower), start.proof
-    queues, questions = queues_of(instance), Questions(instance.devices, low, upper)
+    queues, questions = queues_of(instance), Questions(instance.devices, low, upper, params.prefixes)
     while budget.left > 0:
         question = questions.next(low, upper)
         if question is None:
             break
-        answer, proof = answer_to(queues, question, budget.part(budget.params.bounds.prefix_search), _MOST)
+        answer, proof = answer_to(queues, question, budget.part(params.bounds.prefix_search), _MOST)
         questions.learn(question, answer)
         if answer.bound is not None and answer.bound > low:
             low, last = answer.bound, proof

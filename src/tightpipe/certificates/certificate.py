@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.budget import UNLIMITED, Budget
+from ..core.budget import Budget
 from ..core.files import write_text
 from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.result import Proof
 from ..solver.bounds.formulas import three_times, two_times
 from . import check_proof
@@ -88,7 +89,12 @@ class _Formula:
 
 
 def certify(
-    instance: Instance, bound: int, *, proof: Proof | None = None, time_limit: float = _SECONDS
+    instance: Instance,
+    bound: int,
+    *,
+    proof: Proof | None = None,
+    time_limit: float = _SECONDS,
+    params: SolveParams = DEFAULTS,
 ) -> Certificate:
     """Return a certificate for a lower bound of the cost.
 
@@ -102,6 +108,8 @@ def certify(
         What the bound rests on. The certificate names it if no proof is found that can be checked.
     time_limit
         Seconds to search for a proof that can be checked.
+    params
+        The numbers that tune this search: those of windows and of shaving.
 
     Notes
     -----
@@ -112,7 +120,7 @@ def certify(
     At last it takes open orders one by one, and refutes both possibilities of each.
     """
     try:
-        steps, anchor = _steps(instance, bound - 1, UNLIMITED.within(time_limit))
+        steps, anchor = _steps(instance, bound - 1, Budget(params=params).within(time_limit))
     except (UnprovenError, check_proof.InputError):  # the latter if the checker takes no such instance
         by = "an unnamed proof" if proof is None else str(proof)
         return Certificate(instance, bound, {"kind": "trusted", "by": by})

@@ -40,7 +40,6 @@ from .look_ahead_kernel import REFUTED, fails, look
 # the item is open follow the item, or, if `follows` is False, precede it. An order is open if the windows do
 # not decide it.
 Side = tuple[int, int, bool]
-_QUICK, _THOROUGH = 30, 240  # items that the propagation of one supposition may work on
 
 
 class UnprovenError(Exception):
@@ -58,14 +57,14 @@ class Refuter:
     target
         The cost to refute, in ticks.
     budget
-        The time for the search.
+        The time for the search, and the parameters of windows and of shaving.
     """
 
     def __init__(self, instance: Instance, problem: Problem, target: int, budget: Budget) -> None:
         self.budget, self.target = budget, target
         self.queues, self.instance, self.problem = queues_of(instance), instance, problem
         self.anchor = instance.placement.routes[0][0]
-        self.arrays = under_horizon(self.queues.instance, target)
+        self.arrays = under_horizon(self.queues.instance, target, budget.params.windows)
         self.state = open_state(self.arrays, target)
         self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
@@ -90,10 +89,11 @@ class Refuter:
 
     def _refute(self, state: WindowState) -> None:
         """Record a proof that no schedule lies in the windows of `state`, then raise `RefutedError`."""
+        quick, thorough = self.budget.params.windows.first_steps, self.budget.params.bounds.shaving_thorough
         self._settle(state)
         while True:
             self._overload(state)
-            if self._shave(state, _QUICK) == 0 and self._shave(state, _THOROUGH) == 0:
+            if self._shave(state, quick) == 0 and self._shave(state, thorough) == 0:
                 self._exclude(state, self._branch())
 
     def _settle(self, state: WindowState) -> None:

@@ -9,6 +9,7 @@ import click
 from ..certificates import certify
 from ..certificates.check_proof import main as check_files
 from ..core.instance import Instance
+from ..core.params.solve_params import SolveParams
 from ..core.printable import printable
 from ..core.result import Proof
 from .common import cli
@@ -21,7 +22,12 @@ certificate_option = click.option(
 
 
 def write_certificate(
-    path: str, instance: Instance, bound: int, proof: Proof | None, time_limit: float
+    path: str,
+    instance: Instance,
+    bound: int,
+    proof: Proof | None,
+    time_limit: float,
+    params: SolveParams,
 ) -> None:
     """Search for a proof of a bound, and write a certificate to a file.
 
@@ -40,8 +46,10 @@ def write_certificate(
         What the bound rests on; None if that is not known.
     time_limit
         Seconds to search for a proof that can be checked.
+    params
+        The numbers that tune this search.
     """
-    certificate = certify(instance, bound, proof=proof, time_limit=time_limit)
+    certificate = certify(instance, bound, proof=proof, time_limit=time_limit, params=params)
     certificate.save(path)
     if certificate.trusted:
         by = certificate.proof["by"]

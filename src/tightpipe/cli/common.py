@@ -16,7 +16,7 @@ from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
 from ..core.interruption import exit_status, reason_of
 from ..core.params.params_file import load_params
-from ..core.params.solve_params import DEFAULTS
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.printable import printable
 from ..core.schedule_file import ScheduleFile, faults, load_schedule
 from ..terminal.console import show_json, show_pairs
@@ -64,13 +64,14 @@ def check_latex(latex: str | None, caption: str | None) -> None:
 
 
 def run_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds ``--time-limit``, ``--workers`` and ``--seed``.
+    """Return a decorator that adds ``--time-limit``, ``--workers``, ``--seed`` and ``--params``.
 
     `time_limit` is the default of ``--time-limit``, in seconds.
     """
 
     def add(command: Command) -> Command:
         for option in (
+            params_option,
             click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
             click.option("--workers", type=int, help="Threads. [default: all cores]"),
             click.option(
@@ -135,6 +136,12 @@ def show(data: dict[str, Any], as_json: bool) -> None:
         show_json(data)
     else:
         show_pairs(data)
+
+
+def show_params(params: SolveParams) -> None:
+    """Print which parameters are not the defaults, below a table; nothing if all are."""
+    if text := params.changed_text():
+        print(f"\nparameters: {text}")
 
 
 def exit_stopped(stop: KeyboardInterrupt) -> None:

@@ -15,6 +15,7 @@ from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance import Objective
+from ..core.params.solve_params import SolveParams
 from ..experiments.compare import (
     FILES_FORM,
     SETTINGS_FORM,
@@ -34,6 +35,7 @@ from ..experiments.sweep.axes import OWN
 from ..experiments.sweep.experiment import usual_hard_limit
 from ..experiments.sweep.problems import choose_settings
 from ..experiments.sweep.task import Task
+from ..experiments.table_cells import with_params
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
 from .comparing_plans import show_alternatives
@@ -110,6 +112,7 @@ def _compare(
     time_limit: float,
     workers: int | None,
     seed: int,
+    params: SolveParams,
     max_memory: float | None,
     as_json: bool,
 ) -> None:
@@ -126,13 +129,14 @@ def _compare(
     check_latex(latex, caption)
     if placements:
         _refuse_beside_placements(context)
-        return show_alternatives(_one_model(instances), output, Allowance(time_limit, workers, seed), as_json)
+        each_row = Allowance(time_limit, workers, seed, params=params)
+        return show_alternatives(_one_model(instances), output, each_row, as_json)
     own = bool(instances)
     comparison = Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
-        Allowance(time_limit, workers, seed, max_memory=max_memory),
+        Allowance(time_limit, workers, seed, max_memory=max_memory, params=params),
         link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
@@ -142,7 +146,7 @@ def _compare(
         tasks = tasks_of_files(instances, comparison)
     else:
         tasks = tasks_of_settings(choose_settings(settings or "active"), comparison)
-    table = Table(path, FILES_FORM if own else SETTINGS_FORM)
+    table = Table(path, with_params(FILES_FORM if own else SETTINGS_FORM, params))
     report = _Report(
         latest,
         lambda rows: markdown(rows, comparison.methods[0]),
@@ -167,7 +171,7 @@ def _one_model(files: tuple[str, ...]) -> str:
 
 def _refuse_beside_placements(context: click.Context) -> None:
     """Raise an InputError if an option is given that a comparison of placements does not use."""
-    allowed = {"instances", "output", "placements", "time_limit", "workers", "seed", "as_json"}
+    allowed = {"instances", "output", "placements", "time_limit", "workers", "seed", "params", "as_json"}
     for key, value in context.params.items():
         if key not in allowed and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
             rule = "does not go with --placements: the model file says what is compared"
@@ -299,6 +303,7 @@ def _realistic(
     time_limit: float,
     workers: int | None,
     seed: int,
+    params: SolveParams,
     max_memory: float | None,
     as_json: bool,
 ) -> None:
@@ -309,8 +314,8 @@ def _realistic(
     """
     path = _csv(output)
     tasks = plan_realistic(
-        choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory)
+        choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory, params=params)
     )
     report = _Report(newest, realistic_markdown, draw_avoided)
-    table = Table(path, REALISTIC_FORM)
+    table = Table(path, with_params(REALISTIC_FORM, params))
     _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)

@@ -11,6 +11,7 @@ from ..core.engine_version import engine_version
 from ..core.errors import NoScheduleError
 from ..core.files import write_text
 from ..core.interruption import held_back
+from ..core.params.solve_params import SolveParams
 from ..core.progress import Progress
 from ..experiments.latex_table import write_latex
 from ..planning.plan import Plan
@@ -20,7 +21,7 @@ from ..planning.plan_text import time_text
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import progress_bar
-from .common import exit_stopped
+from .common import exit_stopped, show_params
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
@@ -111,9 +112,13 @@ def collect(
 
 
 def report_plans(
-    report: Report, folder: PlanFolder | None, as_json: bool, stop: KeyboardInterrupt | None
+    report: Report,
+    folder: PlanFolder | None,
+    params: SolveParams,
+    as_json: bool,
+    stop: KeyboardInterrupt | None,
 ) -> None:
-    """Write a report into a folder, if there is one, and show its table.
+    """Write a report into a folder, if there is one, and show its table and the parameters of the searches.
 
     If `stop` is not None and there is no folder, the command then exits with the status of the signal.
 
@@ -129,9 +134,11 @@ def report_plans(
             _write(report, folder)
     if as_json:
         where = None if folder is None else str(folder.path)
-        show_json({"rows": report.rows, "engine": engine_version(), "output": where})
+        known = {"rows": report.rows, **params.record(), "engine": engine_version(), "output": where}
+        show_json(known)
     else:
         show_table(*shown(report.rows))
+        show_params(params)
         for line in failures(report.rows):
             print(f"no plan: {line}")
     if stop is not None and folder is not None:
@@ -178,7 +185,7 @@ def show_alternatives(model: str, output: str | None, allowance: Allowance, as_j
     report = Report(
         "alternatives", alternatives_rows(found), _ALTERNATIVES, lambda path: draw_alternatives(found, path)
     )
-    report_plans(report, folder, as_json, stop)
+    report_plans(report, folder, allowance.params, as_json, stop)
 
 
 def show_frontier(
@@ -224,4 +231,4 @@ def show_frontier(
         folder.put(file_of(point), plan)
     draw = draw_memory_frontier if by_memory else draw_device_frontier
     report = Report("frontier", frontier_rows(axis, found), _FRONTIER, lambda path: draw(found, path))
-    report_plans(report, folder, as_json, stop)
+    report_plans(report, folder, allowance.params, as_json, stop)

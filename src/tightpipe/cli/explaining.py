@@ -10,10 +10,11 @@ from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.instance_file import is_kind, read_json
 from ..core.metrics import bubble, bubble_rate, cost
+from ..core.params.solve_params import SolveParams
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..terminal.console import show_json, show_table
 from ..terminal.progress_bar import working
-from .common import cli, json_option, valid_schedule
+from .common import cli, json_option, params_option, show_params, valid_schedule
 from .explaining_plans import explain_plan
 
 _SECONDS = 10.0  # default time limit for each change of a plan's problem
@@ -27,6 +28,7 @@ _SECONDS = 10.0  # default time limit for each change of a plan's problem
 @click.option("--no-relax", is_flag=True, help="Do not compute what weaker constraints would give.")
 @click.option("--time-limit", type=float, help="Seconds per change of a plan's problem. [default: 10]")
 @click.option("--workers", type=int, help="Threads, for a plan. [default: all cores]")
+@params_option
 @json_option
 def _explain(
     schedule: str,
@@ -34,6 +36,7 @@ def _explain(
     no_relax: bool,
     time_limit: float | None,
     workers: int | None,
+    params: SolveParams,
     as_json: bool,
 ) -> None:
     """Say where the schedule in the file SCHEDULE idles, what for, and what would help.
@@ -45,15 +48,16 @@ def _explain(
     _refuse_without_plan(is_plan, time_limit=time_limit, workers=workers)
     content = valid_schedule(schedule)
     with working("explaining"):
-        found = explain(content.schedule, content.method, relax=not (no_relax or is_plan))
+        found = explain(content.schedule, content.method, relax=not (no_relax or is_plan), params=params)
     if is_plan:
-        allowance = Allowance(_SECONDS if time_limit is None else time_limit, workers)
-        show_schedule = partial(_show, found, longest)
-        explain_plan(schedule, found, None if no_relax else allowance, as_json, show_schedule)
+        allowance = Allowance(_SECONDS if time_limit is None else time_limit, workers, params=params)
+        show_schedule = partial(_show, found, longest, params)
+        explain_plan(schedule, found, None if no_relax else allowance, params, as_json, show_schedule)
     elif as_json:
-        show_json({"schedule": schedule, "method": content.method, **found.to_dict()})
+        about = {"schedule": schedule, "method": content.method, **params.record()}
+        show_json({**about, **found.to_dict()})
     else:
-        _show(found, longest)
+        _show(found, longest, params)
 
 
 def _refuse_without_plan(is_plan: bool, **options: float | None) -> None:
@@ -62,7 +66,7 @@ def _refuse_without_plan(is_plan: bool, **options: float | None) -> None:
             raise InputError("goes with a plan file, not with a schedule file", key=key, value=value)
 
 
-def _show(found: Explanation, longest: int) -> None:
+def _show(found: Explanation, longest: int, params: SolveParams) -> None:
     schedule = found.schedule
     numbers = f"cost {cost(schedule):,}, bubble {bubble(schedule):,}"
     print(f"{numbers}, bubble rate {bubble_rate(schedule):.6f}; all times in ticks")
@@ -73,6 +77,7 @@ def _show(found: Explanation, longest: int) -> None:
     _show_longest(found, longest)
     _show_critical(found)
     _show_relaxations(found)
+    show_params(params)
 
 
 def _show_devices(found: Explanation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core.allowance import Allowance
+from ..core.params.solve_params import SolveParams
 from ..explain import Explanation
 from ..planning.limits import Limit, limits
 from ..planning.plan import Plan
@@ -19,6 +20,7 @@ def explain_plan(
     path: str,
     explained: Explanation,
     allowance: Allowance | None,
+    params: SolveParams,
     as_json: bool,
     show_schedule: Callable[[], None],
 ) -> None:
@@ -33,7 +35,9 @@ def explain_plan(
     explained
         The explanation of the plan's schedule.
     allowance
-        Time limit and threads of the search for each change; None for no search.
+        Time limit, threads and parameters of the search for each change; None for no search.
+    params
+        The parameters, which the JSON object names where they are not the defaults.
     as_json
         Whether to print one JSON object in place of tables.
     show_schedule
@@ -59,6 +63,7 @@ def explain_plan(
             "schedule": path,
             "method": plan.method,
             "tick": str(plan.problem.tick),
+            **params.record(),
             **explained.to_dict(),
             **lists,
             "not_searched": plan.not_searched,

@@ -18,7 +18,7 @@ from ..planning.plan_file import plan_to_dict, save_plan
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, params_option, run_options, summary_beside
+from .common import cli, json_option, run_options, summary_beside
 from .comparing_plans import show_alternatives, show_frontier
 
 
@@ -36,7 +36,6 @@ from .comparing_plans import show_alternatives, show_frontier
 @click.option("--memory", metavar="SIZES", help="Plan for several memory sizes, e.g. 40GB,60GB,80GB.")
 @click.option("--devices", metavar="NUMBERS", help="Plan for several lengths of the pipeline, e.g. 2,4,8.")
 @run_options(60.0)
-@params_option
 @json_option
 @click.pass_context
 def _plan(

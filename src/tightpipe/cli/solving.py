@@ -99,7 +99,7 @@ def _solve(
                     result.schedule, output, method=result.method, bound=result.bound, params=params
                 )
         if certificate is not None and result.bound is not None:
-            write_certificate(certificate, problem, result.bound, result.proof, time_limit)
+            write_certificate(certificate, problem, result.bound, result.proof, time_limit, params)
     with summary_beside(output):
         _show_result(result, output, as_json)
     context.exit(_exit_status(result))
@@ -169,7 +169,7 @@ def _bound(
         bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
-            write_certificate(certificate, problem, best.value, best.proof, time_limit)
+            write_certificate(certificate, problem, best.value, best.proof, time_limit, params)
     _show_bounds(bounds, reason, params, as_json)
     context.exit(exit_status(reason) if reason else 0)
 
@@ -180,9 +180,7 @@ def _show_bounds(bounds: Sequence[Bound], reason: str, params: SolveParams, as_j
         fields = ("name", "value", "proof", "seconds", "argument")
         rows = [{field: getattr(bound, field) for field in fields} for bound in bounds]
         answer = {"best": best.value, "name": best.name, "bounds": rows, "reason": reason}
-        if changed := params.changed():
-            answer["params"] = changed
-        show_json({**answer, "engine": engine_version()})
+        show_json({**answer, **params.record(), "engine": engine_version()})
         return
     show_table(["bound", "value", "proof", "seconds", "argument"], [
         (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds

@@ -240,7 +240,11 @@ class Result:
             numbers["total_time"] = metrics.total_time(self.schedule)
             numbers["device_busy"] = self.device_busy
             numbers["device_span"] = metrics.device_spans(self.schedule).tolist()
-        if changed := self.params.changed():
-            numbers["params"] = changed
         log = [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in self.log]
-        return {"status": str(self.status), **numbers, "seconds": round(self.seconds, 3), "log": log}
+        return {
+            "status": str(self.status),
+            **numbers,
+            **self.params.record(),
+            "seconds": round(self.seconds, 3),
+            "log": log,
+        }

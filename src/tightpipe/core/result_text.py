@@ -22,7 +22,7 @@ def summary(result: Result) -> dict[str, object]:
         "bubble": result.bubble,
         "bubble_rate": share_text(result.bubble_rate),
         "peak_memory": _memory(result),
-        "params": ", ".join(f"{key} = {value}" for key, value in result.params.changed().items()),
+        "params": result.params.changed_text(),
         "seconds": f"{result.seconds:.3f}",
         "reason": result.reason,
     }

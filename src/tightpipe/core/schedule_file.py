@@ -138,14 +138,13 @@ def schedule_to_dict(
     params: SolveParams = DEFAULTS,
 ) -> dict[str, Any]:
     """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
-    changed = params.changed()
     return {
         "instance": instance_to_dict(schedule.instance),
         "devices": [_entries(schedule, device) for device in range(schedule.order.devices)],
         "method": method,
         "cost": metrics.cost(schedule),
         "bound": bound,
-        **({"params": changed} if changed else {}),
+        **params.record(),
     }
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from .latex_table import LatexTable
 from .results_table import Cells
 from .sweep.axes import OWN
-from .table_cells import bound_rate
+from .table_cells import bound_rate, said_params
 
 _DASH = "-"
 _MEANING = (
@@ -170,6 +170,7 @@ def _conditions(rows: Sequence[Cells]) -> list[str]:
         f"Measured {span} on {several['host_cpus']} CPU cores: time limit {several['time_limit']} s "
         f"per solve, {several['workers']} workers, seed {several['seed']}, "
         f"tightpipe {several['engine']}, OR-Tools {several['ortools_version']}.",
+        *said_params(rows),
         "Bubble rate = (cost - work) / cost; bound of the rate = (bound - work) / bound; "
         "gap = (cost - bound) / cost; memory of 1F1B = memory limit / peak memory of 1F1B with one stage on "
         "each device; imbalance = largest work of a device / mean work - 1.",

@@ -9,7 +9,7 @@ from .. import drawing
 from ..drawing.panels import Point
 from .realistic import METHODS
 from .results_table import Cells
-from .table_cells import bound_rate
+from .table_cells import bound_rate, said_params
 
 _BASELINE = "greedy-v"
 _COMPARED = tuple(method for method in METHODS if method != _BASELINE)
@@ -71,6 +71,7 @@ def realistic_markdown(rows: Sequence[Cells]) -> str:
             "",
             f"Time limit {limit} s for each of cpsat, improve and best, workers: {workers} of {cpus} "
             f"CPU cores, seed {seed}, tightpipe {own}, OR-Tools {theirs}.",
+            *said_params(rows),
         ]
     return "\n".join([*lines, ""])
 

@@ -24,6 +24,9 @@ from .sweep.guarded_process import Outcome
 from .sweep.row import Row
 from .sweep.task import Task
 
+PARAMS = "params"
+"""The column of the parameters of solves, in tables whose solves have other parameters than the defaults."""
+
 Cells = dict[str, str]
 """A row of a table as it stands in the file, by column."""
 
@@ -192,8 +195,15 @@ class Table:
         if not header:
             _write(file, list(self.form.columns))
         elif header.split(",") != list(self.form.columns):
-            rule = "has other columns than this version writes; move it away to start anew"
-            raise InputError(rule, source=str(self.path))
+            raise InputError(_other_columns(header.split(","), self.form), source=str(self.path))
+
+
+def _other_columns(header: Sequence[str], form: Form) -> str:
+    """Return what to do about a table whose header is not the one of `form`."""
+    if {*header} ^ {*form.columns} == {PARAMS}:
+        there, here = ("with", "without") if PARAMS in header else ("without", "with")
+        return f"is a table of solves {there} --params, and these are {here}: name another file with -o"
+    return "has other columns than this version writes; move it away to start anew"
 
 
 def cell_text(value: object) -> str:

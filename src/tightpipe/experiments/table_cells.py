@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
-from .results_table import Solve
+from ..core.params.solve_params import SolveParams
+from .results_table import PARAMS, Cells, Form, Solve
 from .sweep.row import Row
 
 Cell = Callable[[Solve], object]
@@ -48,6 +50,27 @@ def cells(names: Sequence[str], special: Mapping[str, Cell] | None = None) -> di
 def _cell(name: str) -> Cell:
     say = _OF_THE_ROW.get(name)
     return lambda solve: getattr(solve.row, name) if say is None else say(solve.row)
+
+
+def with_params(form: Form, params: SolveParams) -> Form:
+    """Return the form of a table whose solves have these parameters.
+
+    If some of them are not the defaults, the form has one more column with those, as a JSON object. The
+    column also belongs to the key, so that no row stands for a solve with other parameters.
+    """
+    if not params.changed():
+        return form
+    return Form({**form.columns, PARAMS: _params}, (*form.key, PARAMS))
+
+
+def _params(solve: Solve) -> str:
+    return json.dumps(solve.task.params.changed(), sort_keys=True)
+
+
+def said_params(rows: Sequence[Cells]) -> list[str]:
+    """Return a line of a report for each set of parameters with which solves of the rows were run."""
+    texts = dict.fromkeys(row[PARAMS] for row in rows if row.get(PARAMS))
+    return [f"Parameters that are not the defaults: {text}." for text in texts]
 
 
 def bound_rate(bound: int, work: int) -> str:

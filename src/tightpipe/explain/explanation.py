@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.schedule import Schedule
 from .arrivals import arrivals
 from .critical import Step, critical_path
@@ -95,7 +96,9 @@ class Explanation:
         return numbers | {key: [entry.to_dict() for entry in entries] for key, entries in lists.items()}
 
 
-def explain(schedule: Schedule, method: str | None = None, *, relax: bool = True) -> Explanation:
+def explain(
+    schedule: Schedule, method: str | None = None, *, relax: bool = True, params: SolveParams = DEFAULTS
+) -> Explanation:
     """Return an explanation of a valid schedule.
 
     Parameters
@@ -107,10 +110,12 @@ def explain(schedule: Schedule, method: str | None = None, *, relax: bool = True
         otherwise they run all heuristics.
     relax
         Whether to compute the relaxations, which takes time, because heuristics have to run.
+    params
+        The numbers that tune these heuristics.
     """
     inputs = arrivals(schedule)
     idle = tuple(idle_times(schedule, inputs))
-    weaker = relaxations(schedule, method) if relax else ()
+    weaker = relaxations(schedule, method, params) if relax else ()
     return Explanation(schedule, _devices(schedule, idle), idle, critical_path(schedule, inputs), weaker)
 
 

@@ -8,10 +8,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from ..core.budget import Budget
 from ..core.instance import Costs, Instance
 from ..core.integers import LARGEST
 from ..core.metrics import busy_times, cost, imbalance
 from ..core.operation import OpKind
+from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.retime import retime
 from ..core.schedule import Schedule
 from ..solving.methods import is_heuristic
@@ -51,7 +53,9 @@ class Relaxation:
         return {key: getattr(self, key) for key in ("name", "how", "cost", "saved", "unrelaxed")}
 
 
-def relaxations(schedule: Schedule, method: str | None) -> tuple[Relaxation, ...]:
+def relaxations(
+    schedule: Schedule, method: str | None, params: SolveParams = DEFAULTS
+) -> tuple[Relaxation, ...]:
     """Return the relaxations that apply to a valid schedule.
 
     With unchanged, half or no communication time and link occupancy, the same order gets new optimal times.
@@ -66,11 +70,13 @@ def relaxations(schedule: Schedule, method: str | None) -> tuple[Relaxation, ...
         A valid schedule.
     method
         Name of the method that made the schedule, or None if it is unknown.
+    params
+        The numbers that tune the heuristics.
     """
-    return tuple(_all(schedule, method))
+    return tuple(_all(schedule, method, params))
 
 
-def _all(schedule: Schedule, method: str | None) -> Iterator[Relaxation]:
+def _all(schedule: Schedule, method: str | None, params: SolveParams) -> Iterator[Relaxation]:
     instance, now = schedule.instance, cost(schedule)
     again = cost(retime(instance, schedule.order))
     yield Relaxation("nothing", "same order re-timed", again, now - again, again)
@@ -80,7 +86,7 @@ def _all(schedule: Schedule, method: str | None) -> Iterator[Relaxation]:
             value = cost(retime(_with_comm(instance, factor), schedule.order))
             yield Relaxation(name, "same order re-timed", value, now - value, again)
     even, parts = _with_even_work(instance, busy_times(schedule).tolist())
-    how, run = _rerun(method)
+    how, run = _rerun(method, params)
     if even is not None:
         found = run(even)
         yield _anew("even work", how, now, None if found is None else -(-found // parts), run(instance))
@@ -147,21 +153,21 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
     return replace(instance, memory=replace(instance.memory, limit=tuple(limits)))
 
 
-def _rerun(method: str | None) -> tuple[str, Callable[[Instance], int | None]]:
+def _rerun(method: str | None, params: SolveParams) -> tuple[str, Callable[[Instance], int | None]]:
     """Return a way to find a schedule of another instance, as a description and a function.
 
     The function returns the cost of that schedule in ticks, or None if it finds none.
     """
     if method is not None and is_heuristic(method):
-        return f"{method} run anew", lambda instance: solve(instance, method).cost
-    return "best of all heuristics", _best_heuristic
+        return f"{method} run anew", lambda instance: solve(instance, method, params=params).cost
+    return "best of all heuristics", lambda instance: _best_heuristic(instance, params)
 
 
 @lru_cache(maxsize=64)
-def _best_heuristic(instance: Instance) -> int | None:
+def _best_heuristic(instance: Instance, params: SolveParams) -> int | None:
     """Return the cost of the best heuristic's schedule in ticks, or None if no heuristic has one.
 
     The result is cached because the schedules of a study share their instances.
     """
-    found = warm_starts(instance)
+    found = warm_starts(instance, Budget(params=params))
     return cost(found[0][1]) if found else None

@@ -16,6 +16,8 @@ from time import perf_counter
 import numpy as np
 
 from ..core.budget import UNLIMITED, Budget, TimeUpError
+from ..core.params.planning import PlanParams
+from ..core.params.solve_params import DEFAULTS
 from ..core.placement import Placement
 from ..kernels.arrays import Ints
 from .candidate import Candidate
@@ -24,18 +26,15 @@ from .device_bound_kernel import NEVER
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill, fill_end
 from .recompute_options import RecomputeOptions
 
-_RESTS = 512  # rests that are filled between two looks at the clock, at first
-_SECONDS = 0.05  # where that takes less time, more of them are filled the next time
 _ROWS = 4096  # rows of the array for `expand` at first
 SCRATCH = 24
 """Numbers of the working space of the loops that fill tables."""
-_MOST_LOOPED = 160  # layers; with more, a table for each start of the second half would take minutes
 
 
-def kind_of(configuration: Configuration) -> int | None:
+def kind_of(configuration: Configuration, params: PlanParams = DEFAULTS.plan) -> int | None:
     """Return how devices take their stages, e.g. `LINE`; None if tables are not possible or take too long."""
     kind = _kind_of(configuration.placement)
-    return None if kind == LOOPED and configuration.layers > _MOST_LOOPED else kind
+    return None if kind == LOOPED and configuration.layers > params.most_looped else kind
 
 
 def _kind_of(placement: Placement) -> int | None:
@@ -161,12 +160,14 @@ def in_slices(rests: int, until: Budget, work: Callable[[int, int], None]) -> No
     TimeUpError
         If the time of `until` is up.
     """
-    begin, size = 0, _RESTS
+    params = until.params.plan
+    begin, size = 0, params.rests
     while begin < rests:
         until.check()
         begun, end = perf_counter(), min(begin + size, rests)
         work(begin, end)
-        begin, size = end, 2 * size if perf_counter() - begun < _SECONDS else max(1, size // 2)
+        short = perf_counter() - begun < params.seconds_per_look
+        begin, size = end, 2 * size if short else max(1, size // 2)
 
 
 Way = tuple[int, int, int, int]  # the new x and y, and the options of the stages taken

@@ -14,8 +14,6 @@ from .candidates_by_list import by_stage, device_stages
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 
-_MOST_BITS = 5 * 10**9  # of all numbers by which sums of layers are listed; more take longer than a second
-
 
 class Unlisted:
     """The one candidate that is looked at, and a bound of all candidates of the configuration.
@@ -106,7 +104,7 @@ def least_sum(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     least = least_work(configuration)
     unit = gcd(*configuration.ticks) or 1  # all sums of layers are multiples of it
     layers = [ticks // unit for ticks in configuration.ticks]
-    if sum(layers) * len(layers) > _MOST_BITS:
+    if sum(layers) * len(layers) > until.params.plan.most_bits:
         return least
     sums = 1  # bit k is set if some layers take k units together
     for ticks in layers:

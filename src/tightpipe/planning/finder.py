@@ -160,9 +160,8 @@ class Finder:
 
         The function returns False if time is up, or after `most_neighbours` neighbours.
         """
-        for candidate in islice(
-            neighbours(self._problem, here.candidate, self._random), self._params.most_neighbours
-        ):
+        found = neighbours(self._problem, here.candidate, self._random, self._params.recomputing)
+        for candidate in islice(found, self._params.most_neighbours):
             if until.left <= 0 or self._is_over:
                 return False
             self._look_at(candidate, [here.heuristic])

@@ -21,8 +21,6 @@ from .not_searched import has_incomplete_cuts
 from .partition_kernel import fill_end
 from .partitions import partition_count
 
-_MOST_LISTED = 5000  # partitions
-
 
 def incomplete_bound(configurations: Sequence[Configuration], cap: int, until: Budget = UNLIMITED) -> int:
     """Return a lower bound, in ticks, on the cost of plans with an incomplete stage; `NEVER` if none fits.
@@ -66,10 +64,10 @@ def _bounds(configuration: Configuration, cap: int, until: Budget) -> Iterator[i
     """
     yield least_work(configuration)
     yield least_sum(configuration, until)
-    kind = kind_of(configuration)
+    kind = kind_of(configuration, until.params.plan)
     if kind is not None:
         yield from _bounds_by_tables(configuration, kind, cap, until)
-    elif partition_count(configuration) <= _MOST_LISTED:
+    elif partition_count(configuration) <= until.params.plan.listed_incomplete:
         yield _least_listed(configuration, until)
 
 

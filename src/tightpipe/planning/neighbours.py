@@ -6,16 +6,23 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement, pairwise, product
 from random import Random
 
+from ..core.params.solve_params import DEFAULTS
 from .candidate import Candidate
 from .problem import PlanningProblem
 
 
-def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -> Iterator[Candidate]:
+def neighbours(
+    problem: PlanningProblem,
+    candidate: Candidate,
+    random: Random,
+    recomputing: float = DEFAULTS.plan.recomputing,
+) -> Iterator[Candidate]:
     """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
 
     A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
     a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
-    of layers. The same layers as before are then recomputed.
+    of layers. The same layers as before are then recomputed. Where both are possible, a share `recomputing`
+    of the neighbours recomputes another layer.
     """
     again = {layer for layers in candidate.recomputed for layer in layers}
     layers = problem.model.layers
@@ -23,7 +30,7 @@ def neighbours(problem: PlanningProblem, candidate: Candidate, random: Random) -
     movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
     while able or movable:
         cuts, recomputed = candidate.cuts, again
-        if able and (not movable or random.random() < 0.5):  # else a layer goes to another stage
+        if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
             recomputed = again ^ {random.choice(able)}
         else:
             cuts = _moved(candidate.cuts, random)

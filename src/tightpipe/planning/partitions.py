@@ -63,7 +63,7 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 
 
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
-    kind = kind_of(configuration)
+    kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts or lacks_in_all(configuration):
         return NoPartitions(configuration)
     if kind is not None:
@@ -105,7 +105,7 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     TimeUpError
         If the time of `until` is up.
     """
-    kind = kind_of(configuration)
+    kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts:
         return NEVER
     if kind is not None:

@@ -96,7 +96,6 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     the bubble rate and the imbalance are fractions. `params` is there only if some parameters were
     not the defaults.
     """
-    changed = plan.params.changed()
     schedule, memory = plan.schedule, plan.memory
     return {
         "status": str(plan.status),
@@ -121,7 +120,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "seconds": round(plan.seconds, 3),
         "considered": plan.considered,
         "log": [{"seconds": round(e.seconds, 3), "cost": e.cost, "bound": e.bound} for e in plan.log],
-        **({"params": changed} if changed else {}),
+        **plan.params.record(),
     }
 
 

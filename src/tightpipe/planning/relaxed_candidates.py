@@ -12,7 +12,7 @@ from ..kernels.arrays import Ints
 from .candidate import Candidate
 from .candidates_by_table import SCRATCH, Way, candidate_of, in_slices, kind_of, middles, start_of
 from .configuration import Configuration
-from .strain_kernel import least_strained
+from .strain_kernel import Relaxing, least_strained
 
 
 def relaxed_candidate(
@@ -45,15 +45,17 @@ def relaxed_candidate(
     Candidate or None
         None if no candidate has a bound below `cap`, or if `kind_of` returns None for the configuration.
     """
-    kind = kind_of(configuration)
+    kind = kind_of(configuration, until.params.plan)
     if kind is None:
         return None
     p, side = configuration.placement.devices, configuration.layers + 1
     arrays = configuration.arrays(cap, until)
     least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
     scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
-    for middle in _even_middles(configuration, kind, until.params.plan.middles):
-        work = arrays.tables, kind, p, middle, cap, held, least, chosen, scratch
+    params = until.params.plan
+    relaxing = Relaxing(cap, held, params.strain_power, params.evenness)
+    for middle in _even_middles(configuration, kind, params.middles):
+        work = arrays.tables, kind, p, middle, relaxing, least, chosen, scratch
         for device in range(p, -1, -1):
             in_slices(side * side, until, partial(least_strained, *work, device))
         start = start_of(configuration, kind, middle)

@@ -6,6 +6,8 @@ others as `partition_kernel` does.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..kernels.arrays import Floats, Ints
 from ..kernels.compiled import compiled
 from .device_bound_kernel import device_bound, durations, memory_time, taken_apart
@@ -22,19 +24,26 @@ from .partition_kernel import (
     roughness,
 )
 
-_POWER = 8  # the larger, the more the strains of the most strained devices count
-_EVENNESS = 5e-6  # the weight of `roughness`, so that equally strained partitions have even stages
+
+class Relaxing(NamedTuple):
+    """What relaxed partitions are compared by."""
+
+    cap: int  #: a cost in ticks, at which strains are measured and below which bounds must lie
+    held: float  #: how many times as long as necessary microbatches hold memory, at least 1
+    strain_power: int  #: see `strain`
+    evenness: float  #: the weight of `roughness`, so that equally strained partitions have even stages
 
 
 @compiled
 def strain(
-    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, room: int, cost: int, held: float
+    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, room: int, relaxing: Relaxing
 ) -> float:
-    """Return how strained a device with the given stages would be in a schedule of the given cost in ticks.
+    """Return how strained a device with the given stages would be in a schedule that costs `cap` ticks.
 
-    The strain is the sum of high powers of two numbers. One is the share of the time in which the device
-    works. The other one is the share of its memory that is in use, averaged over time, if microbatches hold
-    memory `held` times as long as `memory_time` supposes, which is the shortest time that is possible.
+    The strain is the sum of high powers, `strain_power`, of two numbers. One is the share of the time in
+    which the device works. The other one is the share of its memory that is in use, averaged over time, if
+    microbatches hold memory `held` times as long as `memory_time` supposes, which is the shortest time that
+    is possible.
     Schedules of such a cost are hard to find if one of the two numbers is close to 1.
 
     Parameters
@@ -43,18 +52,18 @@ def strain(
         See `device_bound`.
     room
         The bytes of the device that activations can use, or at least `NO_LIMIT` where memory has no limit.
-    cost
-        Ticks, at least the `device_bound`.
-    held
-        How many times as long as necessary microbatches hold memory, at least 1.
+    relaxing
+        The cost `cap`, which is at least the `device_bound`, and the other numbers.
     """
     work = 0
     for i in range(tables.chunks):
         f, b, w = durations(tables, begin[i], end[i], option[i])
         work += f + b + w
-    found = (work * float(tables.microbatches) / cost) ** _POWER
+    cost, power = relaxing.cap, relaxing.strain_power
+    found = (work * float(tables.microbatches) / cost) ** power
     if room < NO_LIMIT:
-        found += (held * memory_time(tables, stage, begin, end, option, room) / cost) ** _POWER
+        held = relaxing.held * memory_time(tables, stage, begin, end, option, room)
+        found += (held / cost) ** power
     return found
 
 
@@ -64,8 +73,7 @@ def least_strained(
     kind: int,
     devices: int,
     middle: int,
-    cap: int,
-    held: float,
+    relaxing: Relaxing,
     least: Floats,
     chosen: Ints,
     scratch: Ints,
@@ -76,16 +84,14 @@ def least_strained(
     """For some rests, find the way to share each with the least sum of the devices' strains.
 
     Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the strains at the
-    cost `cap`, plus a small multiple of the `roughness` of the stages.
+    cost `cap`, plus a small multiple, `evenness`, of the `roughness` of the stages.
 
     Parameters
     ----------
     tables, kind, devices, middle, scratch
         As in `partition_kernel.fill`, which also says what a *rest* is.
-    cap
-        A cost in ticks.
-    held
-        See `strain`.
+    relaxing
+        What partitions are compared by.
     least
         A result of shape (p + 1, L + 1, L + 1): for each rest, the least sum over the devices that have no
         stages yet; infinite if there is no partition with bounds below `cap`.
@@ -106,7 +112,7 @@ def least_strained(
             if is_empty(kind, x, y, layers, middle):
                 least[device, x, y] = 0.0
         elif is_rest(kind, x, y, layers, middle, devices - device, device):
-            _take(tables, kind, device, devices, cap, held, least, chosen, scratch, x, y)
+            _take(tables, kind, device, devices, relaxing, least, chosen, scratch, x, y)
 
 
 @compiled
@@ -115,8 +121,7 @@ def _take(
     kind: int,
     device: int,
     devices: int,
-    cap: int,
-    held: float,
+    relaxing: Relaxing,
     least: Floats,
     chosen: Ints,
     scratch: Ints,
@@ -128,7 +133,7 @@ def _take(
     The entries of `least` and `chosen` for this rest are written, from those of the device after it. The
     parameters are explained at `least_strained`.
     """
-    layers = len(tables.forward) - 1
+    layers, cap = len(tables.forward) - 1, relaxing.cap
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
@@ -141,8 +146,8 @@ def _take(
             then = least[device + 1, new_x, new_y]
             if then < least[device, x, y]:
                 place(kind, device, devices, scratch, x, new_x, y, new_y)
-                then += _EVENNESS * roughness(tables, kind, devices, x, new_x, y, new_y)
-                found, one, two = _least_by_option(tables, kind, device, cap, held, scratch)
+                then += relaxing.evenness * roughness(tables, kind, devices, x, new_x, y, new_y)
+                found, one, two = _least_by_option(tables, kind, device, relaxing, scratch)
                 if then + found < least[device, x, y]:
                     least[device, x, y] = then + found
                     chosen[device, x, y, 0], chosen[device, x, y, 1] = new_x, new_y
@@ -153,7 +158,7 @@ def _take(
 
 @compiled
 def _least_by_option(
-    tables: Tables, kind: int, device: int, cap: int, held: float, scratch: Ints
+    tables: Tables, kind: int, device: int, relaxing: Relaxing, scratch: Ints
 ) -> tuple[float, int, int]:
     """Return the least strain of a device, over all ways to recompute the stages that `place` has written.
 
@@ -168,11 +173,11 @@ def _least_by_option(
         option[0] = one
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
-            if device_bound(tables, device, stage, begin, end, option, heap) < cap:
+            if device_bound(tables, device, stage, begin, end, option, heap) < relaxing.cap:
                 room = tables.room[device]
                 if room < NO_LIMIT:
                     room -= taken_apart(tables, begin, end, option)
-                found = strain(tables, stage, begin, end, option, room, cap, held)
+                found = strain(tables, stage, begin, end, option, room, relaxing)
                 if found < best:
                     best, first_option, second_option = found, one, two
             if kind == LINE:

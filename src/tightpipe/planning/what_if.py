@@ -178,7 +178,7 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
         reason = "no other partition with one layer moved and F, B and W at every stage fits the memory"
         return _told(now, beyond, None, reason)
     bound = moved[0][0] if beyond is None else min(moved[0][0], beyond)
-    start = _best_start(moved, budget.part(0.5))
+    start = _best_start(moved, budget.part(budget.params.starts.share))
     if start is None:
         return _told(now, bound, None, "no schedule was found in time")
     result = solve(
@@ -203,7 +203,7 @@ def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
     for bound, _, instance in moved:
         if budget.left <= 0 or (best is not None and bound >= cost(best)):
             break
-        schedules = [best, *(schedule for _, schedule in warm_starts(instance)[:1])]
+        schedules = [best, *(schedule for _, schedule in warm_starts(instance, budget.unlimited())[:1])]
         best = min((found for found in schedules if found is not None), key=cost, default=None)
     return best
 

@@ -125,6 +125,8 @@ class VBlockParams(Parameters):
         Number of blocks that run under many settings.
     passes
         How often each number of a setting is chosen anew.
+    splits
+        Most devices at which the offset between the passes on a way down may change.
     overruns, tails, patiences, paces, reserves, waits
         The values of this number of a setting that are tried.
     """
@@ -136,6 +138,7 @@ class VBlockParams(Parameters):
     short: int = count(3)
     kept: int = count(6)
     passes: int = count(2, 0)
+    splits: int = count(3, 0)
     overruns: tuple[float, ...] = entries(0.0, 0.25, 0.5, 0.75, most=1)
     tails: tuple[int, ...] = entries(0, 1, 2, 3, 4, 6, whole=True)
     patiences: tuple[float, ...] = entries(0.0, 0.5, 1.0)
@@ -158,3 +161,19 @@ class InterleavedParams(Parameters):
 
     most_sizes: int = count(64)
     retimed: int = count(2)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuloParams(Parameters):
+    """The heuristic `modulo`: the periods that are tried.
+
+    Parameters
+    ----------
+    first_step
+        Share by which the second period tried is longer than the first one. It doubles with each further one.
+    halvings
+        Bisections between the last period that was too short and the first one that was not.
+    """
+
+    first_step: float = amount(0.01, above=True)
+    halvings: int = count(5, 0)

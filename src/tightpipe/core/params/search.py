@@ -307,3 +307,29 @@ class BlockParams(Parameters):
     periods: int = count(4)
     shift: float = fraction((5**0.5 - 1) / 2)
     least_equal: int = count(2)
+
+
+@dataclass(frozen=True, slots=True)
+class BeamParams(Parameters):
+    """Beam searches over prefixes, each wider than the last one.
+
+    Parameters
+    ----------
+    widths
+        Number of prefixes that are extended after each operation, for one search after another.
+    longer
+        How many times as long as the search before it a search is supposed to take. It begins only if that is
+        left.
+    waiting
+        Weight of the time that microbatches wait, beside the time that devices idle.
+    pace
+        Prefixes that a usual machine makes per second.
+    batch
+        Least number of prefixes that are made between two looks at the time.
+    """
+
+    widths: tuple[int, ...] = entries(300, 1_000, 3_000, 10_000, least=1, whole=True)
+    longer: float = amount(4.0)
+    waiting: float = amount(0.5)
+    pace: float = amount(5e5, above=True)
+    batch: int = count(100_000)

@@ -7,12 +7,28 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import InputError, named
-from .heuristic import DueDateParams, InterleavedParams, ListParams, StartParams, VBlockParams
+from .heuristic import (
+    DueDateParams,
+    InterleavedParams,
+    ListParams,
+    ModuloParams,
+    StartParams,
+    VBlockParams,
+)
 from .parameters import Parameters, as_in_a_file
 from .planning import PlanParams
-from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, TargetParams, WindowParams
+from .proof import (
+    BoundParams,
+    CpsatParams,
+    FluidParams,
+    MilpParams,
+    PrefixParams,
+    TargetParams,
+    WindowParams,
+)
 from .search import (
     AnnealParams,
+    BeamParams,
     BestParams,
     BlockParams,
     FoldParams,
@@ -34,13 +50,15 @@ class SolveParams:
         How the search for schedules and the proofs share the threads.
     rules, anneal, fold, neighbourhoods
         The phases of the method `improve`.
+    beams
+        Beam searches for schedules.
     blocks
         The method `block`.
     starts
         The time for the heuristics from which searches start.
-    list, due_date, v_blocks, interleaved
+    list, due_date, v_blocks, interleaved, modulo
         These heuristics.
-    bounds, fluid, windows
+    bounds, prefixes, fluid, windows
         The searches for lower bounds, and the constraint propagation that they rest on.
     cpsat, targets, milp
         The exact solvers.
@@ -54,13 +72,16 @@ class SolveParams:
     anneal: AnnealParams = field(default_factory=AnnealParams)
     fold: FoldParams = field(default_factory=FoldParams)
     neighbourhoods: NeighbourhoodParams = field(default_factory=NeighbourhoodParams)
+    beams: BeamParams = field(default_factory=BeamParams)
     blocks: BlockParams = field(default_factory=BlockParams)
     starts: StartParams = field(default_factory=StartParams)
     list: ListParams = field(default_factory=ListParams)
     due_date: DueDateParams = field(default_factory=DueDateParams)
     v_blocks: VBlockParams = field(default_factory=VBlockParams)
     interleaved: InterleavedParams = field(default_factory=InterleavedParams)
+    modulo: ModuloParams = field(default_factory=ModuloParams)
     bounds: BoundParams = field(default_factory=BoundParams)
+    prefixes: PrefixParams = field(default_factory=PrefixParams)
     fluid: FluidParams = field(default_factory=FluidParams)
     windows: WindowParams = field(default_factory=WindowParams)
     cpsat: CpsatParams = field(default_factory=CpsatParams)
@@ -81,6 +102,14 @@ class SolveParams:
             for each in fields(parameters)
             if (value := getattr(parameters, each.name)) != each.default
         }
+
+    def record(self) -> dict[str, Any]:
+        """Return the entry `params` of a file or of JSON, with what is changed; nothing if nothing is."""
+        return {"params": changed} if (changed := self.changed()) else {}
+
+    def changed_text(self) -> str:
+        """Return what is changed as one line, e.g. ``anneal.reach = 4``; empty if nothing is."""
+        return ", ".join(f"{key} = {value}" for key, value in self.changed().items())
 
 
 DEFAULTS = SolveParams()

@@ -44,6 +44,11 @@ class Task:
         return instance_from_dict(json.loads(self.payload)["instance"])
 
     @property
+    def params(self) -> SolveParams:
+        """The numbers that tune the searches of the solve."""
+        return params_from_dict(json.loads(self.payload).get("params", {}))
+
+    @property
     def after(self) -> str | None:
         """Key of the task that has to end before, because its schedule is one more start; None for none."""
         after: str | None = json.loads(self.payload).get("after")
@@ -64,8 +69,7 @@ class Task:
         data = json.loads(self.payload)
         shown = None if data["shown"] is None else _with_makespan(instance_from_dict(data["shown"]))
         row = replace(self.row, objective=str(Objective.MAKESPAN))
-        params = params_from_dict(data.get("params", {}))
-        return make_task(row, _with_makespan(self.instance), shown, data.get("max_memory"), params)
+        return make_task(row, _with_makespan(self.instance), shown, data.get("max_memory"), self.params)
 
     def following(self, other: Task) -> Task:
         """Return the task that runs after another one, whose schedule is one more start of its solve."""
@@ -104,11 +108,10 @@ def make_task(
         "instance": instance_to_dict(instance),
         "shown": None if shown is None else instance_to_dict(shown),
         **{name: getattr(row, name) for name in _OPTIONS},
+        **params.record(),
     }
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
-    if changed := params.changed():
-        data["params"] = changed
     return _task(replace(row, instance_hash=_hash(data["instance"])), data)
 
 
