@@ -42,7 +42,7 @@ def solve_best(
     ----------
     instance
         The problem. A solver that does not model a rule of the instance is left out: only the improvement
-        models operations that overlap, and flushes between iterations.
+        models joint operations, and flushes between iterations.
     budget
         The limits of the whole solve.
     warm_start
@@ -104,7 +104,7 @@ def search_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
         The limits of the turns.
     """
     params = side.whole.params.best
-    if _is_scarce(incumbent, params):
+    if is_modelled(instance) and _is_scarce(incumbent, params):
         yield from beam_turns(instance, incumbent, params.beams, side)
         reason = yield from block_turns(instance, incumbent, params.blocks, side)
         if was_stopped(reason):

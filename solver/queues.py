@@ -8,7 +8,7 @@ schedule interleaves the queues, and the sequence of queues from which the devic
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
 
-Where a fused backward takes as long as its B and its W, it is never needed: one right after the other, the B
+Where a fused backward is no shorter than its B and its W, it is never needed: one right after the other, the B
 frees its memory and its successors earlier. Where it is shorter, a *token* of a word is an item, or a joint
 operation: a B with its W, or an F with both. A fused backward has the B and the W of one microbatch. The
 other W's form a queue, whose k-th item takes the k-th of the other B's, so a fused backward may overtake W's
@@ -145,7 +145,7 @@ def words_of(queues: Queues, order: Order) -> list[Word]:
 def tokens_of(queues: Queues, order: Order) -> Tokens:
     """Return the words of an order, and what runs together in it.
 
-    Where no joint operation takes another time than its operations one after the other, all are single.
+    Where no joint operation is shorter than its operations one after the other, all are single.
     """
     graph = arrays_of(queues.instance)
     kind, stage, microbatch = order.operations.T

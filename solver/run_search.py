@@ -15,6 +15,7 @@ from tightpipe.core.schedule import Schedule
 
 from .bounds.formulas import best_bound
 from .bounds.searches.energetic import energetic_bound
+from .bounds.split_backwards import split_backwards
 from .incumbent import Incumbent
 from .modelled import is_modelled
 from .start import checked_start
@@ -85,9 +86,11 @@ def run_search(
     incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
     reason = ""
     try:
-        if energetic and lower_bound is None and is_modelled(instance) and budget.left > 0:
+        for without in split_backwards(instance) if energetic and lower_bound is None else ():
+            if not is_modelled(without) or budget.left <= 0:
+                break
             part = budget.part(budget.params.best.energetic)
-            bound = energetic_bound(instance, cost(incumbent.schedule), part, incumbent.bound, progress)
+            bound = energetic_bound(without, cost(incumbent.schedule), part, incumbent.bound, progress)
             incumbent.prove(bound.value, bound.proof)
         if not incumbent.closed and budget.left > 0:
             reason = search(incumbent)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from tightpipe.core.instance import Instance
 from tightpipe.core.result import Bound
 
+from ..split_backwards import split_backwards
 from .chain import chain_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
 from .three_times import three_times, three_times_bound
@@ -25,8 +26,15 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
 
 
 def all_bounds(instance: Instance) -> list[Bound]:
-    """Return every bound of `BOUNDS` for an instance that has a schedule."""
-    return [bound(instance) for bound in BOUNDS]
+    """Return every bound of `BOUNDS` for an instance that has a schedule.
+
+    Only the bound by work knows fused backwards. The others are bounds of instances without them
+    (`split_backwards`), of which the largest counts.
+    """
+    without = split_backwards(instance)
+    if not without:
+        return [work_bound(instance)]
+    return [max(map(bound, without), key=lambda found: found.value) for bound in BOUNDS]
 
 
 @lru_cache(maxsize=64)  # every search asks for it before it begins

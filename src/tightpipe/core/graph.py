@@ -110,12 +110,16 @@ class StepGraph:
 
     @property
     def joint(self) -> bool:
-        """Whether some joint operation takes another time than its operations one after the other."""
+        """Whether some joint operation may be shorter than its operations one after the other.
+
+        A fused backward that is not shorter is never needed: one right after the other, the B frees its
+        memory and its successors earlier.
+        """
         if any(ticks is not None for ticks in self.paired):
             return True
         weight = {(v.mb_class, v.stage): v.duration for v in self.nodes if v.kind is OpKind.W}
         backward = (v for v in self.nodes if v.kind is OpKind.B)
-        return any(v.fused != v.duration + weight[v.mb_class, v.stage] for v in backward)
+        return any(v.fused < v.duration + weight[v.mb_class, v.stage] for v in backward)
 
 
 @lru_cache(maxsize=64)

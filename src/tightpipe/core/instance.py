@@ -21,7 +21,6 @@ Ticks = int | Sequence[int] | Integers
 PerStage = tuple[int, ...]
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
-_PAIRED = (OpKind.F, OpKind.BW)  # an F and a BW can be faster together than one after the other
 
 
 class Objective(StrEnum):
@@ -51,6 +50,10 @@ class Costs:
     link_occupancy
         How long a message keeps its directed link busy, at least 0. The messages from one device to another
         leave in the sequence of the operations that made them, each at least this long after the one before.
+    fused
+        Duration of a BW, which is a B and the W of its microbatch as one operation: a number or one number
+        per stage, at least 1. None means the sum of the two durations. A schedule may fuse some backwards and
+        split others. The value may be longer than the two operations apart, or shorter than one of them.
     """
 
     forward: Ticks
@@ -59,6 +62,7 @@ class Costs:
     comm: int | Sequence[Sequence[int]] | Integers = 0
     overlapped: Ticks | None = None
     link_occupancy: int = 0
+    fused: Ticks | None = None
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -142,12 +146,14 @@ class Instance:
         comm = expand_comm(self.costs.comm, self.devices)
         overlapped = _expand_overlapped(self.costs.overlapped, self.devices)
         occupancy = check_int("link_occupancy", self.costs.link_occupancy, 0)
-        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy))
+        apart = _sums(*duration[1:])
+        fused = _expand_fused(self.costs.fused, apart)
+        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy, fused))
         if self.memory is not None:
             limit = _expand_limit(self.memory.limit, delta[0], self.placement)
             object.__setattr__(self, "memory", Memory(*delta, limit))
         object.__setattr__(self, "objective", _objective(self.objective))
-        object.__setattr__(self, "_duration", (*duration, _sums(*duration[1:])))
+        object.__setattr__(self, "_duration", (*duration, fused or apart))
         object.__setattr__(self, "_delta", (*delta, _sums(*delta[1:])))
         routes, microbatches = self.placement.routes, range(self.microbatches)
         object.__setattr__(self, "_taken", tuple(routes[self.route(m)] for m in microbatches))
@@ -168,6 +174,7 @@ class Instance:
         objective: Objective | str = Objective.DEVICE_SPAN,
         overlapped: Ticks | None = None,
         link_occupancy: int = 0,
+        fused: Ticks | None = None,
         iterations: int = 1,
         flush: bool = True,
     ) -> Instance:
@@ -184,7 +191,7 @@ class Instance:
             that `loop` and `wave` derive the number from the length of a per-stage sequence if one is given.
         microbatches, memory, objective, iterations, flush
             See `Instance`.
-        forward, backward, weight, comm, overlapped, link_occupancy
+        forward, backward, weight, comm, overlapped, link_occupancy, fused
             See `Costs`.
 
         Raises
@@ -200,7 +207,7 @@ class Instance:
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
-            Costs(forward, backward, weight, comm, overlapped, link_occupancy),
+            Costs(forward, backward, weight, comm, overlapped, link_occupancy, fused),
             memory,
             _objective(objective),
             iterations,
@@ -258,7 +265,8 @@ class Instance:
     def work(self, device: int) -> int:
         """Return the least time in which `device` can run all its operations, in ticks.
 
-        That is the sum of their durations, less the most that pairs can save. Where `overlapped` is given, an
+        That is the sum of their durations, less the most that pairs can save. A B and its W count with the
+        sum of their durations or with that of a BW, whichever is less. Where `overlapped` is given, an
         F that runs together with a BW saves the difference between the two durations apart and the duration
         of the pair. Each operation is in one pair at most, so k pairs save no more than the k longest F's and
         the k longest BW's take apart, less k times the duration of a pair. Pairing the longest F with the
@@ -266,12 +274,18 @@ class Instance:
         """
         per_route = self.microbatches // len(self.placement.routes)
         held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
-        forward, fused = (sorted((self._duration[k][s] for s in held), reverse=True) for k in _PAIRED)
+        forward = sorted((self._duration[OpKind.F][s] for s in held), reverse=True)
+        backward = sorted(map(self.least_backward, held), reverse=True)
         together = self.overlapped(device)
         if together is None:
-            return per_route * (sum(forward) + sum(fused))
-        saved = sum(max(0, f + bw - together) for f, bw in zip(forward, fused, strict=True))
-        return per_route * (sum(forward) + sum(fused) - saved)
+            return per_route * (sum(forward) + sum(backward))
+        saved = sum(max(0, f + bw - together) for f, bw in zip(forward, backward, strict=True))
+        return per_route * (sum(forward) + sum(backward) - saved)
+
+    def least_backward(self, stage: int) -> int:
+        """Return the least ticks of the backward of one microbatch at a stage, fused or split."""
+        _, b, w, fused = (duration[stage] for duration in self._duration)
+        return min(b + w, fused)
 
     def smallest_limit(self, device: int) -> int:
         """Return the smallest memory limit of `device` at which the instance has a schedule.
@@ -343,6 +357,12 @@ def _expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, Pe
         per_item("backward", costs.backward, stages, "stage", 1),
         per_item("weight", costs.weight, stages, "stage", 1),
     )
+
+
+def _expand_fused(value: Any, apart: PerStage) -> PerStage | None:
+    """Return the duration of a BW at each stage; None where it is that of B and W at every stage."""
+    fused = apart if value is None else per_item("fused", value, len(apart), "stage", 1)
+    return None if fused == apart else fused
 
 
 def _expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:

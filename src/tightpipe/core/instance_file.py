@@ -15,7 +15,7 @@ from .instance import Instance, Memory
 _REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
 _OPTIONAL = (
     *("placement", "chunks", "comm", "memory", "objective"),
-    *("overlapped", "link_occupancy", "iterations", "flush"),
+    *("fused", "overlapped", "link_occupancy", "iterations", "flush"),
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
 
@@ -77,6 +77,8 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
     data["comm"] = _collapse_comm(costs.comm)
     data["memory"] = None if memory is None else {key: _collapse(getattr(memory, key)) for key in _MEMORY}
     data["objective"] = str(instance.objective)
+    if costs.fused is not None:
+        data["fused"] = _collapse(costs.fused)
     if costs.overlapped is not None:
         data["overlapped"] = _collapse(costs.overlapped)
     if costs.link_occupancy:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from tightpipe.solver.bounds.formulas import all_bounds
+from tightpipe.solver.bounds.split_backwards import split_backwards
 from tightpipe.solver.modelled import is_modelled
 
 from ..core.allowance import Allowance
@@ -62,7 +64,8 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     """Yield the bounds of an instance: first those by formula, then each better one that a search finds.
 
     The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
-    that the exact models cover, and only where a heuristic finds a schedule.
+    that the exact models cover, if need be with split backwards in place of fused ones (`split_backwards`),
+    and only where a heuristic finds a schedule.
 
     Parameters
     ----------
@@ -88,16 +91,17 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     budget = allowance.begin()
     formulas = all_bounds(instance)
     yield from formulas
-    starts = warm_starts(instance, budget) if budget.left > 0 and is_modelled(instance) else []
+    covered = [without for without in split_backwards(instance) if is_modelled(without)]
+    starts = warm_starts(instance, budget) if budget.left > 0 and covered else []
     if not starts:
         return
     _, start = starts[0]
     upper, best = cost(start), max(formulas, key=_value)
-    for search, share in searches:
+    for (search, share), without in product(searches, covered):
         refuse_contradiction(start, best.value, best.proof, best.name)
         if best.value == upper or budget.left <= 0:
             break
-        bound = search(instance, upper, budget.part(share), best.value, progress)
+        bound = search(without, upper, budget.part(share / len(covered)), best.value, progress)
         if bound.value > best.value:
             best = bound
             yield bound
